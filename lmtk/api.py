@@ -10,7 +10,6 @@ import numpy as np
 from lmtk.errors import FormatError
 from lmtk.files.registry import load
 from lmtk.lm import reach
-from lmtk.machine.large import pays
 from lmtk.machine.threads import map_in_order
 from lmtk.ngram.model import walking
 from lmtk.ngram.model.backoff import Backoff
@@ -325,7 +324,7 @@ class Model:
     @cached_property
     def _plain(self):
         """Whether a few sentences are scored without kernels: the model is small, or no back-off model."""
-        return not isinstance(self.lm, Backoff) or not pays("ngrams", len(self.lm.nodes.memory))
+        return not isinstance(self.lm, Backoff) or not self.lm.is_large()
 
     def _sums(self, ids, sos, eos):
         """log10 p of each line of ids, (S,)."""

@@ -58,9 +58,9 @@ class Unit:
     open: int | None = None
 
 
-def is_worth_compiling(zr, t):
-    """Whether kernels compute this step: the job is large enough, and rows are contiguous, as the kernels need."""
-    return pays("units", t.size) and t.dtype == np.float32 and t.flags.c_contiguous and zr.flags.c_contiguous
+def is_worth_compiling(t, *others, kind="units"):
+    """Whether kernels compute the activations t: there are many, and rows are contiguous, as the kernels need."""
+    return pays(kind, t.size) and t.dtype == np.float32 and all(x.flags.c_contiguous for x in (t, *others))
 
 
 def sigmoid(x):
@@ -130,7 +130,7 @@ def gated_step(zr, t, s, U, Q, new, rs):
     The new state is s_i = (1 - z_i) o s_(i-1) + z_i o s~_i; r o s is kept for the backward step.
     """
     n = t.shape[1]
-    if is_worth_compiling(zr, t):
+    if is_worth_compiling(t, zr):
         gate_sums(zr, s, rs, Q)
         state_sums(t, U(rs), zr, s, new)
         return
@@ -188,7 +188,7 @@ def lstm_step(zr, t, s, U, Q, new, seen):
     n = t.shape[1]
     if U is not None:
         t += U(s[:, :n])
-    if is_worth_compiling(zr, t):
+    if is_worth_compiling(t, zr):
         lstm_sums(zr, t, s, new, seen, Q)
         return
     if Q is not None:
@@ -384,7 +384,7 @@ def whole_run(unit, R, U, t):
     steps.
     """
     there = all(isinstance(x, Tiles) and x.dtype == t.dtype == np.float32 for x in (R, U) if x)
-    if not (unit.run and there and pays("states", t.size)):
+    if not (unit.run and there and is_worth_compiling(t, kind="states")):
         return None
     return address(), *(x and x.for_kernels() for x in (R, U))
 

@@ -102,9 +102,9 @@ def small_job():
 
 # what is counted: (the limit, the target)
 LIMITS = {
-    "record classes of lmtk.ngram": (32, 14),
-    "lines that ask `pays`": (25, 12),
-    "functions with more than 7 parameters": (80, 40),
+    "record classes of lmtk.ngram": (31, 14),
+    "lines that ask `pays`": (12, 12),
+    "functions with more than 7 parameters": (79, 40),
     "functions of more than 60 lines": (11, 6),
     "functions of more than 100 lines": (3, 0),
     "modules that a small ngram-count enters": (20, 20),

@@ -11,7 +11,7 @@ from lmtk.joint.classes import class_model
 from lmtk.joint.mixture import Mixture
 from lmtk.joint.shortlist import shortlisted
 from lmtk.ngram.classes import files
-from lmtk.ngram.counting.collection import collect
+from lmtk.ngram.counting.collection import Sources, collect
 from lmtk.ngram.estimate import interp, methods, smoothing
 from lmtk.ngram.model import backoff
 from lmtk.nplm import training
@@ -22,7 +22,7 @@ SENTENCES = Marks()
 
 
 def interpolated(folder, order=3, marks=SENTENCES, unk=True, iterations=5):
-    counts = collect([str(folder / "train")], [], order, marks=marks)
+    counts = collect(Sources([str(folder / "train")], [], order, marks=marks))
     vocab = make_vocab(sorted(counts.words), unk, marks.eos)
     heldout = whole_corpus(str(folder / "held"), vocab, marks)
     return interp.estimate(counts, vocab, order, heldout, iterations, 0)[0]
@@ -53,7 +53,7 @@ def of_classes(folder, marks=SENTENCES, unk=True):
     lines = ["D 0.75 dog", "D 0.25 newt", "V 0.5 sat", "V 0.5 saw", "A a", *["U on", "U <unk>"] * unk]
     (folder / "classes").write_text("\n".join(lines))
     replace = partial(files.replaced, classes=files.read_classes(str(folder / "classes")))
-    counts = collect([str(folder / "train")], [], 3, marks=marks, replace=replace)
+    counts = collect(Sources([str(folder / "train")], [], 3, marks=marks), replace=replace)
     vocab = make_vocab(sorted(counts.words), False, marks.eos)
     model, _ = smoothing.estimate(counts, vocab, witten_bell(3))
     return class_model(model, "model", str(folder / "classes"))
@@ -64,7 +64,7 @@ def short(folder, marks=SENTENCES, unk=True, N=4, order=3, w=(3, 3, 0, 5, 5, 7))
     weights are random.
     """
     vocab = make_vocab(sorted(set(TRAIN.encode().split())), unk, marks.eos)
-    counts = collect([str(folder / "train")], [], order, vocab.words[: vocab.V], marks)
+    counts = collect(Sources([str(folder / "train")], [], order, vocab.words[: vocab.V], marks))
     rest, _ = smoothing.estimate(counts, vocab, witten_bell(order))
     with open(folder / "rest", "wb") as out:
         backoff.write_binary(out, rest)

@@ -5,6 +5,8 @@ cmd: a shell script, its first line a comment that says what it shows and where 
 where the file is absent. tol: a relative tolerance for numbers, else every byte counts. $FILES is tests/files, $BIN
 is bin. Digits that depend on the processor, as those of trained models and of sums do, need a tol. Whole numbers are
 always exact.
+
+Commands are forked from a process that has imported lmtk (`forking`), unless the script needs processes of its own.
 """
 
 import math
@@ -12,6 +14,7 @@ import re
 import shutil
 import subprocess
 
+import forking
 import pytest
 from helpers import ENVIRONMENT, TESTS
 
@@ -21,6 +24,10 @@ from lmtk.commands import COMMANDS
 CASES = sorted(cmd.parent for cmd in (TESTS / "cases").glob("*/*/cmd"))
 NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
 PADDED = re.compile(" *" + NUMBER.pattern)
+# what shows that a script closes or opens streams, sets limits, sends signals, or runs other programs that run lmtk
+PROCESSES = re.compile(
+    r"&-|[3-9][<>]|/dev/(fd|std)|/proc/|ulimit|kill|timeout|trap|exec |ython|PYTHON|mpiexec|\bmake\b"
+)
 
 
 def same(found, expected, tol):
@@ -46,8 +53,15 @@ def test_whole_numbers_are_exact_and_fractions_relative():
     assert not same("4531 words", "4534 words", 1e-3) and not same("p 0.0001", "p 0.0009", 1e-3)
 
 
+@pytest.fixture(scope="session")
+def forked(tmp_path_factory):
+    """The environment in which commands are forked."""
+    with forking.started(tmp_path_factory.mktemp("forked"), ENVIRONMENT) as clients:
+        yield ENVIRONMENT | {"PATH": f"{clients}:{ENVIRONMENT['PATH']}", "BIN": str(clients)}
+
+
 @pytest.mark.parametrize("case", CASES, ids=lambda c: f"{c.parent.name}/{c.name}")
-def test_case(case, tmp_path, request):
+def test_case(case, tmp_path, request, forked):
     if (case / "files").is_dir():
         shutil.copytree(case / "files", tmp_path, dirs_exist_ok=True)
     script = (case / "cmd").read_text()
@@ -55,7 +69,7 @@ def test_case(case, tmp_path, request):
     done = subprocess.run(
         ["sh", "-euc", script],
         cwd=tmp_path,
-        env=ENVIRONMENT,
+        env=ENVIRONMENT if PROCESSES.search(script) else forked,
         stdin=subprocess.DEVNULL,
         capture_output=True,
         timeout=120,

@@ -9,13 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lmtk.ngram.classes import files, induction
-from lmtk.ngram.counting.collection import collect
+from lmtk.ngram.counting.collection import Sources, collect
 from lmtk.text.corpus import Marks
 
 
 def data_of(folder, text, marks):
     (folder / "t").write_text(text)
-    return induction.bigrams(collect([str(folder / "t")], [], 2, marks=marks))
+    return induction.bigrams(collect(Sources([str(folder / "t")], [], 2, marks=marks)))
 
 
 def state_of(data, G, seed=None):

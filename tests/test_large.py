@@ -23,7 +23,7 @@ from lmtk.lm import LN10
 from lmtk.machine.large import LARGE
 from lmtk.ngram.arpa import kenlm_layout, printing, writer
 from lmtk.ngram.counting import runs
-from lmtk.ngram.counting.collection import collect, in_memory
+from lmtk.ngram.counting.collection import Sources, collect, in_memory
 from lmtk.ngram.counting.counts import to_rows, write_counts
 from lmtk.ngram.edit import vocabulary
 from lmtk.ngram.edit.prune import prune, prune_low
@@ -43,7 +43,7 @@ METHODS = {"gt": (7,), "wb": (), "kn": ()}
 
 
 def estimated(text, name, order, marks, unk, words, interpolate):
-    found = collect([text], [], order, words, marks)
+    found = collect(Sources([text], [], order, words, marks))
     methods = [Method(name, METHODS[name], interpolate, 1 if k < 3 else 2) for k in range(1, order + 1)]
     model = estimate(found, make_vocab(sorted(found.words), unk), Recipe(methods, (0.5, 1, 1.5)))[0]
     out = io.BytesIO()
@@ -80,8 +80,8 @@ def test_counts_are_the_same_in_any_memory(tmp_path, monkeypatch, memory, order,
     (tmp_path / "u").write_text("\n\nw1 w2\n" + "w3 w1 w2 " * 9 + "\n\n")
     (tmp_path / "empty").write_text("")
     texts = [str(tmp_path / name) for name in ("u", "empty", "u")] if memory == 1 else [text, str(tmp_path / "u")]
-    whole = collect(texts, [], order, marks=marks)
-    found = in_memory(collect(texts, [], order, marks=marks, memory=memory), None)
+    whole = collect(Sources(texts, [], order, marks=marks))
+    found = in_memory(collect(Sources(texts, [], order, marks=marks), memory=memory), None)
     assert whole.words == found.words
     for a, b in zip(whole.levels, found.levels, strict=True):
         assert all(np.array_equal(getattr(a, x), getattr(b, x)) for x in ("keys", "count", "first"))
@@ -96,7 +96,7 @@ def test_a_last_line_without_an_end_has_no_eos(tmp_path, monkeypatch, memory, la
     lines = ["a b c", "", "c a", "b b a c a"] * 30
     (tmp_path / "t").write_text("\n".join(lines).replace("c a", "c <s> a <unk>") + "\t ")
     marks = Marks(blank=True, open_end=True, skip_symbols=True)
-    found = collect([str(tmp_path / "t")], [], 3, marks=marks, memory=memory, positions=True, parts=True)
+    found = collect(Sources([str(tmp_path / "t")], [], 3, marks=marks), "parts", memory=memory)
     expected = Counter()
     for number, line in enumerate(lines, 1):
         words = ["<s>", *line.split(), *["</s>"] * (number < len(lines))]
@@ -127,8 +127,8 @@ def test_counts_that_are_read_are_the_same_in_any_memory(tmp_path, monkeypatch, 
     files, texts = [str(tmp_path / name) for name in "ab"], [str(tmp_path / "t")] * (seed % 3 > 0)
     words, limit = [(None, False), ([b"w5", b"w1", b"w2"], False), ([b"w5", b"w1", b"w2"], True)][seed % 4 % 3]
     given = texts, files, 2 + seed % 4, words, Marks(), b"<unk>", limit
-    whole = collect(*given)
-    spilled = collect(*given, memory=300 << seed % 7)
+    whole = collect(Sources(*given))
+    spilled = collect(Sources(*given), memory=300 << seed % 7)
     found = in_memory(spilled, None)
     assert isinstance(spilled, runs.Spilled)
     least = [*random.integers(0, 9, 3), *random.integers(0, 3, 4)]  # of the words some stay as prefixes alone
@@ -284,14 +284,14 @@ def test_many_counts_are_written_as_few(tmp_path, monkeypatch, by_bytes, order):
     text = random_text(tmp_path, order)
     with open(text, "a") as f:
         f.write(f"{'long' * 200_000} w1 w1 w2\n")
-    found = collect([text], [], order)
+    found = collect(Sources([text], [], order))
     # counts of 0 and large ones
     for level in found.levels:
         level.count[::3] = 0
         level.count[1::5] *= 10**13 - 1
     with open_out(str(tmp_path / "counts")) as out:
         write_counts(out, found)
-    read = collect([], [str(tmp_path / "counts")], order)
+    read = collect(Sources([], [str(tmp_path / "counts")], order))
     for only in (None, *range(1, order + 1)):
         for counted in (found, read):
             written = []

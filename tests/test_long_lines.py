@@ -15,7 +15,7 @@ from lmtk.files import decoding, registry
 from lmtk.files.decoding import blocks
 from lmtk.machine.large import LARGE
 from lmtk.machine.parallel import ALONE
-from lmtk.ngram.counting.collection import Blocks, bordered, collect, raw_blocks
+from lmtk.ngram.counting.collection import Blocks, Sources, bordered, collect, raw_blocks
 from lmtk.ngram.counting.counts import to_rows
 from lmtk.reports import srilm
 from lmtk.text import corpus
@@ -79,7 +79,7 @@ def test_marks_of_parts_are_those_of_the_whole(ids, cuts, marks):
 @pytest.mark.parametrize("marks", [*MARKS, Marks(blank=True)])
 def test_counts_of_pieces_are_those_of_lines(text, marks, monkeypatch, request):
     def counted():
-        counts = collect([text], [], 3, marks=marks)
+        counts = collect(Sources([text], [], 3, marks=marks))
         return counts.words, [rows.tolist() for rows in to_rows(counts.levels, len(counts.words))]
 
     def positions():
@@ -105,7 +105,6 @@ def test_scores_of_pieces_are_those_of_lines(text, marks, large, monkeypatch, re
     model = registry.load(str(FILES / "wb.arpa"))
     if large:
         monkeypatch.setitem(LARGE, "text", 1)
-        monkeypatch.setitem(LARGE, "binary", 1)
     expected, found = [], []
     blank = srilm.report(model, text, corpora(blocks(text), model.vocab, marks, 3), 0, expected.append)[1]
     request.getfixturevalue("small_pieces")

@@ -9,7 +9,7 @@ from helpers import FILES
 
 from lmtk.errors import LmtkError
 from lmtk.lm import vocabulary_sums
-from lmtk.ngram.counting.collection import collect
+from lmtk.ngram.counting.collection import Sources, collect
 from lmtk.ngram.estimate import maxent
 from lmtk.ngram.estimate.smoothing import levels_of
 from lmtk.text.corpus import Marks, read_corpus
@@ -21,7 +21,7 @@ LISTED = [b"baba", b"deba", b"kiba", b"side", b"never"]
 
 def problem(order, words=None, unk=False):
     """counts, vocab, Features, and their n-grams as tuples of words."""
-    counts = collect([TEXT], [], order, words)
+    counts = collect(Sources([TEXT], [], order, words))
     vocab = make_vocab(counts.words, unk)
     levels, ngrams, node = levels_of(maxent.predicted(counts, vocab), vocab, order), [()], [()]
     for level in levels:
@@ -94,6 +94,6 @@ def test_optimiser_finds_the_least():
 
 
 def test_nothing_to_count():
-    counts = collect([TEXT], [], 2, [b"never"])
+    counts = collect(Sources([TEXT], [], 2, [b"never"]))
     with pytest.raises(LmtkError, match="no word"):
         maxent.estimate(counts, make_vocab([b"never"], eos=False), 2, 0.5, 6.0)

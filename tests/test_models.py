@@ -26,9 +26,8 @@ from lmtk.joint.classes import ClassModel, expanded, write_binary
 from lmtk.joint.mixture import Mixture, check_vocabularies, write_text
 from lmtk.joint.shortlist import check_rest
 from lmtk.lm import vocabulary_sums
-from lmtk.machine.large import LARGE
 from lmtk.ngram import mass
-from lmtk.ngram.counting.collection import collect
+from lmtk.ngram.counting.collection import Sources, collect
 from lmtk.ngram.estimate import interp, smoothing
 from lmtk.ngram.model.nodes import N
 from lmtk.nplm.model import Neural
@@ -100,7 +99,7 @@ def test_a_shortlist_shares_out_what_the_rest_gives_its_words(texts):
 def test_a_rest_with_more_words_is_scaled(texts):
     """The vocabulary of the network is that of a running text, and the rest predicts </s> and another word too."""
     (texts / "train").write_text(TRAIN + "another\n")
-    counts = collect([str(texts / "train")], [], 3)
+    counts = collect(Sources([str(texts / "train")], [], 3))
     rest, _ = smoothing.estimate(counts, make_vocab(sorted(counts.words), True), witten_bell(3))
     (texts / "train").write_text(TRAIN)
     marks = Marks(False, False, True)
@@ -288,7 +287,7 @@ def test_a_mixture_file_names_its_parts_relative_to_itself(texts, monkeypatch):
 
 def test_parts_may_order_their_words_differently(texts):
     a = interpolated(texts)
-    counts = collect([str(texts / "train")], [], 3)
+    counts = collect(Sources([str(texts / "train")], [], 3))
     vocab = make_vocab(sorted(counts.words, reverse=True), True, True)
     heldout = whole_corpus(str(texts / "held"), vocab, Marks())
     b = interp.estimate(counts, vocab, 3, heldout)[0]
@@ -367,7 +366,7 @@ def test_our_files_are_the_bytes_that_safetensors_writes(monkeypatch):
     arrays = {f"{name}{i}": np.arange(i * 3, dtype=kind) for i, kind in enumerate(kinds) for name in "zaB\u00e9"}
     arrays["grid"] = np.arange(12, dtype=np.float32).reshape(3, 4).T
     for large in (1 << 40, 0):
-        monkeypatch.setitem(LARGE, "binary", large)
+        monkeypatch.setattr(container, "LARGE", large)
         out = io.BytesIO()
         container.write(out, "test", {"a": 'quoted "and \\ \u00e9'}, arrays, [b"a", b"\xff"])
         found = read(out.getvalue())
@@ -384,7 +383,7 @@ def test_our_files_are_the_bytes_that_safetensors_writes(monkeypatch):
 
 
 def test_arrays_that_are_made_in_a_file_stand_there_as_others_do(tmp_path, monkeypatch):
-    monkeypatch.setitem(LARGE, "binary", 0)
+    monkeypatch.setattr(container, "LARGE", 0)
     numbers = np.random.default_rng(1).integers(0, 99, 5000, np.int32)
     for begin in (container.PAGE + away for away in (72, 0, 76, 40, 30000)):  # the first is right
         with open_out(tmp_path / "mapped") as out:

@@ -96,7 +96,7 @@ def test_forged_weights_that_are_no_numbers_are_one_error(tmp_path, monkeypatch,
 
 def test_damage_in_a_large_file_is_seen_before_anything_is_said(tmp_path):
     """Its checksums are compared after scoring; ppl still prints nothing but one line of error."""
-    path, large = tmp_path / "m", "from lmtk.machine.large import LARGE; LARGE['binary'] = 1\n"
+    path, large = tmp_path / "m", "from lmtk.files import container; container.LARGE = 1\n"
     with open(path, "wb") as out:
         backoff.write_binary(out, load(FILES / "wb.arpa"))
     data = bytearray(path.read_bytes())
@@ -168,9 +168,6 @@ def test_numbers_are_packed_in_any_width(monkeypatch):
             x = random.integers(0, 1 << width, N)
             bits = compact.pack_bits(x, width)
             assert len(bits) == (N * width + 7) // 8 and np.array_equal(compact.unpack_bits(bits, width, N), x)
-            found = np.empty(N, np.int32)
-            compact.unpack_into(bits, width, found)
-            assert np.array_equal(found, x)
 
 
 @pytest.mark.parametrize("kind", ["trie", "triea255", "trieq8b8", "trieq8b8a22"])

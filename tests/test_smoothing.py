@@ -14,7 +14,7 @@ from lmtk.errors import LmtkError
 from lmtk.files.registry import load
 from lmtk.lm import vocabulary_sums
 from lmtk.ngram.arpa import writer
-from lmtk.ngram.counting.collection import collect
+from lmtk.ngram.counting.collection import Sources, collect
 from lmtk.ngram.estimate.heldout import held_out
 from lmtk.ngram.estimate.methods import Method, NoDiscount, Recipe
 from lmtk.ngram.estimate.smoothing import counted_levels, estimate
@@ -28,7 +28,7 @@ MARKS = [Marks(), Marks(sos=False), Marks(eos=False), Marks(False, False, True)]
 
 
 def smoothed(name, order, interpolate=False, minimum=1, marks=MARKS[0], unk=False, words=None, path=TEXT):
-    counts = collect([path], [], order, words, marks)
+    counts = collect(Sources([path], [], order, words, marks))
     vocab = make_vocab(sorted(counts.words), unk, True)
     parameters = {1: (1,)} if name == "gt" else {}
     methods = [
@@ -60,7 +60,7 @@ def test_every_method_sums_to_one(name, interpolate, order):
 @pytest.mark.parametrize("cutoff", [0, 1, 2])
 @pytest.mark.parametrize("order", [1, 2, 3])
 def test_kenlms_conventions_sum_to_one(cutoff, order):
-    counts = collect([TEXT], [], order)
+    counts = collect(Sources([TEXT], [], order))
     vocab = make_vocab(sorted(counts.words), True, True)
     methods = [Method("kn", interpolate=True, cutoff=cutoff if k > 1 else 0) for k in range(1, order + 1)]
     model = estimate(counts, vocab, Recipe(methods, (0.5, 1, 1.5), exact=True))[0]
@@ -136,7 +136,7 @@ def test_what_is_cut_off_is_not_stored(name):
 
 def test_counts_without_discounts_are_explained(tmp_path):
     (tmp_path / "t").write_text("a b\n")
-    counts = collect([str(tmp_path / "t")], [], 2)
+    counts = collect(Sources([str(tmp_path / "t")], [], 2))
     vocab = make_vocab(counts.words)
     with pytest.raises(NoDiscount, match=r"order 1 .*n1 = 3, n2 = 0, .*-discount-fallback.*-wbdiscount1"):
         estimate(counts, vocab, Recipe([Method("kn")] * 2))
@@ -144,7 +144,7 @@ def test_counts_without_discounts_are_explained(tmp_path):
 
 def test_nothing_to_count(tmp_path):
     (tmp_path / "t").write_text("\n")
-    counts = collect([str(tmp_path / "t")], [], 2)
+    counts = collect(Sources([str(tmp_path / "t")], [], 2))
     with pytest.raises(LmtkError, match="no word"):
         estimate(counts, make_vocab([b"a"]), Recipe([Method("wb")] * 2))
 
@@ -156,7 +156,7 @@ def test_tuned_discounts_give_the_text_most(tmp_path, name, unk):
     for file, size in (("train", 400), ("heldout", 100)):
         lines = [" ".join(f"w{i}" for i in random.zipf(1.5, 9) % 50) for _ in range(size)]
         (tmp_path / file).write_text("\n".join(lines) + "\n")
-    counts = collect([str(tmp_path / "train")], [], 3, [f"w{i}".encode() for i in range(30)])
+    counts = collect(Sources([str(tmp_path / "train")], [], 3, [f"w{i}".encode() for i in range(30)]))
     vocab = make_vocab(sorted(counts.words), unk)
     (corpus,) = read_corpus(str(tmp_path / "heldout"), vocab, Marks())
     methods = [Method(name, (), True)] * 3

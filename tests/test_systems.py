@@ -9,8 +9,10 @@ from helpers import ENVIRONMENT, FILES
 MAIN = """
 import atexit, sys, lmtk.cli
 atexit.register(lambda: print("lmtk.machine.fallback" in sys.modules))
+from lmtk.files import container
 from lmtk.machine.large import LARGE
-LARGE.update(text=1, ngrams=1, binary=1)
+container.LARGE = 1
+LARGE.update(text=1, ngrams=1)
 lmtk.cli.main()
 """
 AWAY = {

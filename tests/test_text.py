@@ -16,7 +16,7 @@ from lmtk.files.inputs import open_in
 from lmtk.files.outputs import open_out
 from lmtk.machine import threads as threads_module
 from lmtk.machine.large import LARGE
-from lmtk.ngram.counting.collection import collect
+from lmtk.ngram.counting.collection import Sources, collect
 from lmtk.ngram.counting.counts import (
     count_ids,
     from_rows,
@@ -98,7 +98,7 @@ def test_the_kernels_table_grows(tmp_path, monkeypatch):
 @given(text, st.integers(1, 4), st.booleans(), st.booleans())
 def test_counts_are_those_of_a_dictionary(tmp_path_factory, sentences, order, no_sos, no_eos):
     path = written(tmp_path_factory.mktemp("c"), sentences)
-    counts = collect([path], [], order, marks=Marks.of(no_sos, no_eos))
+    counts = collect(Sources([path], [], order, marks=Marks.of(no_sos, no_eos)))
     marked = [[b"<s>"] * (not no_sos) + s + [b"</s>"] * (not no_eos) for s in sentences if s]
     expected = naive.ngrams(marked, order)
     found = {}
@@ -115,11 +115,11 @@ def test_counts_of_parts_add_up(tmp_path_factory, first, second, order):
     files = []
     for name, part in (("a", first), ("b", second)):
         with open_out(str(tmp / f"{name}.gz")) as out:
-            write_counts(out, collect([written(tmp, part)], [], order))
+            write_counts(out, collect(Sources([written(tmp, part)], [], order)))
         files.append(str(tmp / f"{name}.gz"))
     whole, merged = io.BytesIO(), io.BytesIO()
-    write_counts(whole, collect([written(tmp, first + second)], [], order), by_bytes=True)
-    write_counts(merged, collect([], files, order), by_bytes=True)
+    write_counts(whole, collect(Sources([written(tmp, first + second)], [], order)), by_bytes=True)
+    write_counts(merged, collect(Sources([], files, order)), by_bytes=True)
     assert whole.getvalue() == merged.getvalue()
 
 
@@ -278,8 +278,8 @@ def test_blocks_are_whole_lines_after_a_bom_too(tmp_path, size, eager):
 def test_a_text_without_words_among_others_adds_nothing(tmp_path, empty):
     (tmp_path / "empty").write_bytes(empty)
     (tmp_path / "t").write_bytes(b"a b\n")
-    once = collect([str(tmp_path / "t")], [], 2)
-    with_empty = collect([str(tmp_path / "empty"), str(tmp_path / "t"), str(tmp_path / "empty")], [], 2)
+    once = collect(Sources([str(tmp_path / "t")], [], 2))
+    with_empty = collect(Sources([str(tmp_path / "empty"), str(tmp_path / "t"), str(tmp_path / "empty")], [], 2))
     assert [level.count.tolist() for level in with_empty.levels] == [level.count.tolist() for level in once.levels]
 
 

@@ -28,13 +28,13 @@ from lmtk import __version__
 from lmtk.errors import FormatError
 from lmtk.files.outputs import Output
 from lmtk.machine import memory
-from lmtk.machine.large import pays
 from lmtk.machine.threads import map_in_order
 
 VERSION = 1
 DTYPES = {"I64": "<i8", "F64": "<f8", "F32": "<f4", "I32": "<i4", "U8": "<u1"}  # in the order of a file's arrays
 MAX_HEADER = 100_000_000  # bytes, as in the safetensors library
 PAGE = 4096  # bytes
+LARGE = 1 << 24  # bytes of arrays that begin at pages and that threads check
 
 
 def looks_binary(head):
@@ -51,8 +51,8 @@ def write(out, kind, settings, arrays, words=None):
     if words is not None:
         arrays["vocabulary"] = bytes_of(words)
     kinds = {np.dtype(code): name for name, code in DTYPES.items()}
-    crcs = map_in_order(zlib.crc32, arrays.values()) if pays("binary", sum(a.nbytes for a in arrays.values())) else None
-    crcs = crcs or map(zlib.crc32, arrays.values())
+    large = sum(a.nbytes for a in arrays.values()) >= LARGE
+    crcs = (map_in_order if large else map)(zlib.crc32, arrays.values())
     described = {name: [kinds[a.dtype], list(a.shape), crc] for (name, a), crc in zip(arrays.items(), crcs)}
     header, places = make_header(kind, settings, described)
     for name, a in arrays.items():
@@ -83,7 +83,7 @@ def make_header(kind, settings, described):
         table[name] = {"dtype": dtype, "shape": shape, "data_offsets": [begin, end]}
     header = json.dumps(table, separators=(",", ":"), ensure_ascii=False).encode()
     most = len(header) + sum(len(f"{2**32 - 1}") - len(f"{crc}") for *_, crc in described.values())
-    header += b" " * ((most + 8 + -(most + 8) % PAGE) - 8 - len(header) if pays("binary", end) else -len(header) % 8)
+    header += b" " * ((most + 8 + -(most + 8) % PAGE) - 8 - len(header) if end >= LARGE else -len(header) % 8)
     header = len(header).to_bytes(8, "little") + header
     return header, {name: len(header) + table[name]["data_offsets"][0] for name in order}
 
@@ -162,7 +162,7 @@ def read(stream, path, sums="now"):
             arrays[name] = part.view(DTYPES[dtype]).reshape(tuple(map(operator.index, shape)))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError):
         raise damage_error(path) from None
-    large = pays("binary", total)
+    large = total >= LARGE
 
     def check():
         for is_right in (map_in_order if large else map)(lambda pair: zlib.crc32(pair[0]) == pair[1], expected):

@@ -115,13 +115,13 @@ def sort_words(job):
 def bigrams_of(job, start):
     """The Bigrams that a job sorts. start: the classes of -init, or None."""
     from lmtk.ngram.classes import induction
-    from lmtk.ngram.counting.collection import collect
+    from lmtk.ngram.counting.collection import Sources, collect
     from lmtk.text.vocab import EOS, SOS, read_vocab
 
     marks, unk = marks_of(job), os.fsencode(job.map_unk)
     listed = read_vocab(job.vocab, job.tolower) if job.vocab else None
     apart = {SOS, EOS, *(read_vocab(job.noclass_vocab, job.tolower) if job.noclass_vocab else ())}
-    counts = collect(job.text, job.counts, 2, listed, marks, unk)
+    counts = collect(Sources(job.text, job.counts, 2, listed, marks, unk))
     if counts.order < 2 or not counts.levels[1].count.sum():
         raise LmtkError(f"{name_of((*job.text, *job.counts)[0])}: it has no 2-grams to learn classes from")
     data = induction.bigrams(counts)

@@ -143,30 +143,17 @@ def read_lists(job):
     return Lists(None if words is None else [*words, *nonevents], nonevents, classes)
 
 
-def collect_counts(job, lists, comm, positions=False, parts=False):
-    """What `collection.collect` makes of the texts and count files. positions, parts: as in `collect`."""
+def collect_counts(job, lists, comm, form="counts"):
+    """What `collection.collect` makes of the texts and count files. form: as in `collect`."""
     from lmtk.ngram.classes.files import replaced
-    from lmtk.ngram.counting.collection import FIRST, LAST, collect
+    from lmtk.ngram.counting.collection import FIRST, LAST, Sources, collect
 
     texts, weighted = ([], job.text) if job.weighted else (job.text, [])
-    limit = job.limit_vocab and bool(job.vocab)
-    return collect(
-        texts,
-        job.read,
-        job.order,
-        lists.words,
-        job.marks,
-        job.unk,
-        limit,
-        job.float_counts,
-        job.memory,
-        comm,
-        partial(replaced, classes=lists.classes) if lists.classes else None,
-        positions,
-        parts,
-        weighted=weighted,
-        weight_of=LAST if job.text_has_weights_last else FIRST,
-    )
+    limit, weight_of = job.limit_vocab and bool(job.vocab), LAST if job.text_has_weights_last else FIRST
+    words = lists.words, job.marks, job.unk, limit
+    sources = Sources(texts, job.read, job.order, *words, job.float_counts, weighted, weight_of)
+    replace = partial(replaced, classes=lists.classes) if lists.classes else None
+    return collect(sources, form, job.memory, comm, replace)
 
 
 def drop_rare(job, lists, counts):

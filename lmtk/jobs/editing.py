@@ -1,7 +1,6 @@
 """Changing a back-off model: the job of lmtk ngram, from models in files to one model, its scores and its files."""
 
 import contextlib
-import os
 import sys
 import warnings
 from dataclasses import dataclass, field, replace
@@ -207,16 +206,13 @@ def edit(job):
 
 
 def get_ready(job):
-    """Checks the outputs. Keeps the memory that a large model takes while it is read, to change and write it in."""
+    """Checks the outputs. Keeps the memory that a model takes while it is read, to change and write it in."""
     from lmtk.machine import memory
-    from lmtk.machine.large import pays
 
     texts = [*job.scoring.text, *job.scoring.counts]
     inputs = job.classes, job.gen_prefixes, job.vocab if job.vocab != job.write_vocab else None
     check_outputs(job.write_lm, job.write_bin, job.write_vocab, texts=texts, inputs=inputs)
-    files = [path for path in (job.lm, *job.mix_lm) if isinstance(path, str) and os.path.isfile(path)]
-    # a Python program goes on when the job is done, and needs its memory back
-    if not job.keep and any(pays("arpa", os.path.getsize(path)) for path in files):
+    if not job.keep:  # a Python program goes on when the job is done, and needs its memory back
         memory.keep_all()
 
 

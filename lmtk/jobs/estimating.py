@@ -230,10 +230,11 @@ def count_ngrams(job, lists, comm):
     twice = what.memory and job.model_wanted and what.writes_counts and comm.size == 1
     twice = twice and not what.read and not what.weighted and all(map(os.path.isfile, what.text))
     counts_wanted = (what.writes_counts and not twice) or job.maxent or job.trust_totals or what.recompute
-    positions = job.model_wanted and not counts_wanted and what.order > 1
-    counts = counting.collect_counts(what, lists, comm, positions, comm.size == 1 or job.is_shared)
+    form = "counts" if not job.model_wanted or counts_wanted or what.order == 1 else "positions"
+    in_parts = form == "positions" and (comm.size == 1 or job.is_shared)
+    counts = counting.collect_counts(what, lists, comm, "parts" if in_parts else form)
     if comm.size > 1 and isinstance(counts, Text) and job.kenlm_layout and comm.total(counts.has(what.unk)):
-        counts = counting.collect_counts(what, lists, comm, positions)
+        counts = counting.collect_counts(what, lists, comm, form)
     written = counts
     if twice and isinstance(counts, Text | Positions):
         written = counting.collect_counts(what, lists, comm)

@@ -81,12 +81,12 @@ def interpolate(job):
 
 def count(job, marks):
     """(the counts of an InterpolateJob, the vocabulary of its model)."""
-    from lmtk.ngram.counting.collection import collect
+    from lmtk.ngram.counting.collection import Sources, collect
     from lmtk.text.vocab import EOS, make_vocab, read_vocab
 
     unk = os.fsencode(job.map_unk)
     words = read_vocab(job.vocab, job.tolower) if job.vocab else None
-    counts = collect(job.text, job.read, job.order, words, marks, unk, floats=job.float_counts)
+    counts = collect(Sources(job.text, job.read, job.order, words, marks, unk, floats=job.float_counts))
     source = job.vocab or (job.read or job.text)[0]
     vocab = make_vocab(words if job.vocab else sorted(counts.words), job.unk, marks.eos, unk, source)
     if marks.eos and not counts.levels[0].count[counts.levels[0].keys == counts.words.index(EOS)].sum():

@@ -10,7 +10,6 @@ LARGE = {
     "text": 1 << 21,  # bytes to look up words in
     "ngrams": 200_000,  # tokens to count, n-grams to estimate, print or score
     "arpa": 1 << 21,  # bytes to read
-    "binary": 1 << 24,  # bytes of a file to check
     "units": 1 << 12,  # hidden units with gates at one time step
     "states": 1 << 14,  # of such units, at all time steps of a minibatch
 }

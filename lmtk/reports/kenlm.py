@@ -18,7 +18,6 @@ from lmtk.files import container
 from lmtk.files.decoding import blocks, lines_in
 from lmtk.files.inputs import open_in
 from lmtk.lm import LN10
-from lmtk.machine.large import pays
 from lmtk.machine.threads import map_in_order
 from lmtk.ngram.arpa.digits import shortest
 from lmtk.ngram.counting.counts import trie
@@ -256,7 +255,7 @@ def report(model, lm, text, marks, shown, write, eager=False):
         if each or ends:
             block = lower(block) if marks.tolower and each else block
             given = block, first if each else last, last, kept * marks.eos, number, corpus.ids, length, log10p
-            if pays("ngrams", len(corpus.ids), "answer"):
+            if corpus.is_large("answer"):
                 from lmtk.reports.lines import answers as write_lines
             else:
                 write_lines = answers

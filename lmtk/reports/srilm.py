@@ -13,7 +13,6 @@ import numpy as np
 from lmtk.errors import FormatError
 from lmtk.joint.dynamic import joint
 from lmtk.lm import ABSENT, LN10, NONE, UNKNOWN, unique_rows, vocabulary_sums
-from lmtk.machine.large import pays
 from lmtk.machine.threads import Scratch, map_in_order
 from lmtk.ngram.model import summing, walking
 from lmtk.ngram.model.nodes import address_of
@@ -161,7 +160,7 @@ def tally(model, corpora, debug, write, unk=True):
             whole.log10p = added(whole.log10p, logs)
             whole.add(Tally(*(int(column.sum()) for column in numbers)))
             continue
-        large = debug == 2 and all(level > 2 for *_, level in scores.more) and pays("ngrams", len(corpus.ids), "report")
+        large = debug == 2 and all(level > 2 for *_, level in scores.more) and corpus.is_large("report")
         if large:
             from lmtk.ngram.arpa.printing import word_cells
             from lmtk.reports.lines import predictions

@@ -66,6 +66,10 @@ class Corpus:
     goes_on: bool = False
     times: np.ndarray | None = None
 
+    def is_large(self, job):
+        """Whether kernels pay for a job on all tokens, as in `large.pays`."""
+        return pays("ngrams", len(self.ids), job)
+
     @cached_property
     def fresh(self):
         """(N,) bool: which tokens begin a sentence, and so have no context."""
@@ -123,10 +127,14 @@ class Reader:
     def __init__(self, index, tolower=False):
         self.index, self.tolower, self.table = index, tolower, None
 
+    def is_large(self, block, job="look-up"):
+        """Whether kernels read a block: a large one, or one that comes after a large one. job: as for `pays`."""
+        return self.table is not None or pays("text", len(block), job)
+
     def ids(self, block):
         """(n,) int32: the ids of `tokens(block)`."""
         if self.table is None:
-            if not pays("text", len(block), "look-up"):
+            if not self.is_large(block):
                 words = tokens(block, self.tolower)
                 return np.fromiter(map(self.index.__getitem__, words), np.int32, len(words))
             self.table = Table(self.index)
@@ -147,8 +155,8 @@ def ids_of(blocks, index, tolower=False):
     first = next(blocks, b"")
     if not first:
         return
-    if count() == 1 or not pays("text", len(first), "look-up"):
-        reader = Reader(index, tolower)
+    reader = Reader(index, tolower)
+    if count() == 1 or not reader.is_large(first):
         yield from map(reader.ids, chain([first], blocks))
         reader.finish()
         return

@@ -542,9 +542,11 @@ def kernels_for_all():
     import lmtk.joint.classes
     import lmtk.nplm.energy
     import lmtk.nplm.tree  # noqa: F401
+    from lmtk.files import container
     from lmtk.machine.large import LARGE
 
     LARGE.update(dict.fromkeys(LARGE, 1))
+    container.LARGE = 1
     for module in [m for name, m in sys.modules.items() if name.startswith("lmtk.")]:
         for name in ("MANY", "PAIRS"):
             if hasattr(module, name) and module.__name__ != "lmtk.commands.options":

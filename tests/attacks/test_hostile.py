@@ -14,7 +14,7 @@ from lmtk.files import decoding
 from lmtk.machine.large import LARGE
 from lmtk.ngram.arpa import reader, rows, writer
 from lmtk.ngram.counting import collection
-from lmtk.ngram.counting.collection import collect
+from lmtk.ngram.counting.collection import Sources, collect
 from lmtk.ngram.model import backoff
 from lmtk.text.corpus import Marks
 from lmtk.text.vocab import UNK
@@ -239,7 +239,7 @@ def count_outcome(text, folder, monkeypatch, large, size, given):
     (folder / "m").write_bytes(text)
     monkeypatch.chdir(folder)
     try:
-        found = collect([], ["m"], given.get("order", 50), **{k: v for k, v in given.items() if k != "order"})
+        found = collect(Sources([], ["m"], given.get("order", 50), **{k: v for k, v in given.items() if k != "order"}))
         found = found.words, [(x.keys.tolist(), x.count.tolist(), x.first.tolist()) for x in found.levels]
     except LmtkError as e:
         found = str(e)

@@ -53,12 +53,12 @@ def row(text, G, given, options):
     import numpy as np
 
     from lmtk.ngram.classes import induction
-    from lmtk.ngram.counting.collection import collect
+    from lmtk.ngram.counting.collection import Sources, collect
     from lmtk.text.corpus import Marks
     from lmtk.text.vocab import EOS, SOS, read_vocab
 
     marks = Marks.of(False, False, given.stream)
-    data = induction.bigrams(collect([text], [], 2, read_vocab(given.vocab) if given.vocab else None, marks))
+    data = induction.bigrams(collect(Sources([text], [], 2, read_vocab(given.vocab) if given.vocab else None, marks)))
     words = induction.by_use(data, [w for w, word in enumerate(data.words) if data.uses[w] and word not in (SOS, EOS)])
     small = np.random.default_rng(1).integers(0, 100, 1 << 12)
     out = np.empty(len(small))

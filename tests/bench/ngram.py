@@ -90,7 +90,7 @@ def stages(text, folder):
 
     from lmtk.files.registry import load
     from lmtk.machine import large
-    from lmtk.ngram.counting.collection import collect
+    from lmtk.ngram.counting.collection import Sources, collect
     from lmtk.ngram.estimate import suffix
     from lmtk.ngram.estimate.buckets import assembly, estimating, writing
     from lmtk.ngram.estimate.methods import Recipe, lmplz
@@ -102,7 +102,7 @@ def stages(text, folder):
     left, marks = {}, Marks(blank=True)
 
     def read():
-        found = collect([text], [], ORDER, marks=marks, positions=True)
+        found = collect(Sources([text], [], ORDER, marks=marks), "positions")
         left["vocab"] = make_vocab(found.words, True)
         left["ids"] = found.of(left["vocab"])
 

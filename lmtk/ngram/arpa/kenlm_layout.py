@@ -7,7 +7,6 @@ from functools import partial
 import numpy as np
 
 from lmtk.machine import memory
-from lmtk.machine.large import pays
 from lmtk.machine.threads import map_in_order
 from lmtk.ngram.arpa import sorting
 from lmtk.ngram.arpa.digits import shortest
@@ -69,7 +68,7 @@ def write_text(out, model):
     words, rank = numbers(old)
     sizes = model.sizes
     out.write(b"\\data\\\n" + b"".join(b"ngram %d=%d\n" % (k, size) for k, size in enumerate(sizes, 1)))
-    many, letters = pays("ngrams", sum(sizes)), word_cells(words)
+    many, letters = model.is_large(), word_cells(words)
     if many and memory.bound:
         sorting.write_sections(out, model, rank, lines_of(words, model.order))
         out.write(b"\n\\end\\\n")

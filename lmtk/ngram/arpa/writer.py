@@ -7,7 +7,6 @@ on disk (`sorting`). A log10 of -inf is written as -99.
 import numpy as np
 
 from lmtk.machine import memory
-from lmtk.machine.large import pays
 from lmtk.ngram.counting.counts import ranks
 from lmtk.ngram.model.nodes import ZERO, mark_suffixes
 
@@ -21,7 +20,7 @@ def write_text(out, model, sort=True, own=False):
     """
     sizes, plain = model.sizes, sort and not memory.bound
     out.write(b"\n\\data\\\n" + b"".join(b"ngram %d=%d\n" % (k, size) for k, size in enumerate(sizes, 1)))
-    if not (pays("ngrams", sum(sizes), "write" if plain else "") and sum(sizes) < 1 << 31):
+    if not model.is_large("write" if plain else "") or sum(sizes) >= 1 << 31:
         format_sections(out, model, ranks(model.vocab.words) if sort else None)
     elif plain:
         from lmtk.ngram.arpa.printing import write_sorted

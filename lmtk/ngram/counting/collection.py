@@ -1,15 +1,16 @@
 """Reads texts and count files, and adds up their counts.
 
-`collect` reads the texts in blocks, numbers their words, and counts their n-grams and the lines of count files
-and weighted texts. The result is Counts in memory, or `runs.Spilled` on disk. To estimate a model from a large text,
-counts are not needed: `collect` then returns the ids of the text, as Positions in memory or as a Text on disk.
+`collect` takes Sources. It reads the texts in blocks, numbers their words, and counts their n-grams and the lines of
+count files and weighted texts. The result is Counts in memory, or `runs.Spilled` on disk. To estimate a model from a
+large text, counts are not needed: `collect` then returns the ids of the text, as Positions in memory or as a Text on
+disk.
 """
 
 import re
 import warnings
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import chain
 
 import numpy as np
@@ -134,80 +135,120 @@ class MarksInside(Exception):
     """Sentence marks occur inside a sentence, or the last sentence has no end."""
 
 
-def collect(
-    texts,
-    files,
-    order,
-    words=None,
-    marks=SENTENCES,
-    unk=UNK,
-    limit=False,
-    floats=False,
-    memory=None,
-    comm=ALONE,
-    replace=None,
-    positions=False,
-    parts=False,
-    weighted=(),
-    weight_of=FIRST,
-):
-    """The Counts of texts, count files and texts with weights, added up, as in SRILM's ngram-count.
+@dataclass(frozen=True)
+class Sources:
+    """What is counted, up to n-grams of `order`.
 
-    words: a closed vocabulary. A word outside it counts as `unk`; with `limit`, its n-grams in count files are dropped.
-    None: every word is taken. The words of the result are <s>, </s>, `unk`, those given, and others as first seen.
+    texts; files: of counts; weighted: texts whose lines have weights, as weight_of, FIRST or LAST, finds them. words: a
+    closed vocabulary. A word outside it counts as `unk`; with `limit`, its n-grams in count files are dropped. None:
+    every word is taken. floats: whether counts and weights may be fractions.
+    """
+
+    texts: Sequence
+    files: Sequence
+    order: int
+    words: list | None = None
+    marks: Marks = SENTENCES
+    unk: bytes = UNK
+    limit: bool = False
+    floats: bool = False
+    weighted: Sequence = ()
+    weight_of: re.Pattern = FIRST
+
+
+class Input:
+    """Reads Sources. index: every word so far, and its id, which grows; of texts, `known` tells the ids, and of count
+    files `readable`. memory: about how many bytes reading may take, or None.
+    """
+
+    def __init__(self, sources, memory):
+        self.sources, self.memory, self.index = sources, memory, Growing()
+        self.known = self.readable = self.index
+        self.unk = self.index[sources.unk]
+        for word in sources.words or []:
+            self.index[word]
+        if sources.words is not None:
+            outside = OUTSIDE if sources.limit else self.unk
+            self.known, self.readable = Closed(self.index, self.unk), Closed(self.index, outside)
+        self.given = len(self.index) - 1  # how many words are known before the texts
+
+    def blocks(self, path, **how):
+        return blocks_within(path, self.index, self.memory, **how)
+
+    def raw(self, comm):
+        """The `raw_blocks` of this rank's part of the texts."""
+        sources = self.sources
+        return raw_blocks(sources.texts, self.blocks, self.known, sources.marks, self.unk, comm)
+
+    def lines(self, spill):
+        """The Lines of count files and weighted texts. spill: as for Lines."""
+        sources, lines = self.sources, Lines(self.sources.floats, spill)
+        for path in sources.files:
+            rows = row_parts(
+                path, self.readable, sources.order, sources.floats, sources.marks.tolower, self.blocks(path)
+            )
+            for part in rows:
+                lines.add(*(inside(*part) if sources.limit else part))
+        for path in sources.weighted:
+            for part in self.weighted_parts(path):
+                lines.add(*part)
+        return lines
+
+    def weighted_parts(self, path):
+        """Yields (rows, weights), as `counts.parse_rows` returns them, of the n-grams of each block of a text whose
+        lines have weights. Raises FormatError.
+        """
+        sources, marks = self.sources, self.sources.marks
+        reader, nothing = Reader(self.known, marks.tolower), EOS if marks.eos else SOS if marks.sos else b""
+        for sentences, times in weighted_lines(path, self.blocks(path), sources.floats, sources.weight_of):
+            # a line without words is a sentence that ends at once
+            sentences = [sentence or nothing for sentence in sentences]
+            times = times[[bool(sentence) for sentence in sentences]]
+            if not len(times):
+                continue
+            block = b"\n".join([*sentences, b""])
+            ids, ends, _ = with_marks(reader.ids(block), marks, self.index[SOS], self.index[EOS])
+            length = np.diff(ends, prepend=0)
+            left = np.repeat(ends, length) - np.arange(len(ids))
+            times = np.repeat(times, length)
+            at = {k: np.flatnonzero(left >= k) for k in range(1, sources.order + 1)}
+            yield {k: ids[at[k][:, None] + np.arange(k)] for k in at}, {k: times[at[k]] for k in at}
+        reader.finish()
+
+
+def collect(sources, form="counts", memory=None, comm=ALONE, replace=None):
+    """The Counts of Sources, added up, as in SRILM's ngram-count. Their words are <s>, </s>, `unk`, those of the closed
+    vocabulary, and others as first seen.
+
     memory: about how many bytes counting may take besides the result; the rest goes to disk. comm: the ranks that count
     together; rank 0 has the result. replace: words -> (new words, the new id of each old word), to count other words in
-    place of those read. weighted: paths of texts whose lines have weights, as weight_of, FIRST or LAST, finds them.
+    place of those read.
 
-    The result is not Counts in two cases. With `positions`, a large text without sentence marks inside sentences
-    becomes Positions, which rank 0 makes alone. If `parts` is given too, and the text does not fit into `memory` or
-    there are several ranks, it becomes a Text on each rank instead. And whole counts that do not fit into `memory`
-    become runs.Spilled, if a single rank makes them.
+    Whole counts that do not fit into `memory` become runs.Spilled, if a single rank makes them. If `form` is not
+    "counts", a large text without sentence marks inside sentences becomes Positions, which rank 0 makes alone. If it is
+    "parts", and the text does not fit into `memory` or there are several ranks, the text becomes a Text on each rank.
     """
-    index = Growing()
-    unk_id = index[unk]
-    for word in words or []:
-        index[word]
-    read_blocks = partial(blocks_within, index=index, memory=memory)
-    known, readable = index, index
-    if words is not None:
-        known, readable = Closed(index, unk_id), Closed(index, OUTSIDE if limit else unk_id)
-
-    given, raw, apart = len(index) - 1, None, False
-    if positions and not files and not weighted:
-        apart = parts and (memory or comm.size > 1)
-        if apart:
-            raw = comm.each(lambda: Blocks(raw_blocks(texts, read_blocks, known, marks, unk_id, comm), given))
-        else:
-            everything = partial(raw_blocks, texts, read_blocks, known, marks, unk_id, ALONE)
-            raw = comm.each(lambda: [] if comm.rank else list(everything()))
-        size = raw.size if apart else sum(len(block) for _, _, block in raw)
-        if pays("ngrams", comm.total(size)):
-            whole = not apart or (comm.size == 1 and memory >= whole_size(size, len(index), order))
-            if not apart and comm.rank == 0:
-                tell_beyond(memory, whole_size(size, len(index), order), "such a model is made in memory")
-            found = (whole_text if whole else large_text)(raw, index, marks, comm)
-            if comm.total(int(found is None)) == 0:
-                return found if not replace else found.replaced(*replace(found.words))
+    source, raw, order = Input(sources, memory), None, sources.order
+    if form != "counts" and not sources.files and not sources.weighted:
+        raw = comm.each(lambda: read_raw(source, form, comm))
+        text = text_of(raw, source, comm)
+        if text is not None:
+            return text.replaced(*replace(text.words)) if replace else text
+    if comm.size > 1 and not isinstance(raw, Blocks):
+        raw = None  # rank 0 alone has read the texts
 
     def read():
         """Reads the count files and the weighted texts, on rank 0, and this rank's part of the texts."""
-        lines = Lines(floats, None if floats or comm.size > 1 else memory)
-        for path in files if comm.rank == 0 else ():
-            for part in row_parts(path, readable, order, floats, marks.tolower, read_blocks(path)):
-                lines.add(*(inside(*part) if limit else part))
-        for path in weighted if comm.rank == 0 else ():
-            blocks = read_blocks(path)
-            for part in weighted_parts(path, blocks, weight_of, known, order, floats, marks, index[SOS], index[EOS]):
-                lines.add(*part)
-        again = raw is None or (comm.size > 1 and not apart)
-        blocks = raw_blocks(texts, read_blocks, known, marks, unk_id, comm) if again else raw
-        return lines, *read_texts(blocks, index, marks, memory, given)
+        spill = None if sources.floats or comm.size > 1 else memory
+        lines = source.lines(spill) if comm.rank == 0 else Lines()
+        blocks = source.raw(comm) if raw is None else raw
+        return lines, *read_texts(blocks, source.index, sources.marks, memory, source.given)
 
     lines, ids, starts, blocks = comm.each(read)
-    words = common_words(blocks, index.words(), comm) if comm.size > 1 else index.words()
-    at = {word: i for i, word in enumerate(words)}
-    new_id = np.array([at[word] for word in index.words()], np.int32)
+    index = source.index.words()
+    words = common_words(blocks, index, comm) if comm.size > 1 else index
+    place = {word: i for i, word in enumerate(words)}
+    new_id = np.array([place[word] for word in index], np.int32)
     if replace:
         words, of = replace(words)
         new_id = of[new_id]
@@ -230,12 +271,42 @@ def collect(
     if comm.size > 1:
         levels = gather_levels(levels, blocks, W, comm)
     if lines.size:
-        rows, weights = lines.all()
-        found = [([new_id[row] for row in rows], weights)]
-        if tokens:
-            found.append((to_rows(levels, W), [level.count for level in levels]))
-        levels = from_rows(*merged(found), W)
+        levels = with_lines(levels if tokens else None, lines, new_id, W)
     return in_memory(Counts(words, levels), memory) if comm.rank == 0 else Counts(words, levels)
+
+
+def read_raw(source, form, comm):
+    """The raw blocks of an Input: Blocks of this rank's part for a Text, else a list on rank 0."""
+    if form == "parts" and (source.memory or comm.size > 1):
+        return Blocks(source.raw(comm), source.given)
+    return [] if comm.rank else list(source.raw(ALONE))
+
+
+def text_of(raw, source, comm):
+    """The Text of Blocks, or the Positions of a list of raw blocks or of Blocks that fit into memory; None if the text
+    is small or empty, or if sentence marks occur inside sentences.
+    """
+    apart, memory, marks = isinstance(raw, Blocks), source.memory, source.sources.marks
+    size = raw.size if apart else sum(len(block) for _, _, block in raw)
+    if not pays("ngrams", comm.total(size)):
+        return None
+    whole = whole_size(size, len(source.index), source.sources.order)
+    if not apart and comm.rank == 0:
+        tell_beyond(memory, whole, "such a model is made in memory")
+    if apart and (comm.size > 1 or memory < whole):
+        text = large_text(raw, source.index, marks, comm)
+    else:
+        text = whole_text(raw, source.index, marks)
+    return text if comm.total(int(text is None)) == 0 else None
+
+
+def with_lines(levels, lines, new_id, W):
+    """Levels, or None, with Lines added. new_id: the id in the levels of each word in the lines."""
+    rows, weights = lines.all()
+    parts = [([new_id[row] for row in rows], weights)]
+    if levels:
+        parts.append((to_rows(levels, W), [level.count for level in levels]))
+    return from_rows(*merged(parts), W)
 
 
 def blocks_within(path, index, memory, **how):
@@ -295,26 +366,6 @@ def raw_blocks(texts, read_blocks, known, marks, unk, comm):
             yield path, places.popleft(), ids
 
 
-def weighted_parts(path, blocks, weight_of, known, order, floats, marks, sos, eos):
-    """Yields (rows, weights), as `counts.parse_rows` returns them, of the n-grams of each block of a text whose lines
-    have weights. Raises FormatError.
-    """
-    reader, nothing = Reader(known, marks.tolower), EOS if marks.eos else SOS if marks.sos else b""
-    for sentences, times in weighted_lines(path, blocks, floats, weight_of):
-        # a line without words is a sentence that ends at once
-        sentences = [sentence or nothing for sentence in sentences]
-        times = times[[bool(sentence) for sentence in sentences]]
-        if not len(times):
-            continue
-        ids, ends, _ = with_marks(reader.ids(b"\n".join([*sentences, b""])), marks, sos, eos)
-        length = np.diff(ends, prepend=0)
-        left = np.repeat(ends, length) - np.arange(len(ids))
-        times = np.repeat(times, length)
-        at = {k: np.flatnonzero(left >= k) for k in range(1, order + 1)}
-        yield {k: ids[at[k][:, None] + np.arange(k)] for k in at}, {k: times[at[k]] for k in at}
-    reader.finish()
-
-
 def weighted_lines(path, blocks, floats, weight_of=FIRST):
     """Yields (the sentences, a list; how often each counts) of the blocks of a text whose lines have weights. Blank
     lines are left out. Raises FormatError.
@@ -354,8 +405,8 @@ def whole_size(tokens, words, order):
     return max(100, 9 * order) * tokens + WORD_BYTES * words
 
 
-def whole_text(raw, index, marks, comm):
-    """Return the Positions of raw blocks, on rank 0; None if marks occur inside sentences or the text is empty."""
+def whole_text(raw, index, marks):
+    """Return the Positions of raw blocks; None if marks occur inside sentences or the text is empty."""
     try:
         parts = list(bordered(raw, index[SOS], index[EOS], marks))
     except MarksInside:

@@ -96,9 +96,14 @@ class Counts:
         return sum(int(c) for w, c in zip(first.keys, first.count) if self.words[w] not in (SOS, EOS))
 
 
+def can_sort(N, W, job):
+    """Whether kernels sort N tokens or n-grams over W words: there are many, and 32 bits number them."""
+    return pays("ngrams", N, job) and N < 1 << 31 and W < 1 << 30
+
+
 def count_ids(ids, starts, order, W):
     """Counts every n-gram up to `order` inside sentences: ids (N,) and starts (S + 1,) of sentences -> Levels."""
-    if pays("ngrams", len(ids), "count") and len(ids) < 1 << 31 and W < 1 << 30:
+    if can_sort(len(ids), W, "count"):
         return sort_positions(ids, starts, order, W)
     return sort_keys(ids, starts, order, W)
 
@@ -182,7 +187,7 @@ def from_rows(rows, weights, W):
     """
     for weight in weights:
         check_sum(weight.sum(dtype=np.float64), weight.dtype.kind != "f")
-    if pays("ngrams", size := sum(map(len, rows)), "sort") and size < 1 << 31 and W < 1 << 30:
+    if can_sort(sum(map(len, rows)), W, "sort"):
         return sort_rows(rows, weights, W)
     levels = []
     for (keys, first, node), weight in zip(trie(rows, W), weights, strict=True):
@@ -304,7 +309,7 @@ def row_parts(path, index, order=None, floats=False, tolower=False, text=None):
     """Yields (rows, weights) of each block of a count file, as `parse_rows` returns them. Raises FormatError."""
     before, reader = 0, Reader(index, tolower)
     for block in blocks(path) if text is None else text:
-        large = not floats and (reader.table or pays("text", len(block), "parse"))
+        large = not floats and reader.is_large(block, "parse")
         try:
             found = parse_many(block, reader, order) if large else parse_rows(block, index, order, floats, tolower)
         except BadLine as e:

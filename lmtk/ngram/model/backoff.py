@@ -157,6 +157,10 @@ class Backoff:
         log10p[self.vocab.V :] = -np.inf
         return Walk(add_tables(self.nodes), find_unigrams(self.nodes, W), log10p, self.vocab.V)
 
+    def is_large(self, job=""):
+        """Whether kernels pay for a job on all n-grams, as in `large.pays`."""
+        return pays("ngrams", sum(map(self.nodes.size, range(1, self.order + 1))), job)
+
     @property
     def sizes(self):
         """The number of n-grams of each order, a list; bare prefixes do not count."""

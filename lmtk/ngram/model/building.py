@@ -244,7 +244,7 @@ def map_in_file(out, sizes, places=None):
     when the file is written.
     """
     begin, size = container.PAGE + (len(sizes) + 1) * 16 + ROOT.nbytes, 4 * lay_out(sizes)[1][-1]
-    if len(sizes) > 9 or not pays("binary", size):  # nodes10 stands before nodes2
+    if len(sizes) > 9 or size < container.LARGE:  # nodes10 stands before nodes2
         return None
     if places is not None:
         begin, size = begin + size, 4 * places

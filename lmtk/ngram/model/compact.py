@@ -12,8 +12,6 @@ import numpy as np
 from lmtk.errors import FormatError
 from lmtk.files import container
 from lmtk.files.declared import ORDER, VOCABULARY, Array, check_array, check_contents, whole
-from lmtk.machine.jit import jit
-from lmtk.machine.large import pays
 from lmtk.ngram.model import backoff
 from lmtk.ngram.model.backoff import Backoff
 from lmtk.ngram.model.building import finish
@@ -37,33 +35,23 @@ def pack_bits(x, width):
 
 
 def unpack_bits(bits, width, N):
-    """Unpack N numbers that `pack_bits` has packed: (N,) int32."""
+    """Unpack N numbers that `pack_bits` has packed: (N,) int32.
+
+    Eight numbers take `width` bytes. So the j-th numbers of all eights begin at equal distances, and at the same bit of
+    a byte.
+    """
     out = np.zeros(N, np.int32)
-    if pays("ngrams", N):
-        unpack_into(bits, width, out)
-        return out
     for first in range(0, N if width else 0, CHUNK):
-        n = min(CHUNK, N - first)
-        columns = np.zeros((n, 32), np.uint8)
-        start = first * width // 8
-        row_bits = np.unpackbits(bits[start : start + (n * width + 7) // 8], count=n * width)
-        columns[:, 32 - width :] = row_bits.reshape(n, width)
-        out[first : first + n] = np.packbits(columns, axis=1).view(">u4")[:, 0]
+        eights = -(-min(CHUNK, N - first) // 8)
+        some = np.zeros(eights * width + 8, np.uint8)
+        part = bits[first * width // 8 :][: eights * width]
+        some[: len(part)] = part
+        for j in range(8):
+            begin, bit = divmod(j * width, 8)
+            here = np.ndarray(eights, ">u8", some, begin, width).astype(np.uint64)
+            column = out[first + j : min(first + CHUNK, N) : 8]
+            column[:] = (here >> np.uint64(64 - width - bit) & np.uint64((1 << width) - 1))[: len(column)]
     return out
-
-
-@jit
-def unpack_into(bits, width, out):
-    """out (N,) <- the numbers that `pack_bits` has packed."""
-    held, waiting, at = np.uint64(0), 0, 0
-    mask = (np.uint64(1) << np.uint64(width)) - np.uint64(1)
-    for i in range(len(out)):
-        while waiting < width:
-            held = held << np.uint64(8) | np.uint64(bits[at])
-            at += 1
-            waiting += 8
-        waiting -= width
-        out[i] = held >> np.uint64(waiting) & mask
 
 
 def quantize(x, bits):
