@@ -46,7 +46,8 @@ nav h2 { font-size: 1em; margin: .8em 0 .1em; } nav ul { list-style: none; margi
 [aria-current] { font-weight: bold; text-decoration: none; color: inherit; }
 h1 { font-size: 1.6em; } h2 { font-size: 1.25em; } h1.Sh { font-size: 1.25em; } h2.Ss { font-size: 1.05em; }
 code, pre, .Li, .Fl, .Cm, .Nm, .Pa, .Ev, .Ar { font-family: ui-monospace, monospace; font-size: .92em; }
-pre code, pre .Li { font-size: 1em; } .Ar { font-style: italic; } table.Nm { font-size: 1em; }
+pre code, pre .Li { font-size: 1em; } .Fl, .Cm, .Pa { white-space: nowrap; }
+.Ar { font-style: italic; } table.Nm { font-size: 1em; }
 pre { background: var(--soft); padding: .6em .8em; overflow-x: auto; font-size: .82rem; line-height: 1.4; }
 table { border-collapse: collapse; display: block; overflow-x: auto; }
 main table { font-size: .92em; } td, th { padding: .2em .8em .2em 0; text-align: left; vertical-align: top; }
