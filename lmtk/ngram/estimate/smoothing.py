@@ -341,8 +341,8 @@ def smooth_large(events, method, V, exact, room):
         if exact:
             return log10p, p, np.where(seen, np.log10(weight), 0).astype(f32)
     sum_both(context, p, lower, sums)
-    left = mass.left(sums[:, 0], sums[:, 1])
-    bow, full = left.weights(), full | (left.scale > 0)
+    bow, scale = mass.backoff_weights(sums[:, 0], sums[:, 1])
+    full |= scale > 0
     if full.any():
         some, number = np.flatnonzero(full[context]), np.cumsum(full) - 1
         columns = number[context[some]], count[some], raw[some], parent[some]
@@ -499,10 +499,10 @@ def backoff_weights(log10p, of, lower, H):
     there = ~np.isnan(log10p)
     if not there.all():
         of, lower = of[there], lower[there]
-    left = mass.left(np.bincount(of, probability(log10p[there]), H), np.bincount(of, lower, H))
-    if left.scale.any():
-        log10p[there] += left.scale[of]
-    return left.weights()
+    bow, scale = mass.backoff_weights(np.bincount(of, probability(log10p[there]), H), np.bincount(of, lower, H))
+    if scale.any():
+        log10p[there] += scale[of]
+    return bow
 
 
 def fix_contexts(levels, exact):

@@ -21,7 +21,7 @@ import numpy as np
 from lmtk.files.column import Shelf
 from lmtk.machine.jit import jit
 from lmtk.machine.memory import trim
-from lmtk.machine.threads import Scratch, all_at_once
+from lmtk.machine.threads import all_at_once
 from lmtk.ngram.estimate import engine, suffix
 from lmtk.ngram.estimate.buckets.division import ends_of, stored
 from lmtk.ngram.estimate.buckets.passing import fetched
@@ -61,12 +61,12 @@ def put_from_memory(work, records):
     """Fills the records of the orders from 2 on from an engine.Estimator, segment by segment, and empties its columns.
     Returns how many n-grams lack their suffix.
     """
-    lacking, place, scratch = 0, np.arange(len(work.log10p[1]), dtype=np.int32), Scratch()
+    lacking, place = 0, np.arange(len(work.log10p[1]), dtype=np.int32)
     records[0]["child"][:-1] = work.types[1]
     for k, (above, here) in enumerate(pairwise(records), 2):
         sum_up(above["child"], 0)
         new = np.full(len(work.log10bow[k]), -1, np.int32)
-        put = partial(put_segment, work, k, place, above["child"], new, as_matrix(here), scratch)
+        put = partial(put_segment, work, k, place, above["child"], new, as_matrix(here))
         lacking += sum(all_at_once(put, work.suffixes.segments))
         place = new
         for column in (work.log10p, work.log10bow, work.marks, work.types):
@@ -75,12 +75,12 @@ def put_from_memory(work, records):
     return lacking
 
 
-def put_segment(work, k, place, child, new, rows, scratch, segment):
+def put_segment(work, k, place, child, new, rows, segment):
     """Puts the n-grams of order k whose contexts are in a segment into rows, the records as a matrix; those of each
     context from its first child on. Returns how many lack their suffix.
     """
     x = work.suffixes
-    with scratch.lent() as room:
+    with work.scratch.lent() as room:
         local = engine.contexts_of(x, k - 1, 1, segment, room)
         first = segment[0] if k == 2 else x.nodes(k - 1, segment[2:3])[0]
         head = room("head", local[-1] + 1, np.int32)

@@ -11,13 +11,15 @@ Every prefix of an n-gram is counted, if only 0 times, and so is in the bucket o
 not counted is made in both buckets of its n-gram, in the same way, since it ends in the same two words.
 """
 
+from dataclasses import replace
+
 import numpy as np
 
 from lmtk.files.column import Column
 from lmtk.ngram.counting.counts import find, from_rows
 from lmtk.ngram.estimate import engine, leaves
 from lmtk.ngram.estimate.buckets.ordering import put_bucket
-from lmtk.ngram.estimate.suffix import kind_of_begins
+from lmtk.ngram.estimate.suffix import Suffixes, kind_of_begins
 
 
 def ids_of(counts, vocab):
@@ -76,13 +78,12 @@ def sort_bucket(job, b, last):
         found = taken(job, ("event", k, b)).reshape(-1, k + 2)
         rows.append(found[:, k - 1 :: -1])
         weights.append(np.ascontiguousarray(found[:, k:]).view(np.int64)[:, 0] + 1)
-    keys, raw, events, ended, places = in_suffix_order(rows, weights, W)
+    keys, raw, events, (leaf, *_) = in_suffix_order(rows, weights, W)
     raw = [count - 1 for count in raw]  # -1 for n-grams that were not counted: counts went in with one more
     rows = [np.arange(first, end, dtype=np.int32)[:, None]]
     rows += [taken(job, ("context", k, b)).reshape(-1, k)[:, ::-1] for k in range(2, n + 1)]
-    context_keys, _, contexts, start, their_places = in_suffix_order(
-        rows, [np.zeros(len(x), np.int64) for x in rows], W
-    )
+    nothing = [np.zeros(len(x), np.int64) for x in rows]
+    context_keys, _, contexts, (_, base, first_leaf) = in_suffix_order(rows, nothing, W)
     # an n-gram's context is that of its suffix, with the oldest word before it
     context, of = [np.zeros(len(keys[0]), np.int32)], None
     for k in range(2, n + 1):
@@ -92,8 +93,7 @@ def sort_bucket(job, b, last):
         else:
             of = find(context_keys[k - 2], of[suffix], oldest, W + 1)
         context.append(of.astype(np.int32))
-    come, *_ = places
-    leaves.find_contexts(their_places[1], np.concatenate(context), their_places[2], events["begins"], come)
+    leaves.find_contexts(base, np.concatenate(context), first_leaf, events.begins, leaf)
     suffixes = [key // (W + 1) for key in keys]
     fresh = [np.bincount(suffixes[k][raw[k] > 0], minlength=len(keys[k - 1])).astype(np.int64) for k in range(1, n)]
     bigrams = np.zeros(W, np.int64)
@@ -102,8 +102,11 @@ def sort_bucket(job, b, last):
         job.shelf.add(("raw", b, k), raw[k - 1])
         if k < n:
             job.shelf.add(("fresh", b, k), fresh[k - 1])
-    own = [None, None, *raw[1:]], [None, None, *fresh[1:]]
-    return bigrams, *put_bucket(job, b, last, events, contexts, come, ended, start, *own)
+    words = np.concatenate((np.arange(W + 1, dtype=np.int32), events.words))
+    base = np.cumsum([0, 0, W + 1, *events.sizes[1:]])
+    columns = {"raw": [None, None, *raw[1:]], "fresh": [None, None, *fresh[1:]]}
+    events = replace(events, come=leaf, words=words, base=base, **columns)
+    return bigrams, *put_bucket(job, b, last, events, contexts)
 
 
 def taken(job, name):
@@ -114,8 +117,8 @@ def taken(job, name):
 
 def in_suffix_order(rows, weights, W):
     """Puts n-grams and their suffixes in suffix order. rows (N, k): those of each order, ids from the last word back;
-    weights (N,). Returns (keys and weights of each order, as in `counts`; begins, rank, sizes and words of Suffixes, by
-    name; where the places of each last word begin, (W + 1,); leaf, base and first of leaves.find_places).
+    weights (N,). Returns (keys and weights of each order, as in `counts`; the Suffixes, whose words begin with the
+    2-grams; leaf, base and first of leaves.find_places).
     """
     n = len(rows)
     levels = from_rows([np.ascontiguousarray(x) for x in rows], weights, W + 1)
@@ -130,5 +133,7 @@ def in_suffix_order(rows, weights, W):
     words = np.concatenate([np.zeros(0, np.int32), *((key % (W + 1)).astype(np.int32) for key in keys[1:])])
     start = np.zeros(W + 1, np.int64)
     start[keys[0] + 1] = np.diff(np.append(first[: len(keys[0])], size))
-    found = {"begins": begins, "rank": rank, "sizes": np.array([*map(len, keys)], np.int64), "words": words}
-    return keys, [level.count for level in levels], found, np.cumsum(start), (leaf, base, first)
+    ended, sizes = np.cumsum(start), [*map(len, keys)]
+    no_words = np.cumsum([0, 0, 0, *sizes[1:]])
+    x = Suffixes(None, begins, rank, words, no_words, None, None, ended, ended, sizes)
+    return keys, [level.count for level in levels], x, (leaf, base, first)
