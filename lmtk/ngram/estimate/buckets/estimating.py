@@ -55,7 +55,7 @@ def count(ngrams, vocab, recipe, memory=None, comm=ALONE, show=lambda share, wha
         first = engine.unigrams(vocab, methods, seen, bigrams)
         first.inside = inside
         known = recipe.tuned(first, features) if recipe.heldout else recipe
-        return engine.smoothed_unigrams(vocab, known, size, first, counted)
+        return engine.smooth_unigrams(vocab, known, size, first, counted)
 
     job.methods, job.log10p, job.marks = comm.share(order_1)
     job.log10bow = np.full(len(job.log10p), np.nan, f32)
@@ -65,7 +65,7 @@ def count(ngrams, vocab, recipe, memory=None, comm=ALONE, show=lambda share, wha
 def count_suffixes(job, b, last):
     """What `count_all` wants of the one bucket in memory."""
     x, V = job.work.suffixes, job.vocab.V
-    counted = job.work.tallied(x.start[V] if len(x.start) > V else x.start[-1])
+    counted = job.work.tally(x.start[V] if len(x.start) > V else x.start[-1])
     if last is not None:
         engine.count_last(counted, x, x.start[last], x.start[last + 1], job.vocab)
     return x.fresh[1][:-1] if x.raw else np.diff(x.nodes(2, x.start)), counted, None
@@ -168,7 +168,7 @@ def common_words(job):
 
 
 def need_all(job, ends):
-    """Marks the prefixes of n-grams, which an ARPA file needs, and the suffixes that `Estimator.need_ends` marks, from
+    """Marks the prefixes of n-grams, which an ARPA file needs, and the suffixes that `Estimator.need_order` marks, from
     the highest order down. The marks of contexts go to the buckets that have the same n-grams as events.
     """
     for k in range(job.order, 1, -1):

@@ -59,7 +59,7 @@ def put_bucket(job, b, last, events, contexts):
     count_sources(*contexts_from(job, b), job.came[b])
     job.cuts[b] = np.array([0 * job.bounds, *(events.nodes(k, events.ended[job.bounds]) for k in range(1, n + 1))])
     estimator = engine.Estimator(events, vocab, job.methods, np.zeros(W, np.int64))
-    counted = estimator.tallied(events.ended[min(vocab.V, W)])
+    counted = estimator.tally(events.ended[min(vocab.V, W)])
     odd = [np.zeros_like(n) for n in counted]
     is_last = last is not None and engine.count_last(odd, events, *events.ended[last : last + 2], vocab)
     return counted, odd if is_last else None
