@@ -33,14 +33,14 @@ def sort_bucket(job, b, last, marks):
         rank, sizes = np.zeros((n, N // 64 + 2, 2), np.uint64), np.empty(n, np.int64)
         words = room("words", (n - 1, N), np.int32)
         index(rows, order, come, begins, W, rank, sizes, words)
-        words = [np.arange(W + 1, dtype=np.int32), *(some[:size] for some, size in zip(words, sizes[1:]))]
+        words = [np.arange(W + 1, dtype=np.int32), *(row[:size] for row, size in zip(words, sizes[1:]))]
     base, start = np.cumsum([0, 0, W + 1, *sizes[1:]]), job.start(b)
     words = np.concatenate(words)
     events = suffix.Suffixes(come, begins, rank, words, base, None, None, ended, ended, sizes.tolist())
-    found = put_bucket(job, b, last, events, replace(contexts, start=start, ended=start))
+    counts = put_bucket(job, b, last, events, replace(contexts, start=start, ended=start))
     bigrams = np.empty(W + 1, np.int64)
     suffix.numbers(rank, 2, ended, bigrams)
-    return np.diff(bigrams), *found
+    return np.diff(bigrams), *counts
 
 
 def put_bucket(job, b, last, events, contexts):
@@ -49,9 +49,9 @@ def put_bucket(job, b, last, events, contexts):
     """
     n, W, shelf, vocab = job.order, len(job.seen), job.shelf, job.vocab
     for name, x in (("events", events), ("contexts", contexts)):
-        some = np.flatnonzero(np.diff(x.ended))
+        nonempty = np.flatnonzero(np.diff(x.ended))
         columns = {"begins": x.begins, "rank": x.rank, "sizes": np.array(x.sizes), "words": x.words[x.base[2] :]}
-        columns["ends"] = np.stack((some, x.ended[some + 1] - x.ended[some]))
+        columns["ends"] = np.stack((nonempty, x.ended[nonempty + 1] - x.ended[nonempty]))
         for what, column in columns.items():
             shelf.add((name, what, b), column)
     shelf.add(("come", b), events.come)
@@ -60,9 +60,9 @@ def put_bucket(job, b, last, events, contexts):
     job.cuts[b] = np.array([0 * job.bounds, *(events.nodes(k, events.ended[job.bounds]) for k in range(1, n + 1))])
     estimator = engine.Estimator(events, vocab, job.methods, np.zeros(W, np.int64))
     counted = estimator.tally(events.ended[min(vocab.V, W)])
-    odd = [np.zeros_like(n) for n in counted]
-    is_last = last is not None and engine.count_last(odd, events, *events.ended[last : last + 2], vocab)
-    return counted, odd if is_last else None
+    changes = [np.zeros_like(n) for n in counted]
+    is_last = last is not None and engine.count_last(changes, events, *events.ended[last : last + 2], vocab)
+    return counted, changes if is_last else None
 
 
 @jit
