@@ -71,8 +71,8 @@ def test_model_is_a_backoff_model(order, words, unk):
     some = corpus.scored.copy()
     some[60:] = False
     assert vocabulary_sums(model, corpus, some) == pytest.approx(1, abs=1e-5)
-    logs = np.concatenate([[0], *(model.ngrams(k).log10p for k in range(1, model.order + 1))])
-    bows = np.concatenate([[0], *(model.ngrams(k).log10bow for k in range(1, model.order + 1))])
+    logs = np.concatenate([[0], *(model.ngrams(k)[1] for k in range(1, model.order + 1))])
+    bows = np.concatenate([[0], *(model.ngrams(k)[2] for k in range(1, model.order + 1))])
     arpa = dict(zip(ngrams, zip(logs, bows)))
     for context, word in [*tokens(vocab, order)][:80]:
         mine = naive.backoff(arpa, tuple(context), word)

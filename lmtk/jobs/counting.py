@@ -158,10 +158,10 @@ def collect_counts(job, lists, comm, form="counts"):
 
 def drop_rare(job, lists, counts):
     """The counts without the n-grams that -read-with-mincounts drops."""
+    from lmtk.ngram.estimate.methods import least_count
     from lmtk.text.vocab import EOS, SOS
 
-    default = lambda n: (job.gtmin or 1) if n > 9 else 1 if n < 3 else 2
-    least = [job.gtmin_n.get(n, default(n)) for n in range(1, job.order + 1)]
+    least = [job.gtmin_n.get(n, least_count(n, job.gtmin)) for n in range(1, job.order + 1)]
     return counts.frequent(least, {*(lists.words or ()), SOS, EOS, job.unk})
 
 

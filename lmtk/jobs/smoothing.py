@@ -108,10 +108,22 @@ def methods_of(smoothing, order, kenlm=False):
         if kenlm:
             found.append(methods.lmplz(n, name, cutoff, bool(at.interpolate_unigrams)))
         else:
-            lower = at.interpolate or n in at.interpolate_n
-            upto = at.gtmax_n.get(n, at.gtmax if n > 9 else None)
-            found.append(methods.srilm(n, name, parameters, lower, at.gtmin_n.get(n), at.gtmin, upto, cutoff, when))
+            if name == "gt":
+                parameters = (highest_discounted(n, at),)
+            least = at.gtmin_n.get(n, methods.least_count(n, at.gtmin))
+            interpolate = at.interpolate or n in at.interpolate_n
+            found.append(methods.Method(name, parameters, interpolate, least, cutoff, when))
     return found
+
+
+def highest_discounted(n, smoothing):
+    """The highest count of order n that Good-Turing discounts. Raises UsageError."""
+    from lmtk.ngram.estimate import methods
+
+    highest = smoothing.gtmax_n.get(n, smoothing.gtmax if n > 9 else None)
+    if (highest or 0) > methods.MOST:
+        raise UsageError(f"-gt{n}max takes values up to {methods.MOST}, not {highest}")
+    return methods.highest_discounted(n) if highest is None else highest
 
 
 def method_of(n, chosen, files):

@@ -1,11 +1,10 @@
 """Probability mass in the contexts of back-off models.
 
-`left` computes the left-over mass of contexts, from which their back-off weights follow. `of_contexts` computes the
+`backoff_weights` computes the back-off weights of contexts from the mass that is left over. `of_contexts` computes the
 probability of a set of words after every context of a model, and `in_corpus` looks it up for the tokens of a text.
 """
 
 import math
-from typing import NamedTuple
 
 import numpy as np
 
@@ -18,45 +17,32 @@ from lmtk.text.corpus import contexts, sentences
 f32 = np.float32
 
 
-class Left(NamedTuple):
-    """The mass that C contexts leave for their unseen words, (C,) each. numerator, denominator: the mass, and the mass
-    that the lower order gives these words; their quotient is the back-off weight. scale: log10 of the factor by which
-    the probabilities of the seen words have to be multiplied, usually 0; over: whether these sum to more than one.
+def backoff_weights(sums, lower_sums):
+    """(log10 back-off weights, log10 of the factors for the probabilities of seen words), (C,) float32 each, of C
+    contexts. sums, lower_sums (C,): the sums over the seen words of p, and of p by the lower order.
+
+    A weight is 0 if nothing is left on either side. It is -inf if p sums to more than one; SRILM writes -99 then. A
+    factor is usually 1. It is larger if mass is left but there are no unseen words to take it: the seen words get it.
     """
-
-    numerator: np.ndarray
-    denominator: np.ndarray
-    scale: np.ndarray
-    over: np.ndarray
-
-    def weights(self):
-        """log10 back-off weights, (C,) float32: 0 if nothing is left on either side; -inf if p sums to more than one,
-        for which SRILM writes -99 too.
-        """
-        is_empty = (self.numerator == 0) & (self.denominator == 0)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            bow = np.log10(self.numerator) - np.log10(self.denominator)
-        return np.where(self.over, -np.inf, np.where(is_empty, 0, bow)).astype(f32)
-
-
-def left(sums, lower_sums):
-    """The Left of C contexts, from the sums over their seen words of p, and of p by the lower order, (C,) each."""
-    numerator, denominator = 1 - sums, 1 - lower_sums
-    numerator[np.abs(numerator) < EPSILON] = 0
-    denominator[np.abs(denominator) < EPSILON] = 0
-    over, scale = numerator < 0, np.zeros(len(sums), f32)
-    # mass is left, but there are no unseen words to take it, so that the seen words get it
-    wasted = (numerator > 0) & (denominator <= 0)
-    with np.errstate(divide="ignore"):
-        scale[wasted] = -np.log10(sums[wasted])
-    numerator[wasted] = 0
-    denominator[wasted | (denominator < 0)] = 0
-    return Left(numerator, denominator, scale, over)
+    left, lower_left = 1 - sums, 1 - lower_sums
+    left[np.abs(left) < EPSILON] = 0
+    lower_left[np.abs(lower_left) < EPSILON] = 0
+    scale, is_wasted = np.zeros(len(sums), f32), (left > 0) & (lower_left <= 0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        scale[is_wasted] = -np.log10(sums[is_wasted])
+        is_over = left < 0
+        left[is_wasted] = 0
+        lower_left[is_wasted | (lower_left < 0)] = 0
+        bow = np.log10(left) - np.log10(lower_left)
+    is_empty = (left == 0) & (lower_left == 0)
+    return np.where(is_over, -np.inf, np.where(is_empty, 0, bow)).astype(f32), scale
 
 
 @inlined
 def left_of_one(total, lower_total):
-    """The left-over mass of one context, for kernels: the fields of `Left` as a tuple."""
+    """The left-over mass of one context, for kernels: (the mass; the mass that the lower order gives the unseen
+    words; log10 of the factor of `backoff_weights`; whether p sums to more than one).
+    """
     numerator, denominator = 1 - total, 1 - lower_total
     numerator = 0.0 if abs(numerator) < EPSILON else numerator
     denominator = 0.0 if abs(denominator) < EPSILON else denominator
@@ -69,7 +55,7 @@ def left_of_one(total, lower_total):
 
 @inlined
 def weight_of_one(numerator, denominator, over):
-    """The log10 back-off weight of one context, for kernels; see `Left.weights`."""
+    """The log10 back-off weight of one context, for kernels; see `backoff_weights`."""
     if over:
         return f32(-np.inf)
     if numerator == 0 and denominator == 0:

@@ -70,7 +70,7 @@ def with_ends(model):
     W, orders, ngrams = len(model.vocab.words), [], []
     for k in range(1, model.order + 1):
         columns = model.ngrams(k)
-        ngrams.append([x[~np.isnan(columns.log10p)] for x in columns])
+        ngrams.append([x[~np.isnan(columns[1])] for x in columns])
     rows = [rows for rows, *_ in ngrams]
     for k in range(len(rows) - 1, 1, -1):
         rows[k - 1] = np.concatenate((rows[k - 1], rows[k][:, 1:]))

@@ -9,11 +9,11 @@ from typing import NamedTuple
 import numpy as np
 
 from lmtk.lm import LN10, probability
-from lmtk.ngram import mass
 from lmtk.ngram.counting.counts import find, values
 from lmtk.ngram.edit.prune import history_probabilities
 from lmtk.ngram.edit.renormalize import complete_unigrams, warn_of_sums
 from lmtk.ngram.edit.vocabulary import ids_in, unite_vocabularies
+from lmtk.ngram.estimate.methods import EPSILON
 from lmtk.ngram.model.backoff import Backoff
 from lmtk.ngram.model.building import build_nodes
 from lmtk.text.vocab import EOS, SOS, Vocab
@@ -27,6 +27,42 @@ class Columns(NamedTuple):
     keys: np.ndarray
     log10p: np.ndarray
     log10bow: np.ndarray
+
+
+class Left(NamedTuple):
+    """The mass that C contexts leave for their unseen words, (C,) each. numerator, denominator: the mass, and the mass
+    that the lower order gives these words; their quotient is the back-off weight. scale: log10 of the factor by which
+    the probabilities of the seen words have to be multiplied, usually 0; over: whether these sum to more than one.
+    """
+
+    numerator: np.ndarray
+    denominator: np.ndarray
+    scale: np.ndarray
+    over: np.ndarray
+
+    def weights(self):
+        """log10 back-off weights, (C,) float32: 0 if nothing is left on either side; -inf if p sums to more than one,
+        for which SRILM writes -99 too.
+        """
+        is_empty = (self.numerator == 0) & (self.denominator == 0)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            bow = np.log10(self.numerator) - np.log10(self.denominator)
+        return np.where(self.over, -np.inf, np.where(is_empty, 0, bow)).astype(np.float32)
+
+
+def left(sums, lower_sums):
+    """The Left of C contexts, from the sums over their seen words of p, and of p by the lower order, (C,) each."""
+    numerator, denominator = 1 - sums, 1 - lower_sums
+    numerator[np.abs(numerator) < EPSILON] = 0
+    denominator[np.abs(denominator) < EPSILON] = 0
+    over, scale = numerator < 0, np.zeros(len(sums), np.float32)
+    # mass is left, but there are no unseen words to take it, so that the seen words get it
+    wasted = (numerator > 0) & (denominator <= 0)
+    with np.errstate(divide="ignore"):
+        scale[wasted] = -np.log10(sums[wasted])
+    numerator[wasted] = 0
+    denominator[wasted | (denominator < 0)] = 0
+    return Left(numerator, denominator, scale, over)
 
 
 class Links(NamedTuple):
@@ -86,9 +122,9 @@ def backed_off(log10p, log10bow, nodes, contexts):
 
 
 def left_over(log10p, lower, parent, C):
-    """`mass.left` of C contexts, from their n-grams, (N,) each."""
+    """The Left of C contexts, from their n-grams, (N,) each."""
     stated = ~np.isnan(log10p)
-    return mass.left(*(np.bincount(parent[stated], probability(p[stated]), C) for p in (log10p, lower)))
+    return left(*(np.bincount(parent[stated], probability(p[stated]), C) for p in (log10p, lower)))
 
 
 def new_weights(log10p, every, keys, V):
@@ -98,10 +134,10 @@ def new_weights(log10p, every, keys, V):
         log10p[0], over = complete_unigrams(log10p[0], keys < V)
         for k, (nodes, contexts) in enumerate(every[1:], 2):
             lower = backed_off(log10p, log10bow, nodes[:-1], contexts[:-1])
-            left = left_over(log10p[k - 1], lower, contexts[-1], len(log10p[k - 2]))
-            over += int(left.over.sum())
-            log10p[k - 1] += left.scale[contexts[-1]]
-            log10bow[k - 2] = left.weights()
+            mass = left_over(log10p[k - 1], lower, contexts[-1], len(log10p[k - 2]))
+            over += int(mass.over.sum())
+            log10p[k - 1] += mass.scale[contexts[-1]]
+            log10bow[k - 2] = mass.weights()
     return log10bow, over
 
 
@@ -153,14 +189,14 @@ def prune(model, threshold, minorder=2, history=None):
             parent = contexts[-1]
             if k >= minorder and threshold > 0:
                 lower = backed_off(log10p, log10bow, nodes[:-1], contexts[:-1])
-                left = left_over(log10p[k - 1], lower, parent, len(log10p[k - 2]))
-                own = log10p[k - 1] = log10p[k - 1] + left.scale[parent]
-                numerator = left.numerator[parent]
-                new = np.log10(numerator + probability(own)) - np.log10(left.denominator[parent] + probability(lower))
+                mass = left_over(log10p[k - 1], lower, parent, len(log10p[k - 2]))
+                own = log10p[k - 1] = log10p[k - 1] + mass.scale[parent]
+                numerator = mass.numerator[parent]
+                new = np.log10(numerator + probability(own)) - np.log10(mass.denominator[parent] + probability(lower))
                 new = new.astype(np.float32)
                 loss = probability(own) * (lower + new - own) + numerator * (new - log10bow[k - 2][parent])
                 rise = np.exp(-probability(context[k - 2][parent]) * loss * LN10) - 1
-                kept[k - 1] &= needed[k - 1] | left.over[parent] | ~(rise < threshold)
+                kept[k - 1] &= needed[k - 1] | mass.over[parent] | ~(rise < threshold)
             need(needed, kept, every, k)
     log10bow = [np.where(node, bow, SOME) for node, bow in zip(needed, log10bow)]
     return renormalize(without(model, list(zip([level.keys for level in levels], log10p, log10bow)), kept))

@@ -45,7 +45,7 @@ def plain(words):
     """Return the Layout of SRILM's files."""
     cells = word_cells(words)
     longest = longest_word(cells)
-    return Layout(b"\n", lambda rows, p, bow, flags, k, room: printed(rows, p, bow, flags, *cells, room, longest))
+    return Layout(b"\n", lambda rows, p, bow, flags, k, room: printed((rows, p, bow, flags), cells, longest, room))
 
 
 def write_header(out, sizes, layout):
@@ -145,7 +145,7 @@ def write_sorted(out, model, rank, own=False):
                 )
                 if own and k == nodes.order:  # of lower orders the next contexts are still being made
                     give_back(contexts[begin:end])
-                return bytes(printed(rows, p, bow, flags, *cells, room, longest))
+                return bytes(printed((rows, p, bow, flags), cells, longest, room))
 
         out.writelines(map_in_order(lines_of, pairwise(cuts)))
         done = contexts
@@ -254,8 +254,11 @@ def gather_lines(contexts, memory, logs, where, rank, weighted, rows, p, bow, fl
             line += 1
 
 
-def printed(rows, p, bow, flags, letters, ends, cells, room, longest):
-    """The lines of some n-grams, as `print_rows` has them. longest: how many letters the longest word has."""
+def printed(columns, words, longest, room):
+    """The lines of n-grams. columns: rows, log10 p, log10 of the weights and flags, as for `print_rows`; words: the
+    result of `word_cells`; longest: how many letters the longest word has; room: of a Scratch.
+    """
+    (rows, p, bow, flags), (letters, ends, cells) = columns, words
     numbers = [print_some(x, end, room(name, (len(x), 2), u64)) for x, end, name in ((p, 9, "p"), (bow, 10, "bow"))]
     text = room("text", len(p) * (32 + 8 * len(rows)) + (1 << 16), np.uint8)
     most = len(rows) * (longest + 1) + 64

@@ -59,8 +59,38 @@ def read_text(stream, path, seen=(), home=None, linked=True):
     n-grams, positive log probabilities, repeated n-grams and a missing <s> or </s> give one warning each. Raises
     FormatError.
     """
-    sections, stated, order, ended = {}, {}, None, False
-    positive, worst, growing = 0, 0.0, Growing(Unigrams(), home)
+    growing = Growing(Unigrams(), home)
+    sections, stated, positive, worst = read_sections(stream, path, growing)
+    if not sections.get(1):
+        raise FormatError(path, "the model has no 1-grams")
+    if positive:
+        told = counted(positive, "positive log probability", "positive log probabilities")
+        warnings.warn(f"{name_of(path)}: {told}, up to {worst:.7g}", LmtkWarning, stacklevel=2)
+    sizes = {k: sum(len(x.rows) if isinstance(x, Rows) else 1 for x in rows) for k, rows in sections.items()}
+    growing.add(sections, stated)
+    tell_sizes(path, stated, sizes | growing.sizes)
+    many = any(isinstance(x, Rows) for rows in sections.values() for x in rows)
+    words = words_of(sections[1])
+    vocab = growing.unigrams.vocab or vocabulary(words)
+    for mark in (SOS, EOS):
+        if mark not in words:
+            warnings.warn(f"{name_of(path)}: the model has no {mark.decode()}", LmtkWarning, stacklevel=2)
+    try:
+        nodes, repeated = nodes_of_rows(sections, vocab, growing, linked) if many else nodes_of_lines(sections, vocab)
+    except KeyError as e:
+        raise FormatError(path, f"the word {shown(e.args[0])} of an n-gram is not among the 1-grams") from None
+    if repeated:
+        told = f"{name_of(path)}: {counted(repeated, 'repeated n-gram')}; the first of each is kept"
+        warnings.warn(told, LmtkWarning, stacklevel=2)
+    return Backoff(vocab, nodes)
+
+
+def read_sections(stream, path, growing):
+    """Reads an ARPA file up to \\end\\. Returns ({order: Rows and parsed lines}, {order: the number of n-grams that
+    \\data\\ states}, the number of positive log probabilities, the largest of them). Orders that are complete go to
+    `growing`, a Growing, where possible. Raises FormatError.
+    """
+    sections, stated, order, ended, positive, worst = {}, {}, None, False, 0, 0.0
     for number, line in numbered(stream, path, growing.unigrams):
         if isinstance(line, Rows):
             positive, worst = positive + line.positive, max(worst, line.worst)
@@ -98,28 +128,7 @@ def read_text(stream, path, seen=(), home=None, linked=True):
         raise FormatError(path, "not a model; it looks like a text (an ARPA file has a line \\data\\)")
     if not ended:
         raise FormatError(path, "the line \\end\\ is missing, so the file is incomplete")
-    if not sections.get(1):
-        raise FormatError(path, "the model has no 1-grams")
-    if positive:
-        told = counted(positive, "positive log probability", "positive log probabilities")
-        warnings.warn(f"{name_of(path)}: {told}, up to {worst:.7g}", LmtkWarning, stacklevel=2)
-    sizes = {k: sum(len(x.rows) if isinstance(x, Rows) else 1 for x in rows) for k, rows in sections.items()}
-    growing.add(sections, stated)
-    tell_sizes(path, stated, sizes | growing.sizes)
-    many = any(isinstance(x, Rows) for rows in sections.values() for x in rows)
-    words = words_of(sections[1])
-    vocab = growing.unigrams.vocab or vocabulary(words)
-    for mark in (SOS, EOS):
-        if mark not in words:
-            warnings.warn(f"{name_of(path)}: the model has no {mark.decode()}", LmtkWarning, stacklevel=2)
-    try:
-        nodes, repeated = nodes_of_rows(sections, vocab, growing, linked) if many else nodes_of_lines(sections, vocab)
-    except KeyError as e:
-        raise FormatError(path, f"the word {shown(e.args[0])} of an n-gram is not among the 1-grams") from None
-    if repeated:
-        told = f"{name_of(path)}: {counted(repeated, 'repeated n-gram')}; the first of each is kept"
-        warnings.warn(told, LmtkWarning, stacklevel=2)
-    return Backoff(vocab, nodes)
+    return sections, stated, positive, worst
 
 
 def tell_sizes(path, stated, sizes):

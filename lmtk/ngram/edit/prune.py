@@ -145,7 +145,7 @@ def history_probabilities(history, model):
     ids = np.array([index.get(w, history.vocab.unk_id) for w in vocab.words], np.int32)
     lacking, out = np.array([w not in index and w != vocab.unk for w in vocab.words]), []
     for k in range(1, model.order):
-        rows = model.ngrams(k).rows
+        rows = model.nodes.rows(k)
         corpus = Corpus(ids[rows].ravel(), np.arange(len(rows) + 1) * k, np.ones(rows.size, bool))
         log10p = (history.score(corpus).logp / LN10).astype(np.float32).reshape(rows.shape)
         opening = rows[:, 0] == vocab.sos_id

@@ -249,15 +249,7 @@ def unite(models, ids, W, weights=None, own=False):
     together; the part that is never written costs nothing.
     """
     n = max(model.nodes.order for model in models)
-    for model in models:
-        model.nodes.checked_levels(len(model.vocab.words))
-    tries = np.array([(address_of(model.nodes.memory), model.nodes.memory.size) for model in models], np.int64)
-    old = np.zeros((len(models), n, 4), np.int64)
-    for row, model in zip(old, models):
-        row[: model.nodes.order] = model.nodes.where
-    number_of = np.full((len(models), max(map(len, ids))), -1, np.int32)
-    for row, new_ids in zip(number_of, ids):
-        row[: len(new_ids)] = new_ids
+    tries, old, number_of = arrays_of(models, ids, n)
     most = old[:, :, N].sum(axis=0)
     widths = [*[WIDE] * (n - 1), NARROW]
     memory, where = np.empty(int((most + 1) @ widths), np.int32), np.zeros((n, 4), np.int64)
@@ -307,6 +299,22 @@ def unite(models, ids, W, weights=None, own=False):
     for model in models if own else ():
         release_order(model.nodes, n)
     return memory[: where[-1, AT] + NARROW * (where[-1, N] + 1)], where, far
+
+
+def arrays_of(models, ids, n):
+    """(tries, old, new ids) of models of orders up to n, for kernels: the address and length of each model's memory;
+    its `where`, zeros for orders that it lacks; `ids` of `unite` in one array, filled up with -1.
+    """
+    for model in models:
+        model.nodes.checked_levels(len(model.vocab.words))
+    tries = np.array([(address_of(model.nodes.memory), model.nodes.memory.size) for model in models], np.int64)
+    old = np.zeros((len(models), n, 4), np.int64)
+    for row, model in zip(old, models):
+        row[: model.nodes.order] = model.nodes.where
+    number_of = np.full((len(models), max(map(len, ids))), -1, np.int32)
+    for row, new_ids in zip(number_of, ids):
+        row[: len(new_ids)] = new_ids
+    return tries, old, number_of
 
 
 def merged_order(tries, old, ids, k, parts):

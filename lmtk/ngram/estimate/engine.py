@@ -1,9 +1,9 @@
-"""Estimates a large text's model from its n-grams in suffix order: `smoothing` without look-ups.
+"""Estimates a model from n-grams in suffix order (`suffix`), without look-ups.
 
-Threads take segments, ranges of the last words of contexts (`suffix`), and go through a segment order by order. The
-n-grams whose contexts end in the segment are gathered with their contexts, counts and suffixes, all of which are found
-in it too. Kernels smooth them (`smoothed`); `smoothing.smooth` does the few contexts that leave nothing for unseen
-words. Each segment writes to places of its own, so that the result does not depend on the threads.
+Threads take segments, which are ranges of words, and go through a segment order by order. All n-grams whose context
+ends in a word of the segment are gathered with their contexts, counts and suffixes; the segment has all of these.
+`smoothing.smooth_large` smooths them. Each segment writes to places of its own, so the result does not depend on the
+threads. Afterwards `Estimator.need_order` marks the n-grams that an ARPA file needs although they were left out.
 """
 
 from dataclasses import dataclass, replace
@@ -17,7 +17,7 @@ from lmtk.machine.threads import Scratch, map_at_once
 from lmtk.ngram.estimate import suffix
 from lmtk.ngram.estimate.smoothing import (
     Events,
-    Level,
+    Order,
     counts_of_counts,
     estimate_order,
     probability,
@@ -31,8 +31,9 @@ THERE, NEEDED = 1, 2  # marks: an n-gram is in the model; the ARPA file needs it
 
 @dataclass(frozen=True)
 class Gathered:
-    """The n-grams of an order whose contexts are in a segment, as `suffix.gather` finds them; first: the node of the
-    first context; H: the number of contexts.
+    """The n-grams of an order whose contexts end in a segment, (N,) each: node, context, parent (the suffix), children
+    (how many n-grams of the next order end in the n-gram) and raw (how often it was seen), numbered as in
+    `suffix.gather`. first: the node of the first context; H: the number of contexts.
     """
 
     node: np.ndarray
@@ -48,7 +49,7 @@ class Gathered:
         return slice(self.first, self.first + self.H)
 
 
-def gathered(x, segment, room):
+def gather(x, segment, room):
     """The Gathered of each order from 2 on, a list, of a segment of Suffixes x, in memory of `room`, a Scratch's."""
     first, last, begin, _ = segment
     n, sizes = x.order, np.empty(x.order + 1, np.int64)
@@ -59,36 +60,39 @@ def gathered(x, segment, room):
     suffix.gather(x.begins, x.come, x.rank, x.blocks, *blocks, begin, local, sizes, rows.reshape(-1))
     nodes = [first, *(int(x.nodes(k, [begin])[0]) for k in range(2, n))]
     rows = np.split(rows, np.cumsum(sizes[2:-1]))
-    found = [Gathered(*some.T, node, int(H) + 1) for some, node, H in zip(rows, nodes, local[-1], strict=True)]
+    orders = [Gathered(*columns.T, node, int(H) + 1) for columns, node, H in zip(rows, nodes, local[-1], strict=True)]
     if x.raw is None:
-        return found
-    own = [(x.raw[k][g.node], x.fresh[k][g.node] if k < n else g.children) for k, g in enumerate(found, 2)]
-    return [replace(g, raw=raw, children=fresh.astype(raw.dtype)) for g, (raw, fresh) in zip(found, own)]
+        return orders
+    counts = [(x.raw[k][g.node], x.fresh[k][g.node] if k < n else g.children) for k, g in enumerate(orders, 2)]
+    return [replace(g, raw=raw, children=fresh.astype(raw.dtype)) for g, (raw, fresh) in zip(orders, counts)]
 
 
-def contexts_of(x, k, many, segment, room):
-    """(N, many): the n-gram of each of the orders k, k + 1 .. at each place of a segment, numbered from 0 in it."""
+def contexts_of(x, k, orders, segment, room):
+    """(N, orders): the n-gram of each order from k on at each place of a segment, numbered from 0 in the segment."""
     first, last, begin, end = segment
-    local = room("local", (end - begin, many), np.int32)
+    local = room("local", (end - begin, orders), np.int32)
     words = (first, last) if first < len(x.start) - 1 else (0, 1)
     suffix.contexts_at(x.begins, x.start, *words, k, local)
     return local
 
 
 class Estimator:
-    """The state of an estimation; lists have order k at k. seen (W,): how often each word stands in the text. types:
-    whether the extensions of n-grams are to be counted. inside (W + 1,): the words whose n-grams alone are kept, or
-    None.
+    """The state of an estimation. Lists have order k at k, an array over the n-grams of the order in suffix order:
+    log10p, backed off if the n-gram has no probability of its own; log10bow, nan if nothing extends the n-gram; marks,
+    THERE and NEEDED; types, the number of n-grams that extend it.
+
+    seen (W,): how often each word occurs in the text. types: whether to count the extensions of n-grams. inside
+    (W + 1,): which words n-grams may have, None for all.
     """
 
     def __init__(self, suffixes, vocab, methods, seen, types=False, inside=None):
         self.suffixes, self.vocab, self.methods, self.scratch = suffixes, vocab, methods, Scratch()
         unk, n = vocab.unk_id, suffixes.order
-        odd = unk >= vocab.V and seen[unk] > 0  # <unk> is not predicted, but occurs in n-grams
-        self.unknown = with_words(suffixes, np.arange(len(vocab.words)) == unk) if odd else None
+        has_unknown = unk >= vocab.V and seen[unk] > 0  # <unk> is not predicted, but occurs in n-grams
+        self.unknown = with_words(suffixes, np.arange(len(vocab.words)) == unk) if has_unknown else None
         self.outside = with_words(suffixes, ~inside) if inside is not None else None
-        # whether there are n-grams that are not predicted, or not counted
-        self.others = odd or suffixes.raw is not None or suffixes.ended[vocab.V] < suffixes.ended[-1]
+        # whether some n-grams are not predicted, or not counted
+        self.has_others = has_unknown or suffixes.raw is not None or suffixes.ended[vocab.V] < suffixes.ended[-1]
         sizes = [0, len(vocab.words), *suffixes.sizes[1:]]
         self.log10p = [None, None, *(np.empty(size, f32) for size in sizes[2:])]
         self.log10bow = [None, None, *(np.empty(size, f32) for size in sizes[2:n]), np.empty(0, f32)]
@@ -96,113 +100,115 @@ class Estimator:
         self.types = [*(np.zeros(size if types else 0, np.int32) for size in sizes[:n]), np.empty(0, np.int32)]
 
     def continued(self, k):
-        """Whether order k has Kneser-Ney's counts: the number of n-grams of the next order that end in an n-gram."""
+        """Whether order k uses continuation counts."""
         return k < self.suffixes.order and self.methods[k - 1].continued
 
-    def tallied(self, end):
+    def tally(self, end):
         """The counts of counts n_1 .. n_r of each order from 2 on, a list, with r as large as the methods may ask for.
         end: the place after those of the last predicted word.
         """
         x, V = self.suffixes, self.vocab.V
         if x.raw:
-            return [self.tallied_counts(k, int(x.nodes(k, [end])[0])) for k in range(2, x.order + 1)]
+            return [self.tally_counts(k, int(x.nodes(k, [end])[0])) for k in range(2, x.order + 1)]
         begins = x.begins[:end]
         cuts = np.empty(len(begins) // PIECE + 3, np.int64)
         cuts = cuts[: suffix.cut_places(begins, PIECE, 2, cuts)]
         of_counts = []
         for k, method in enumerate(self.methods[1:], 2):
-            parts, first = np.zeros((len(cuts) - 1, asked(method) + 1), np.int64), x.nodes(k, cuts)
+            parts, first = np.zeros((len(cuts) - 1, highest_count(method) + 1), np.int64), x.nodes(k, cuts)
 
             def piece(q, k=k, method=method, parts=parts, first=first):
                 with self.scratch.lent() as room:
                     counts = room("tally", (2, int(cuts[q + 1] - cuts[q]) + 1), np.int32)
-                    fresh = self.continued(k) and method.counts == "before"
-                    given = x.oldest(k), first[q], V, fresh, counts, parts[q]
-                    suffix.tally(begins, k, cuts[q], cuts[q + 1], *given)
+                    is_continued = self.continued(k) and method.counts == "before"
+                    places, words = (cuts[q], cuts[q + 1]), (x.oldest(k), first[q], V)
+                    suffix.tally(begins, k, *places, *words, is_continued, counts, parts[q])
 
             map_at_once(piece, range(len(parts)))
             of_counts.append(parts.sum(0)[1:])
         return of_counts
 
-    def tallied_counts(self, k, end):
-        """`tallied` for order k and the n-grams before `end`, if the Suffixes are of counts."""
+    def tally_counts(self, k, end):
+        """The counts of counts of order k from Suffixes with counts; end: the node after the last predicted n-gram."""
         x, method = self.suffixes, self.methods[k - 1]
         if not method.smoothing.discounts:
             return np.zeros(0, np.int64)
-        count, upto = x.raw[k][:end], asked(method)
-        there = count >= 0
+        count, highest = x.raw[k][:end], highest_count(method)
+        is_counted = count >= 0
         if self.continued(k) and method.counts == "before":
             count = np.where(x.oldest(k)[:end] < self.vocab.V, x.fresh[k][:end], count)
-        return np.bincount(np.minimum(count[there], upto + 1), minlength=upto + 2)[1 : upto + 1]
+        return np.bincount(np.minimum(count[is_counted], highest + 1), minlength=highest + 2)[1 : highest + 1]
 
     def begin(self, log10p, log10bow, marks):
         """Takes the estimate of order 1; its log10bow is filled in later, in place."""
         self.log10p[1], self.log10bow[1], self.marks[1] = log10p, log10bow, marks
 
     def estimate_all(self, methods, exact):
-        """Estimates the orders from 2 on, and the weights of their contexts. Returns the number of n-grams without a
-        probability; those with an <unk> that is not predicted do not count.
+        """Estimates the orders from 2 on, and the weights of their contexts. Returns how many n-grams are left out, not
+        counting those with an <unk> that is not predicted.
         """
         p = probability(self.log10p[1])
-        lacking = sum(map_at_once(partial(self.estimate, methods, exact, p), self.suffixes.segments))
-        vocab, there = self.vocab, self.marks[1] > 0
-        return lacking + np.count_nonzero(~there[vocab.V :]) - (vocab.unk_id >= vocab.V and not there[vocab.unk_id])
+        left_out = sum(map_at_once(partial(self.estimate, methods, exact, p), self.suffixes.segments))
+        vocab, kept = self.vocab, self.marks[1] > 0
+        return left_out + np.count_nonzero(~kept[vocab.V :]) - (vocab.unk_id >= vocab.V and not kept[vocab.unk_id])
 
     def estimate(self, methods, exact, lower_p, segment):
         """`estimate_all` for a segment. lower_p: 10^log10p of order 1."""
-        lacking, below = 0, slice(None)
+        left_out, below = 0, slice(None)
         with self.scratch.lent() as room:
-            for method, (k, found, count, events, odd) in zip(methods[1:], self.orders(segment, room)):
-                n, node, raw = len(found.node), found.node[events], found.raw[events]
+            for method, (k, grams, count, predicted, unknowns) in zip(methods[1:], self.orders(segment, room)):
+                node, raw = grams.node[predicted], grams.raw[predicted]
                 if self.outside:
                     raw = np.where(self.outside[k][node], -1, raw)
-                columns = found.context[events], count[events], raw, found.parent[events]
-                grams = Events(k, *columns, lower_p, found.H)
-                log10p, lower_p, bow = smooth_large(grams, method, self.vocab.V, exact, room)
-                types = room("types", found.H, np.int32)
-                many = put(node, log10p, columns[0], self.log10p[k], self.marks[k], types)
-                if many < n:
-                    lower_p = self.back_off(k, found, events, below, log10p, lower_p, bow)
+                columns = grams.context[predicted], count[predicted], raw, grams.parent[predicted]
+                events = Events(k, *columns, lower_p, grams.H)
+                log10p, lower_p, bow = smooth_large(events, method, self.vocab.V, exact, room)
+                types = room("types", grams.H, np.int32)
+                lacking = len(grams.node) - put(node, log10p, columns[0], self.log10p[k], self.marks[k], types)
+                if lacking:
+                    lower_p = self.back_off(k, grams, predicted, below, log10p, lower_p, bow)
                 bow[(types == 0) & (bow == 0)] = np.nan
-                self.log10bow[k - 1][found.contexts] = bow
+                self.log10bow[k - 1][grams.contexts] = bow
                 if len(self.types[k - 1]):
-                    self.types[k - 1][found.contexts] = types
-                lacking, below = lacking + n - many - odd, found.node
-        return lacking
+                    self.types[k - 1][grams.contexts] = types
+                left_out, below = left_out + lacking - unknowns, grams.node
+        return left_out
 
     def orders(self, segment, room):
         """Yields for each order k from 2 on: k; the Gathered of a segment; their counts as the order's method wants
         them; which n-grams are predicted; how many have an <unk> that is not predicted.
         """
         word = None
-        for k, found in enumerate(gathered(self.suffixes, segment, room), 2):
-            count, events, odd = found.raw, slice(None), 0
+        for k, grams in enumerate(gather(self.suffixes, segment, room), 2):
+            count, predicted, unknowns = grams.raw, slice(None), 0
             if self.continued(k):
-                count = found.children
-                suffix.own_counts(found.node, self.suffixes.oldest(k), found.raw, self.vocab.V, count)
-            if self.others:
-                word = found.parent if k == 2 else word[found.parent]
-                events, odd = self.events(k, found, word)
-            yield k, found, count, events, odd
+                count = grams.children
+                suffix.own_counts(grams.node, self.suffixes.oldest(k), grams.raw, self.vocab.V, count)
+            if self.has_others:
+                word = grams.parent if k == 2 else word[grams.parent]
+                predicted, unknowns = self.predicted(k, grams, word)
+            yield k, grams, count, predicted, unknowns
 
-    def events(self, k, found, word):
+    def predicted(self, k, grams, word):
         """(which n-grams are predicted, how many have an <unk> that is not predicted). An n-gram is predicted if it is
         counted, ends in a predicted word, and has no such <unk>. word (N,): the last word of each.
         """
-        there, odd = (word < self.vocab.V) & (found.raw >= 0), 0
+        is_predicted, unknowns = (word < self.vocab.V) & (grams.raw >= 0), 0
         if self.unknown:
-            unknown = (word == self.vocab.unk_id) | self.unknown[k - 1][found.contexts][found.context]
-            there, odd = there & ~unknown, np.count_nonzero(unknown)
-        return np.flatnonzero(there), odd
+            is_unknown = (word == self.vocab.unk_id) | self.unknown[k - 1][grams.contexts][grams.context]
+            is_predicted, unknowns = is_predicted & ~is_unknown, np.count_nonzero(is_unknown)
+        return np.flatnonzero(is_predicted), unknowns
 
-    def back_off(self, k, found, events, below, log10p, p, bow):
-        """Backs off for the n-grams without a probability of their own. Returns p of all n-grams, (N,)."""
-        lacking, all_p = np.ones(len(found.node), bool), np.empty(len(found.node))
-        lacking[events], all_p[events] = np.isnan(log10p), p
-        node = found.node[lacking]
-        self.log10p[k][node] = bow[found.context[lacking]] + self.log10p[k - 1][below][found.parent[lacking]]
+    def back_off(self, k, grams, predicted, below, log10p, p, bow):
+        """Backs off for the n-grams without a probability of their own. below: the nodes of the order below; log10p, p:
+        of the `predicted` n-grams; bow: of the contexts. Returns p of all n-grams, (N,).
+        """
+        lacks_p, all_p = np.ones(len(grams.node), bool), np.empty(len(grams.node))
+        lacks_p[predicted], all_p[predicted] = np.isnan(log10p), p
+        node = grams.node[lacks_p]
+        self.log10p[k][node] = bow[grams.context[lacks_p]] + self.log10p[k - 1][below][grams.parent[lacks_p]]
         self.marks[k][node] = 0
-        all_p[lacking] = probability(self.log10p[k][node])
+        all_p[lacks_p] = probability(self.log10p[k][node])
         return all_p
 
     def need_contexts(self, k, segment):
@@ -210,47 +216,42 @@ class Estimator:
         are NEEDED.
         """
         with self.scratch.lent() as room:
-            below, found = [None, *gathered(self.suffixes, segment, room)][k - 2 : k]
-            marks, bow = self.marks[k][found.node], self.log10bow[k - 1][found.contexts]
-            extended = found.context[marks & THERE > 0]
-            self.marks[k - 1][found.contexts][extended] |= THERE | NEEDED
+            below, grams = [None, *gather(self.suffixes, segment, room)][k - 2 : k]
+            marks, bow = self.marks[k][grams.node], self.log10bow[k - 1][grams.contexts]
+            extended = grams.context[marks & THERE > 0]
+            self.marks[k - 1][grams.contexts][extended] |= THERE | NEEDED
             bow[extended] = np.where(np.isnan(bow[extended]), 0, bow[extended])
             if len(self.types[k - 1]):
-                self.types[k - 1][found.contexts] = np.bincount(extended, minlength=found.H)
-            parents = found.parent[marks & NEEDED > 0]
+                self.types[k - 1][grams.contexts] = np.bincount(extended, minlength=grams.H)
+            parents = grams.parent[marks & NEEDED > 0]
             return below.node[parents] if below else parents
 
-    def need_ends(self, k, suffixes, ends):
-        """Marks the suffixes of needed n-grams of order k. With `ends`, the suffixes have to be in the model too, as in
-        SRILM; otherwise only the weights of those in the model have to be written.
-        """
-        self.marks[k - 1][suffixes] |= THERE | NEEDED if ends and k > 2 else NEEDED
-
     def need_order(self, k, ends):
-        """Marks the prefixes of the n-grams of order k, which an ARPA file needs, and the suffixes that `need_ends`
-        marks.
+        """Marks the prefixes of the n-grams of order k, and the suffixes of the NEEDED ones. With `ends` these suffixes
+        have to be in the model too, as in SRILM; otherwise only the weights of those in the model have to be written.
         """
+        mark = THERE | NEEDED if ends and k > 2 else NEEDED
         for suffixes in map_at_once(partial(self.need_contexts, k), self.suffixes.segments):
-            self.need_ends(k, suffixes, ends)
+            self.marks[k - 1][suffixes] |= mark
 
 
-def with_words(x, odd):
-    """Which n-grams of each order have one of the `odd` words (W + 1,) in them: a list with order k at k."""
+def with_words(x, chosen):
+    """Which n-grams of each order have one of the `chosen` words (W + 1,) in them: a list with order k at k."""
     last = np.zeros(len(x.begins), bool)
     for ends in (x.ended, x.start):  # of a bucket's events, and of its contexts
-        last[ends[0] : ends[-1]] = np.repeat(odd[:-1], np.diff(ends))
-    found, (f, m) = [None, odd], suffix.orders_in(x.begins)
+        last[ends[0] : ends[-1]] = np.repeat(chosen[:-1], np.diff(ends))
+    orders, (f, m) = [None, chosen], suffix.orders_in(x.begins)
     for k in range(2, x.order + 1):
-        at = np.flatnonzero((f <= k) & (k <= m))
-        here = last[at] if k == 2 else found[k - 1][x.nodes(k - 1, at + 1) - 1]
-        found.append(here | odd[x.oldest(k)])
-    return found
+        place = np.flatnonzero((f <= k) & (k <= m))
+        shorter = last[place] if k == 2 else orders[k - 1][x.nodes(k - 1, place + 1) - 1]
+        orders.append(shorter | chosen[x.oldest(k)])
+    return orders
 
 
 @jit
 def put(place, log10p, context, all_log10p, marks, types):
-    """all_log10p and marks, at place (N,) <- log10p (N,), and THERE unless it is nan. types (H,) <- for how many of
-    each context's n-grams it is not nan. Returns for how many in all.
+    """all_log10p[place] <- log10p (N,). marks[place] <- THERE, or 0 where log10p is nan. types (H,) <- the number of
+    each context's n-grams whose log10p is not nan. Returns the sum of `types`. One random write an n-gram.
     """
     many = 0
     types[:] = 0
@@ -263,13 +264,13 @@ def put(place, log10p, context, all_log10p, marks, types):
     return many
 
 
-def asked(method):
-    """How many counts of counts a method may ask for."""
+def highest_count(method):
+    """The highest r for which a method may ask how many n-grams have the count r."""
     return max(4, int(method.parameters[0]) + 1 if method.name == "gt" else 0)
 
 
 def seen_words(counts, vocab, marks):
-    """How often each word of the model is seen, (W,), -1 if it is not. counts (W - 1,): how often each id occurs in the
+    """How often each word of the model is seen, (W,), -1 for never. counts (W - 1,): how often each id occurs in the
     text; <s> is seen as often as the border. Raises LmtkError if no word is seen.
     """
     seen = np.append(counts, counts[0] if marks.sos else 0)
@@ -281,7 +282,7 @@ def seen_words(counts, vocab, marks):
 
 
 def need_seen(seen, vocab):
-    """Raises LmtkError if no predicted word is seen. seen (W,): how often each word was."""
+    """Raises LmtkError if no predicted word is seen. seen (W,): how often each word was seen."""
     if not (seen[: vocab.V] > 0).any():
         raise LmtkError("the counts have no word of the vocabulary")
 
@@ -293,7 +294,7 @@ def ends_in_words(x, vocab):
 
 
 def unigrams(vocab, methods, seen, bigrams):
-    """Order 1 as a smoothing.Level. seen (W,): how often each word is seen, -1 if it is not counted. bigrams (W - 1,):
+    """Order 1 as a smoothing.Order. seen (W,): how often each word is seen, -1 if it is not counted. bigrams (W - 1,):
     the number of bigrams that end in each id of the text.
     """
     counted, seen = seen >= 0, np.maximum(seen, 0)
@@ -301,11 +302,11 @@ def unigrams(vocab, methods, seen, bigrams):
     if len(methods) > 1 and methods[0].continued:
         count = np.where(words < vocab.V, np.append(bigrams, 0), seen)
     nothing = np.zeros(len(words), np.int32)
-    return Level(words, nothing, words, nothing, count, counted, words, words == vocab.unk_id, seen)
+    return Order(words, nothing, words, nothing, count, counted, words, words == vocab.unk_id, seen)
 
 
-def smoothed_unigrams(vocab, recipe, size, first, counted):
-    """(the methods with their discounts, log10 p of the words, their marks). first: order 1 as a smoothing.Level;
+def smooth_unigrams(vocab, recipe, size, first, counted):
+    """(the methods with their discounts, log10 p of the words, their marks). first: order 1 as a smoothing.Order;
     counted: the counts of counts of each order from 2 on; size: as `smoothing.words_kept` returns it.
     """
     count = first.raw if recipe.methods[0].counts == "after" else first.count
@@ -313,12 +314,12 @@ def smoothed_unigrams(vocab, recipe, size, first, counted):
         last = last_word(first.raw, vocab)
         count = count.copy()
         count[last] = first.raw[last]
-    given = [partial(counts_of_counts, first, count, vocab.V)]
-    given += [lambda r, n=n: n[:r].tolist() for n in counted]
-    used = [recipe.discounted(k, n) for k, n in enumerate(given, 1)]
-    estimate_order([first], 1, used[0], vocab, recipe.tell, size)
-    there = ~np.isnan(first.log10p)
-    return used, np.where(there, first.log10p, f32(-np.inf)), there.astype(np.uint8)
+    of_orders = [partial(counts_of_counts, first, count, vocab.V)]
+    of_orders += [lambda r, n=n: n[:r].tolist() for n in counted]
+    methods = [recipe.discounted(k, n) for k, n in enumerate(of_orders, 1)]
+    estimate_order([first], 1, methods[0], vocab, recipe.tell, size)
+    has_p = ~np.isnan(first.log10p)
+    return methods, np.where(has_p, first.log10p, f32(-np.inf)), has_p.astype(np.uint8)
 
 
 def last_word(seen, vocab):
@@ -331,9 +332,9 @@ def last_word(seen, vocab):
 
 
 def count_last(counted, x, a, b, vocab):
-    """`smoothing.last_nodes` for the orders 2 .. n - 1: moves the n-gram that is last in lmplz's order from its
-    continuation count to its raw count, in the counts of counts `counted`, in place. a, b: the places of the last word
-    in Suffixes x. Returns whether there is such an n-gram.
+    """Counts the last n-gram of each order 2 .. n - 1, in lmplz's order, by its raw count instead of its continuation
+    count, as lmplz does. counted: the counts of counts, which change in place. a, b: the places of the last word in
+    Suffixes x. Returns whether there is such an n-gram.
     """
     for k, n in enumerate(counted[:-1], 2):
         f, m = suffix.orders_in(x.begins[a:b])

@@ -22,7 +22,7 @@ from lmtk.errors import LmtkError
 from lmtk.machine.threads import map_at_once
 from lmtk.ngram.counting.counts import find, values
 from lmtk.ngram.estimate.engine import contexts_of
-from lmtk.ngram.estimate.smoothing import odd_contexts
+from lmtk.ngram.estimate.smoothing import closed_contexts
 from lmtk.text.corpus import contexts
 from lmtk.text.vocab import Vocab
 
@@ -46,7 +46,7 @@ class HeldOut:
         return len(self.methods[k - 1].smoothing.names)
 
     def known(self, first, features):
-        """{k: Method} with the discounts under which the text is most likely. first: order 1 as a smoothing.Level;
+        """{k: Method} with the discounts under which the text is most likely. first: order 1 as a smoothing.Order;
         features: those of the orders from 2 on.
         """
         one = np.zeros(len(self.words), np.int64)
@@ -55,12 +55,12 @@ class HeldOut:
         return tuned([found, *features], self.methods, self.vocab.V)
 
     def of_levels(self, levels):
-        """The features of the orders from 2 on, from smoothing.Levels of all orders."""
+        """The features of the orders from 2 on, from smoothing.Orders of all orders."""
         W, found = len(self.vocab.words), []
         for k, level in enumerate(levels[1:], 2):
             H = len(levels[k - 2].keys)
             event = level.counted & (level.word < self.vocab.V)
-            event &= ~odd_contexts(levels[k - 2], slice(0, H), self.vocab)[level.parent]
+            event &= ~closed_contexts(levels[k - 2], slice(0, H), self.vocab)[level.parent]
             context = np.zeros(len(self.words), np.int64)
             for j, below in enumerate(levels[: k - 1]):
                 context = find(below.keys, context, self.words[:, k - 1 - j].astype(np.int64), W)

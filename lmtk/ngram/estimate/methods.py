@@ -314,19 +314,16 @@ class Recipe:
         return replace(self, known=self.heldout.known(first, features) | self.known)
 
 
-def srilm(k, name, parameters=None, interpolate=False, minimum=None, above=None, upto=None, cutoff=0, counts="before"):
-    """The Method of order k by the rules of SRILM's ngram-count.
-
-    By default, n-grams seen once are left out at the orders 3 to 9; above 9 the minimum is `above`, or 1. Good-Turing
-    discounts counts up to 1 at order 1, up to 7 at the orders 2 to 9, and up to 5 above.
+def least_count(k, above=None):
+    """The count below which SRILM's ngram-count leaves out n-grams of order k, unless an option sets it: n-grams seen
+    once are left out at the orders 3 to 9. above: the count for orders above 9, or None.
     """
-    if (upto or 0) > MOST:
-        raise UsageError(f"-gt{k}max takes values up to {MOST}, not {upto}")
-    if name == "gt":
-        parameters = ((1 if k == 1 else 7 if k <= 9 else 5) if upto is None else upto,)
-    if minimum is None:
-        minimum = (above or 1) if k > 9 else 1 if k < 3 else 2
-    return Method(name, parameters or (), interpolate, minimum, cutoff, counts)
+    return (above or 1) if k > 9 else 1 if k < 3 else 2
+
+
+def highest_discounted(k):
+    """The highest count of order k that Good-Turing discounts in SRILM's ngram-count, unless an option sets it."""
+    return 1 if k == 1 else 7 if k <= 9 else 5
 
 
 def lmplz(k, name="kn", cutoff=0, uniform=True):

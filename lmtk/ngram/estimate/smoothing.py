@@ -4,12 +4,13 @@ For each order, a method gives the terms of p (`methods`):
 
     p(w | h) = f(c) / q(h)  [ + weight(h) p(w | h without its oldest word)   if it is interpolated ]
 
-The mass that the seen words leave goes to the unseen ones, by the back-off weight
+The left-over mass goes to the unseen words, by the back-off weight
 
     bow(h) = (1 - sum p(w | h)) / (1 - sum p(w | h without its oldest word)),  both sums over the seen w,
 
-and at order 1 to the words of the vocabulary without a count. Logarithms are log10 in single precision, as in SRILM:
-the last digits of its models depend on it.
+and at order 1 to the words of the vocabulary without a count. `estimate` does all this in numpy, for small jobs and
+special ones. `smooth` smooths the n-grams of an order; `smooth_large` below it does the same by kernels, for `engine`.
+Logarithms are log10 in single precision, as in SRILM: the last digits of its models depend on it.
 """
 
 import itertools
@@ -32,12 +33,12 @@ f32 = np.float32
 
 
 @dataclass
-class Level:
+class Order:
     """One order while it is estimated. For each n-gram, (N,): keys; parent, the node of its context; word, its last
-    word; suffix, the node without its oldest word; count, as the method wants it; raw, how often it was seen; inside,
-    whether all its words are kept, or None; counted, whether it was among the counts; first_word; unknown, whether
-    <unk> is in it. In single precision: log10p, nan if the n-gram is left out; log10bow; backed_off, log10 p of all
-    n-grams, including those left out.
+    word; suffix, the node without its oldest word; count, as the method wants it; raw, how often the n-gram was seen;
+    inside, whether all its words are kept, or None; counted, whether it was among the counts; first_word; unknown,
+    whether <unk> is in it. In single precision: log10p, nan if the n-gram is left out; log10bow; backed_off, log10 p of
+    all n-grams, including those left out.
     """
 
     keys: np.ndarray
@@ -56,7 +57,7 @@ class Level:
 
 
 def levels_of(counts, vocab, order):
-    """Counts -> Levels with the vocabulary's ids. Every word is a node of order 1, and every prefix and suffix of an
+    """Counts -> Orders with the vocabulary's ids. Every word is a node of order 1, and every prefix and suffix of an
     n-gram is a node of its own order.
     """
     levels = []
@@ -70,21 +71,21 @@ def levels_of(counts, vocab, order):
             parent, word = (x.astype(kind) for x in np.divmod(keys, len(vocab.words)))
             suffix = word if k == 2 else find(below.keys, below.suffix[parent].astype(np.int64), word, len(vocab.words))
             first_word, unknown = below.first_word[parent], below.unknown[parent] | (word == vocab.unk_id)
-        levels.append(Level(keys, parent, word, suffix, count, counted, first_word, unknown))
+        levels.append(Order(keys, parent, word, suffix, count, counted, first_word, unknown))
     return levels
 
 
 def nodes_of_rows(counts, vocab, order):
-    """Yields keys, count, counted, as Level has them, of each order."""
+    """Yields keys, count, counted, as in Order, of each order."""
     W = len(vocab.words)
     ids = np.array([vocab.index.get(w, vocab.unk_id) for w in counts.words], np.int64)
     rows = [ids[row] for row in to_rows(counts.levels, len(counts.words))][:order]
-    given = [level.count for level in counts.levels][:order]
+    weights = [level.count for level in counts.levels][:order]
     rows[0] = np.concatenate((rows[0], np.arange(W)[:, None]))
     for k in range(len(rows) - 1, 0, -1):
         inside = distinct(np.concatenate((rows[k][:, :-1], rows[k][:, 1:])))  # repeats would double with each order
         rows[k - 1] = np.concatenate((rows[k - 1], inside))
-    for weight, (keys, _, node) in zip(given, trie(rows, W)):
+    for weight, (keys, _, node) in zip(weights, trie(rows, W)):
         node = node[: len(weight)]
         count = np.zeros(len(keys), weight.dtype)
         np.add.at(count, node, weight)
@@ -115,9 +116,8 @@ def counted_levels(counts, vocab, order, methods, exact=False):
 
 
 def continuation_counts(levels, k, V):
-    """The counts of order k that Kneser-Ney smoothing wants below the highest order (Kneser and Ney 1995): the number
-    of different words that precede an n-gram. An n-gram that starts with a word that is not predicted, such as <s>,
-    keeps its own count, since nothing precedes it.
+    """The continuation counts of order k (Kneser and Ney 1995): how many different words precede each n-gram. An n-gram
+    whose first word is not predicted, such as <s>, keeps its raw count, since nothing precedes it.
     """
     level, above = levels[k - 1], levels[k]
     fresh = np.bincount(above.suffix[above.count > 0], minlength=len(level.keys)).astype(level.count.dtype)
@@ -126,8 +126,8 @@ def continuation_counts(levels, k, V):
 
 def counts_of_counts(level, count, V, upto):
     """n_1 .. n_upto: how many of the counted n-grams that end in a predicted word have the count 1 .. upto."""
-    mine = count[level.counted & (level.word < V) & (count <= upto)]
-    return [int((mine == r).sum()) for r in range(1, upto + 1)]
+    counts = count[level.counted & (level.word < V) & (count <= upto)]
+    return [int((counts == r).sum()) for r in range(1, upto + 1)]
 
 
 def last_nodes(levels, ids, vocab):
@@ -152,37 +152,38 @@ def estimate(counts, vocab, recipe):
     """Counts -> (Backoff, the methods with their discounts). recipe: a methods.Recipe. Raises NoDiscount, and LmtkError
     if nothing is counted.
     """
-    methods, exact, used = recipe.methods, recipe.exact, []
+    methods, exact, discounted = recipe.methods, recipe.exact, []
     levels = counted_levels(counts, vocab, len(methods), methods, exact)
     if recipe.heldout:
         recipe = recipe.tuned(levels[0], recipe.heldout.of_levels(levels))
     last = last_nodes(levels, [vocab.index.get(w, vocab.unk_id) for w in counts.words], vocab) if exact else []
-    for k, (method, level, odd) in enumerate(itertools.zip_longest(methods, levels, last), 1):
+    for k, (method, level, last_node) in enumerate(itertools.zip_longest(methods, levels, last), 1):
         count = level.raw if method.counts == "after" else level.count
-        if odd is not None:
+        if last_node is not None:
             count = count.copy()
-            count[odd] = level.raw[odd]
-        used.append(recipe.discounted(k, partial(counts_of_counts, level, count, vocab.V)))
+            count[last_node] = level.raw[last_node]
+        discounted.append(recipe.discounted(k, partial(counts_of_counts, level, count, vocab.V)))
     inside, size = words_kept(recipe, vocab)
     if inside is not None:
         for k, level in enumerate(levels, 1):
             level.inside = inside[level.word] if k == 1 else inside[level.word] & levels[k - 2].inside[level.parent]
-    for k, method in enumerate(used, 1):
+    for k, method in enumerate(discounted, 1):
         estimate_order(levels, k, method, vocab, recipe.tell, size, recipe.trusting)
     fix_contexts(levels, exact)
-    done, place = [], np.zeros(1, np.int64)
+    orders, place = [], np.zeros(1, np.int64)
     for level in levels:
-        there = ~np.isnan(level.log10p) if done else np.ones(len(level.keys), bool)  # words stay without a p too
-        keys = place[level.parent[there]] * len(vocab.words) + level.word[there]
-        done.append((keys, level.log10p[there], level.log10bow[there]))
-        place = np.cumsum(there) - 1
-        vars(level).clear()  # large models leave little memory
-    return Backoff(vocab, build_nodes(done, len(vocab.words))), used
+        kept = ~np.isnan(level.log10p) if orders else np.ones(len(level.keys), bool)  # words stay without a p too
+        keys = place[level.parent[kept]] * len(vocab.words) + level.word[kept]
+        orders.append((keys, level.log10p[kept], level.log10bow[kept]))
+        place = np.cumsum(kept) - 1
+        vars(level).clear()  # makes room for a large model
+    return Backoff(vocab, build_nodes(orders, len(vocab.words))), discounted
 
 
 def words_kept(recipe, vocab):
-    """(inside, size). inside (W,): the words whose n-grams are kept, which are those that the recipe lists, and the
-    marks; None for all words. size: with `exact`, the number of words of the uniform distribution, else False.
+    """(inside, size). inside (W,): whether a word's n-grams are kept, that is, whether the word is a mark or the recipe
+    lists it; None if the recipe has no list. size: with `exact`, the number of words of the uniform distribution, else
+    False.
     """
     if recipe.listed is None:
         return None, recipe.exact and max(vocab.V, recipe.size)
@@ -194,7 +195,7 @@ def words_kept(recipe, vocab):
 def pieces(parent):
     """Yields pairs of slices: about PIECE n-grams, and the contexts that only they extend. parent (N,): sorted.
 
-    The arrays of a piece stay in a cache from one pass to the next, and in memory that was touched before.
+    A piece is so small that its arrays stay in the processor's cache from one pass to the next.
     """
     start = 0
     while start < len(parent):
@@ -209,7 +210,7 @@ def pieces(parent):
 
 def estimate_order(levels, k, method, vocab, tell, exact, trusting=False):
     """Estimates, in `levels`, the probabilities of order k and the back-off weights of its contexts. exact: the size
-    from `words_kept`, or False. trusting: as a Recipe has it.
+    from `words_kept`, or False. trusting: as in a Recipe.
     """
     level, V, below, lower_p = levels[k - 1], vocab.V, None, None
     level.log10p, level.log10bow = np.full(len(level.keys), np.nan, f32), np.zeros(len(level.keys), f32)
@@ -218,10 +219,10 @@ def estimate_order(levels, k, method, vocab, tell, exact, trusting=False):
         below.backed_off = backed_off(levels, k - 1)
         lower_p = probability(below.backed_off)
     for nodes, contexts in pieces(level.parent):
-        event, context = level.counted[nodes] & (level.word[nodes] < V), level.parent[nodes] - contexts.start
+        is_event, context = level.counted[nodes] & (level.word[nodes] < V), level.parent[nodes] - contexts.start
         if below:
-            event &= ~odd_contexts(below, contexts, vocab)[context]
-        n = np.flatnonzero(event)
+            is_event &= ~closed_contexts(below, contexts, vocab)[context]
+        n = np.flatnonzero(is_event)
         raw = level.raw[nodes][n]
         if level.inside is not None:
             raw = np.where(level.inside[nodes][n], raw, -1)
@@ -241,12 +242,12 @@ def estimate_order(levels, k, method, vocab, tell, exact, trusting=False):
             give_to_unseen(level, vocab, left, tell, exact)
 
 
-def odd_contexts(below, contexts, vocab):
-    """Which of a slice of contexts, nodes of `below`, are never extended: those that end in </s>, and those with an
+def closed_contexts(below, contexts, vocab):
+    """Which of a slice of contexts, nodes of `below`, cannot be extended: those that end in </s>, and those with an
     <unk> that is not predicted.
     """
-    odd = below.word[contexts] == vocab.eos_id
-    return odd if vocab.unk_id < vocab.V else odd | below.unknown[contexts]
+    is_end = below.word[contexts] == vocab.eos_id
+    return is_end if vocab.unk_id < vocab.V else is_end | below.unknown[contexts]
 
 
 @dataclass(frozen=True)
@@ -341,8 +342,8 @@ def smooth_large(events, method, V, exact, room):
         if exact:
             return log10p, p, np.where(seen, np.log10(weight), 0).astype(f32)
     sum_both(context, p, lower, sums)
-    left = mass.left(sums[:, 0], sums[:, 1])
-    bow, full = left.weights(), full | (left.scale > 0)
+    bow, scale = mass.backoff_weights(sums[:, 0], sums[:, 1])
+    full |= scale > 0
     if full.any():
         some, number = np.flatnonzero(full[context]), np.cumsum(full) - 1
         columns = number[context[some]], count[some], raw[some], parent[some]
@@ -353,8 +354,8 @@ def smooth_large(events, method, V, exact, room):
 
 @jit
 def sum_counts(context, count, raw, cutoff, h, lost):
-    """h (H, 4) <- T, types, types2, types3 of methods.Totals; lost (H,) <- the sum of the counts of n-grams seen
-    `cutoff` times or less, which are no types.
+    """h (H, 4) <- T, types, types2, types3 of methods.Totals; lost (H,) <- the sum of the counts of the n-grams that
+    were seen `cutoff` times or less. Those are not types.
     """
     h[:] = 0
     lost[:] = 0
@@ -389,7 +390,7 @@ def interpolate(context, count, raw, parent, lower_p, f, less, minimum, cutoff, 
 
 @jit
 def sum_both(context, p, lower, sums):
-    """sums (H, 2) <- the sums of p and of `lower` (N,) in each context, where p is a number."""
+    """sums (H, 2) <- the sums of p and of `lower` (N,) in each context, over the n-grams whose p is not nan."""
     sums[:] = 0
     for i in range(len(context)):
         of, there = context[i], p[i] == p[i]
@@ -414,38 +415,39 @@ def uniform(exact, V):
 
 
 def discounted(method, of, c, h, lost, lower, exact):
-    """(p of n-grams, the lower order's weight in each context, which n-grams are left out), from the n-grams' counts c
-    and contexts `of`, (N,) each, and h, the Totals. lower: p of the lower order, or None; lost: the sum of the counts
-    that are cut in each context, or None.
+    """(p of n-grams, the lower order's weight in each context, which n-grams are left out). c, of (N,): the n-grams'
+    counts and contexts; h: the Totals of the contexts; lost: the sum of the counts that are cut in each context, or
+    None; lower: p of the lower order, None without interpolation.
 
-    If nothing is left for a context's unseen words, the context is no longer interpolated; then its total grows by one
-    until something is left (Doug Paul's remedy, as in SRILM), and after ROUNDS rounds by a share of itself.
+    If nothing is left for a context's unseen words, the context is no longer interpolated. If still nothing is left,
+    its total grows by one until something is left (Doug Paul's remedy, as in SRILM). After ROUNDS rounds the total
+    grows by a share of itself.
     """
     T, interpolated = h.T.astype(np.float64), np.full(len(h.T), lower is not None)
     f, p = method.left_of(c.astype(np.float64)), np.empty(len(c))
     left_out = np.zeros(len(c), bool)
     todo = slice(None)
     for round in itertools.count():
-        mine = of[todo]
+        context_of = of[todo]
         with np.errstate(divide="ignore", invalid="ignore"):
             q, weight = method.smoothing.shares(method.parameters, replace(h, T=T))
             if lost is not None:
                 weight = weight + lost / T
-        p[todo] = f[todo] / q[mine]
+        p[todo] = f[todo] / q[context_of]
         left_out[todo] = (p[todo] == 0) & (c[todo] > 0) & (not exact)
         if lower is not None:
-            p[todo] += np.where(interpolated, weight, 0)[mine] * lower[todo]
+            p[todo] += np.where(interpolated, weight, 0)[context_of] * lower[todo]
         if method.idle or exact:
             return p, weight, left_out
-        sums = np.bincount(mine, np.where(left_out[todo], 0, p[todo]), len(T))
-        full = (sums > 1 - EPSILON) & (h.types < h.V)  # nothing is left, though there are unseen words
-        if not full.any():
+        sums = np.bincount(context_of, np.where(left_out[todo], 0, p[todo]), len(T))
+        is_full = (sums > 1 - EPSILON) & (h.types < h.V)  # nothing is left, though there are unseen words
+        if not is_full.any():
             return p, weight, left_out
-        low = full & ~interpolated
-        T[low] += 1 if round < ROUNDS else np.maximum(1, EPSILON * T[low])
-        interpolated &= ~full
-        left = full[mine]
-        todo = np.flatnonzero(left) if isinstance(todo, slice) else todo[left]
+        grows = is_full & ~interpolated
+        T[grows] += 1 if round < ROUNDS else np.maximum(1, EPSILON * T[grows])
+        interpolated &= ~is_full
+        again = is_full[context_of]
+        todo = np.flatnonzero(again) if isinstance(todo, slice) else todo[again]
 
 
 def probability(log10):
@@ -454,8 +456,8 @@ def probability(log10):
 
 
 def give_to_unseen(level, vocab, left, tell, size=0):
-    """Order 1: gives the mass that seen words leave to the words without a probability or, if there are none, to all.
-    Words that are counted, but only in contexts, get p = 0. size: the least number of words that share the mass,
+    """Order 1: gives the left-over mass to the words without a probability. If all words have one, all words share the
+    mass. Words that are counted only in contexts get p = 0. size: the least number of words that share the mass,
     including words outside the vocabulary; 0 for SRILM's rules.
     """
     words = level.word < vocab.V
@@ -464,21 +466,21 @@ def give_to_unseen(level, vocab, left, tell, size=0):
         level.log10p[level.counted & ~words & (level.word != vocab.unk_id)] = -np.inf
     # in KenLM, a word that was seen may have the probability 0
     unseen = words & (np.isnan(level.log10p) if size else ~(level.log10p > -np.inf))
-    known = words if level.inside is None else words & level.inside
-    unseen &= known
-    many = unseen.sum() + max(size - known.sum(), 0)
+    kept = words if level.inside is None else words & level.inside
+    unseen &= kept
+    sharing = unseen.sum() + max(size - kept.sum(), 0)
     with np.errstate(divide="ignore"):
         if unseen.any():
-            tell(f"warning: distributing {left:.6g} left-over probability mass over {many} zeroton words")
-            level.log10p[unseen] = f32(np.log10(left / many))
+            tell(f"warning: distributing {left:.6g} left-over probability mass over {sharing} zeroton words")
+            level.log10p[unseen] = f32(np.log10(left / sharing))
         elif left:
             tell(f"warning: distributing {left:.6g} left-over probability mass over all {words.sum()} words")
             level.log10p[words] = np.log10(probability(level.log10p[words]) + left / words.sum()).astype(f32)
 
 
 def backed_off(levels, k):
-    """log10 p of every node of order k, by back-off if it has no probability of its own. The order below must have its
-    `backed_off`.
+    """log10 p of every node of order k; nodes without a probability of their own are backed off. The Order below must
+    have its `backed_off`.
     """
     level = levels[k - 1]
     if k == 1:
@@ -496,13 +498,13 @@ def backoff_weights(log10p, of, lower, H):
 
     If the lower order leaves nothing, log10p is scaled in place, so that p sums to one.
     """
-    there = ~np.isnan(log10p)
-    if not there.all():
-        of, lower = of[there], lower[there]
-    left = mass.left(np.bincount(of, probability(log10p[there]), H), np.bincount(of, lower, H))
-    if left.scale.any():
-        log10p[there] += left.scale[of]
-    return left.weights()
+    has_p = ~np.isnan(log10p)
+    if not has_p.all():
+        of, lower = of[has_p], lower[has_p]
+    bow, scale = mass.backoff_weights(np.bincount(of, probability(log10p[has_p]), H), np.bincount(of, lower, H))
+    if scale.any():
+        log10p[has_p] += scale[of]
+    return bow
 
 
 def fix_contexts(levels, exact):
@@ -513,11 +515,11 @@ def fix_contexts(levels, exact):
     for k in range(len(levels), 0, -1):
         level = levels[k - 1]
         if k < len(levels):
-            faked = needed & np.isnan(level.log10p)
-            level.log10p[faked] = level.backed_off[faked]
-        there = ~np.isnan(level.log10p) | needed
+            is_put_back = needed & np.isnan(level.log10p)
+            level.log10p[is_put_back] = level.backed_off[is_put_back]
+        kept = ~np.isnan(level.log10p) | needed
         if k > 1:
             ends = level.suffix[needed] if k > 2 and not exact else []
             needed = np.zeros(len(levels[k - 2].keys), bool)
-            needed[level.parent[there]] = True
+            needed[level.parent[kept]] = True
             needed[ends] = True

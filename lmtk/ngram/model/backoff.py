@@ -8,7 +8,6 @@ the nodes as they are scored, so that a mapped file needs no conversion.
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
-from typing import NamedTuple
 
 import numpy as np
 
@@ -26,16 +25,6 @@ from lmtk.text.vocab import Vocab, vocab_of, vocab_settings
 
 BLOCK = 1 << 16  # tokens that a thread scores at once
 NUMBERS = "word_numbers"  # the array of a binary file that has KenLM's number of each word
-
-
-class NGrams(NamedTuple):
-    """The N n-grams of one order, sorted by their word ids. rows (N, k) int32: the ids; log10p and log10bow (N,)
-    float32: -inf is the logarithm of 0, and log10p is nan for a bare prefix, which has no probability of its own.
-    """
-
-    rows: np.ndarray
-    log10p: np.ndarray
-    log10bow: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -97,10 +86,13 @@ class Backoff:
         return self.nodes.order
 
     def ngrams(self, k):
-        """The NGrams of order k. Raises FormatError if the nodes of a file are damaged."""
+        """(rows (N, k) int32, log10 p (N,), log10 of the back-off weights (N,)) of the n-grams of order k, sorted by
+        their rows, which are word ids. -inf is the logarithm of 0; a log10 p of nan marks a bare prefix, which has no
+        probability of its own. Raises FormatError if the nodes of a file are damaged.
+        """
         level = self.nodes.checked_levels(len(self.vocab.words))[k][:-1]
         log10bow = level["log10bow"] if k < self.order else np.zeros(len(level), np.float32)
-        return NGrams(self.nodes.rows(k), level["log10p"], log10bow)
+        return self.nodes.rows(k), level["log10p"], log10bow
 
     def score(self, corpus):
         """Score a Corpus: ln p of every scored token, computed from log10 p in single precision, and the length of the

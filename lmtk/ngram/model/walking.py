@@ -129,6 +129,57 @@ def fetch(memory, where, k, node):
         prefetch(memory, at + WIDE + CHILD)
 
 
+@inlined
+def search_round(trie, lanes, lists, lives):
+    """The search of `walk` in each part of the list `live`: found <- the node that extends the part's context by its
+    word, -1 if there is none. Splits the list in two: the parts with a node go to the list `hit`, the others stay in
+    `live`. Returns the lengths of both lists. trie, lanes, lists: arrays of `walk`; lists are scratch memory, except
+    for `live` and `hit`.
+    """
+    memory, where, slots, spans = trie
+    word, order, node, low, high, slot, found = lanes
+    live, few, table, hit = lists
+    fews = tables = hits = misses = 0
+    for j in range(lives):
+        a = live[j]
+        low[a], high[a] = children_of(memory, where, order[a], node[a])
+        found[a] = -1
+        tabled = (high[a] - low[a] > FEW) & (spans[u64(order[a] + 1), 1] > 0)
+        table[tables] = few[fews] = a
+        tables += tabled
+        fews += (high[a] > low[a]) & (not tabled)
+    for j in range(tables):
+        a = table[j]
+        k = u64(order[a] + 1)
+        slot[a] = spans[k, 0] + slot_of(low[a], word[a], spans[k, 1])
+        prefetch(slots, slot[a])
+    for j in range(fews):
+        a = few[j]
+        k = u64(order[a])
+        prefetch(memory, where[k, AT] + where[k, WIDTH] * low[a])
+        prefetch(memory, where[k, AT] + where[k, WIDTH] * (high[a] - 1))
+    for j in range(tables):
+        a = table[j]
+        k = u64(order[a])
+        prefetch(memory, where[k, AT] + where[k, WIDTH] * number(slots, slot[a]))
+    for j in range(fews):
+        a = few[j]
+        k = u64(order[a])
+        found[a] = search(memory, where[k, AT], where[k, WIDTH], low[a], high[a], word[a])
+    for j in range(tables):
+        a = table[j]
+        k = u64(order[a])
+        at, places = spans[k + u64(1), 0], spans[k + u64(1), 1]
+        given_by = where[k, AT], where[k, WIDTH], low[a], high[a], word[a]
+        found[a] = probe(memory, slots, at, places, slot[a], *given_by)
+    for j in range(lives):
+        a = live[j]
+        hit[hits] = live[misses] = a
+        hits += found[a] >= 0
+        misses += found[a] < 0
+    return hits, misses
+
+
 @sealed
 def walk(memory, logs, where, far, slots, spans, unigram, first, V, single, ids, fresh, log10p, used):
     """Hard to read: the parts of a text are scored side by side, in rounds of passes over lists of parts.
@@ -148,12 +199,10 @@ def walk(memory, logs, where, far, slots, spans, unigram, first, V, single, ids,
     The text is scored in LANES parts, each of which begins with the tokens of its first context. A round makes one
     search in each part, so that their random reads, two or three a search, overlap. A round consists of passes; each
     pass sorts a list of parts into new lists, since a processor cannot predict a branch on the result of a search.
-
-    Bound: these reads and the instructions, about equally. A damaged file's children and suffixes are kept within their
-    orders.
+    Bound: these reads and the instructions, about equally. Children and suffixes of a damaged file stay in their order.
     """
     n, size = len(where), len(ids)
-    lanes = max(min(LANES, size // (PART + n), WEIGHTS // (n + 1)), 1) if size else 0
+    parts = max(min(LANES, size // (PART + n), WEIGHTS // (n + 1)), 1) if size else 0
     t, begin, stop = local(LANES, np.int64), local(LANES, np.int64), local(LANES, np.int64)
     # the context to search, of order 0 if only the 1-gram is left; the next token's context, -1 if not known yet
     word, order, node = local(LANES, np.int64), local(LANES, np.int64), local(LANES, np.int64)
@@ -163,52 +212,18 @@ def walk(memory, logs, where, far, slots, spans, unigram, first, V, single, ids,
     live, few, table = local(LISTED, u64), local(LISTED, u64), local(LISTED, u64)
     hit, root, done = local(LISTED, u64), local(LISTED, u64), local(LISTED, u64)
     weights = local(WEIGHTS, np.float32)
-    for a in range(lanes):
-        begin[a], stop[a] = size * a // lanes, size * (a + 1) // lanes
+    trie, lanes = (memory, where, slots, spans), (word, order, node, low, high, slot, found)
+    lists = live, few, table, hit
+    for a in range(parts):
+        begin[a], stop[a] = size * a // parts, size * (a + 1) // parts
         t[a] = max(begin[a] - n + 1, 0)
         word[a], root[a] = ids[t[a]], a
         order[a] = node[a] = next_node[a] = many[a] = 0
         next_order[a], length[a] = -1, 1
-    lives, roots = 0, lanes
+    lives, roots = 0, parts
     while lives or roots:
-        fews = tables = hits = misses = dones = 0
-        for j in range(lives):
-            a = live[j]
-            low[a], high[a] = children_of(memory, where, order[a], node[a])
-            found[a] = -1
-            tabled = (high[a] - low[a] > FEW) & (spans[u64(order[a] + 1), 1] > 0)
-            table[tables] = few[fews] = a
-            tables += tabled
-            fews += (high[a] > low[a]) & (not tabled)
-        for j in range(tables):
-            a = table[j]
-            k = u64(order[a] + 1)
-            slot[a] = spans[k, 0] + slot_of(low[a], word[a], spans[k, 1])
-            prefetch(slots, slot[a])
-        for j in range(fews):
-            a = few[j]
-            k = u64(order[a])
-            prefetch(memory, where[k, AT] + where[k, WIDTH] * low[a])
-            prefetch(memory, where[k, AT] + where[k, WIDTH] * (high[a] - 1))
-        for j in range(tables):
-            a = table[j]
-            k = u64(order[a])
-            prefetch(memory, where[k, AT] + where[k, WIDTH] * number(slots, slot[a]))
-        for j in range(fews):
-            a = few[j]
-            k = u64(order[a])
-            found[a] = search(memory, where[k, AT], where[k, WIDTH], low[a], high[a], word[a])
-        for j in range(tables):
-            a = table[j]
-            k = u64(order[a])
-            at, places = spans[k + u64(1), 0], spans[k + u64(1), 1]
-            given_by = where[k, AT], where[k, WIDTH], low[a], high[a], word[a]
-            found[a] = probe(memory, slots, at, places, slot[a], *given_by)
-        for j in range(lives):
-            a = live[j]
-            hit[hits] = live[misses] = a
-            hits += found[a] >= 0
-            misses += found[a] < 0
+        hits, misses = search_round(trie, lanes, lists, lives)
+        dones = 0
         for j in range(hits):
             a = hit[j]
             k = order[a]

@@ -1,4 +1,4 @@
-"""A model in buckets -> its nodes, sorted by their prefixes: in memory, or in a file if memory is bounded.
+"""A model in buckets -> its nodes, sorted by prefix: in memory, or in a file if memory is bounded.
 
 symbol  shape    meaning
 place   (N_k,)   the place of each of a bucket's n-grams of order k among all nodes of the order, int32; -1 if the model
@@ -6,10 +6,11 @@ place   (N_k,)   the place of each of a bucket's n-grams of order k among all no
 of      (N_k,)   the context of each event, one of the bucket's n-grams of order k - 1; at order 2 a word
 range   -        `size` places, whose records fit into memory together
 
-A record is made of two rows of int32, which are dealt to ranges of places. One comes from the bucket in which the
-n-gram is an event: its word, its probability and its suffix. The other comes from the bucket in which it is a context:
-its weight, and the number of n-grams that extend it. The second rows of an order tell where the children of each node
-begin. This goes back to the buckets, and gives the places of the next order's events.
+`put_from_memory` fills the records from the one bucket in memory. With buckets on a shelf, `put_from_shelf` makes each
+record of two rows of int32, which are dealt to ranges of places. One row comes from the bucket in which the n-gram is
+an event: its word, its probability and its suffix. The other row comes from the bucket in which the n-gram is a
+context: its weight, and the number of n-grams that extend it. These numbers tell where the children of each node begin.
+This goes back to the buckets, and gives the places of the next order's events.
 """
 
 from dataclasses import replace
@@ -21,10 +22,10 @@ import numpy as np
 from lmtk.files.column import Shelf
 from lmtk.machine.jit import jit
 from lmtk.machine.memory import trim
-from lmtk.machine.threads import Scratch, map_at_once
+from lmtk.machine.threads import map_at_once
 from lmtk.ngram.estimate import engine, suffix
 from lmtk.ngram.estimate.buckets.division import ends_of, stored
-from lmtk.ngram.estimate.buckets.passing import fetched
+from lmtk.ngram.estimate.buckets.passing import fetch_parts
 from lmtk.ngram.estimate.suffix import number, orders_at, sum_up
 from lmtk.ngram.model.backoff import Backoff
 from lmtk.ngram.model.building import finish
@@ -61,12 +62,12 @@ def put_from_memory(work, records):
     """Fills the records of the orders from 2 on from an engine.Estimator, segment by segment, and empties its columns.
     Returns how many n-grams lack their suffix.
     """
-    lacking, place, scratch = 0, np.arange(len(work.log10p[1]), dtype=np.int32), Scratch()
+    lacking, place = 0, np.arange(len(work.log10p[1]), dtype=np.int32)
     records[0]["child"][:-1] = work.types[1]
     for k, (above, here) in enumerate(pairwise(records), 2):
         sum_up(above["child"], 0)
         new = np.full(len(work.log10bow[k]), -1, np.int32)
-        put = partial(put_segment, work, k, place, above["child"], new, as_matrix(here), scratch)
+        put = partial(put_segment, work, k, place, above["child"], new, as_matrix(here))
         lacking += sum(map_at_once(put, work.suffixes.segments))
         place = new
         for column in (work.log10p, work.log10bow, work.marks, work.types):
@@ -75,12 +76,12 @@ def put_from_memory(work, records):
     return lacking
 
 
-def put_segment(work, k, place, child, new, rows, scratch, segment):
+def put_segment(work, k, place, child, new, rows, segment):
     """Puts the n-grams of order k whose contexts are in a segment into rows, the records as a matrix; those of each
     context from its first child on. Returns how many lack their suffix.
     """
     x = work.suffixes
-    with scratch.lent() as room:
+    with work.scratch.lent() as room:
         local = engine.contexts_of(x, k - 1, 1, segment, room)
         first = segment[0] if k == 2 else x.nodes(k - 1, segment[2:3])[0]
         head = room("head", local[-1] + 1, np.int32)
@@ -103,7 +104,7 @@ def put_from_shelf(job, size, records):
         for r in range(-(-len(here) // size)):
             put_events(dealt.get(r, np.int32).reshape(-1, 4), as_matrix(here))
         if k < job.order:
-            for b, (place,) in zip(job.mine, fetched(job, k, [own_place])):
+            for b, (place,) in zip(job.mine, fetch_parts(job, k, [place_for])):
                 job.shelf.add(("place of contexts", b), place)
     return lacking
 
@@ -126,8 +127,8 @@ def place_children(job, k, size, above):
         place = job.shelf.get(("place of contexts", b), np.int32)
         rows, lengths[b] = np.empty((len(place), 3), np.int32), sizes_of(place, size, len(above))
         deal_contexts(place, types, bow.view(np.int32), size, begins_of(lengths[b]), rows)
-        for r, some in enumerate(np.split(rows[: lengths[b].sum()], np.cumsum(lengths[b])[:-1])):
-            dealt.add((r, b), some)
+        for r, part in enumerate(np.split(rows[: lengths[b].sum()], np.cumsum(lengths[b])[:-1])):
+            dealt.add((r, b), part)
 
     job.each(deal, what)
     back, total = Shelf(), 0
@@ -141,17 +142,16 @@ def place_children(job, k, size, above):
     def base(b):
         place = job.shelf.get(("place of contexts", b), np.int32)
         job.shelf.drop(("place of contexts", b))
-        found = np.zeros(len(place), np.int32)
-        arrive(place, size, begins_of(lengths[b]), back.get(b, np.int32), found)
-        return found
+        child = np.zeros(len(place), np.int32)
+        return_children(place, size, begins_of(lengths[b]), back.get(b, np.int32), child)
+        return child
 
     return base
 
 
 def sizes_of(place, size, N):
     """How many of the places are in each range, (R,). N: how many records the order has."""
-    there = place[place >= 0]
-    return np.bincount(there // size, minlength=-(-N // size))
+    return np.bincount(place[place >= 0] // size, minlength=-(-N // size))
 
 
 def begins_of(sizes):
@@ -161,39 +161,39 @@ def begins_of(sizes):
 def contexts_of(job, k, b):
     """(`of` of a bucket's events of order k; whether the model has each, (N_k,))."""
     begins, _, sizes = stored(job, b, "events")
-    there = job.shelf.get(("marks", b, k), np.uint8) & np.uint8(engine.THERE)
+    in_model = job.shelf.get(("marks", b, k), np.uint8) & np.uint8(engine.THERE)
     if k == 2:
-        return job.shelf.get(("events", "words", b), np.int32, 0, int(sizes[1])), there
-    of, rank = np.empty(len(there), np.int32), stored(job, b, "contexts")[1]
+        return job.shelf.get(("events", "words", b), np.int32, 0, int(sizes[1])), in_model
+    of, rank = np.empty(len(in_model), np.int32), stored(job, b, "contexts")[1]
     find_contexts(begins, job.shelf.get(("come", b), np.int32), rank, k, of)
-    return of, there
+    return of, in_model
 
 
 def count_extensions(job, k, b):
     """How many n-grams of order k extend each of a bucket's n-grams of order k - 1; at k = 2, each word."""
-    of, there = contexts_of(job, k, b)
+    of, in_model = contexts_of(job, k, b)
     H = len(job.log10p) if k == 2 else int(stored(job, b, "contexts")[2][k - 2])
-    return np.bincount(of[there > 0], minlength=H).astype(np.int32)
+    return np.bincount(of[in_model > 0], minlength=H).astype(np.int32)
 
 
 def deal_events(job, k, size, base, dealt, b):
     """Deals the rows of a bucket's events of order k to ranges. Returns how many lack their suffix."""
     shelf, W = job.shelf, len(job.log10p)
-    begins, of, there = stored(job, b, "events")[0], *contexts_of(job, k, b)
+    begins, of, in_model = stored(job, b, "events")[0], *contexts_of(job, k, b)
     place = np.empty(len(of), np.int32)
-    number_children(of, there, base(b), place)
+    number_children(of, in_model, base(b), place)
     shelf.add(("place", b, k), place)
     below = np.arange(W, dtype=np.int32) if k == 2 else shelf.get(("place", b, k - 1), np.int32)
     sizes = sizes_of(place, size, job.sizes[k - 1] + 1)
     rows, p = np.empty((sizes.sum(), 4), np.int32), shelf.get(("p", b, k), f32)
-    given = k, place, below, p.view(np.int32), size, begins_of(sizes), rows
-    lacking = deal_rows(begins, ends_of(job, b, "events"), *given)
-    for r, some in enumerate(np.split(rows, np.cumsum(sizes)[:-1])):
-        dealt.add(r, some)
+    columns, ended = (place, below, p.view(np.int32)), ends_of(job, b, "events")
+    lacking = deal_rows(begins, ended, k, *columns, size, begins_of(sizes), rows)
+    for r, part in enumerate(np.split(rows, np.cumsum(sizes)[:-1])):
+        dealt.add(r, part)
     return lacking
 
 
-def own_place(job, b, k, to):
+def place_for(job, b, k, to):
     """The places of the events of order k in bucket b that end in a word of the bucket `to`."""
     return job.shelf.get(("place", b, k), np.int32, *job.cuts[b][k, to : to + 2].tolist())
 
@@ -210,13 +210,13 @@ def find_contexts(begins, come, rank, k, of):
 
 
 @jit
-def number_children(of, there, base, place):
-    """place (N_k,) <- the places of events, -1 if not `there`; those of each context begin at base (H,), which advances
-    in place.
+def number_children(of, in_model, base, place):
+    """place (N_k,) <- the places of events, -1 if not `in_model`. Those of each context begin at base (H,), which
+    advances in place.
     """
     for i in range(len(of)):
         place[i] = -1
-        if there[i]:
+        if in_model[i]:
             place[i] = base[of[i]]
             base[of[i]] += 1
 
@@ -274,9 +274,9 @@ def put_contexts(rows, records):
 
 
 @jit
-def arrive(place, size, head, came, out):
-    """out (N,) <- the values of `came` for places; those of each range begin at head (R,), which advances in place."""
+def return_children(place, size, head, came, child):
+    """child (N,) <- the values `came` for places. Those of each range begin at head (R,), which advances in place."""
     for i in range(len(place)):
         if place[i] >= 0:
-            out[i] = came[head[place[i] // size]]
+            child[i] = came[head[place[i] // size]]
             head[place[i] // size] += 1

@@ -1,4 +1,9 @@
-"""Deals a text's positions to buckets: as records, or as places in the text, which every rank then has."""
+"""Deals a text's positions to buckets.
+
+With few ranks, `share_text` gives every rank the whole text, and a bucket gets the places of its words. Otherwise
+`deal_out` sends the records of each position to the rank that has the bucket. `records` takes a bucket's records in
+either case.
+"""
 
 import numpy as np
 
@@ -37,11 +42,11 @@ def find(x, of, head, places):
 def deal_out(job, parts):
     """Deals the records of this rank's part of the text to their buckets, on all ranks: job.records."""
     n, B, comm = job.order, len(job.bounds) - 1, job.comm
-    pieces, more, done, total = overlapping(parts, n), True, 0, int(job.seen.sum())
+    pieces, longest, done, total = overlapping(parts, n), 1, 0, int(job.seen.sum())
     job.records, by_rank = Shelf(), job.by_rank
-    while more:
+    while longest:
         x = next(pieces, np.zeros(n, np.int32))
-        more = comm.largest(len(x) - n)
+        longest = comm.largest(len(x) - n)
         counts = np.bincount(job.of[x[n - 1 : -1]], minlength=B)
         rows = np.empty((len(x) - n, n + 1), np.int32)
         ends = np.cumsum(counts[by_rank])
@@ -52,8 +57,8 @@ def deal_out(job, parts):
         done += len(rows)
         rows, counts = comm.swap(parts), comm.swap(np.split(counts[by_rank], comm.size))
         job.show(min(1.0, done * comm.size / total), "dealing out")
-        for some, sizes in zip(rows, counts, strict=True):
-            for b, part in zip(job.mine, np.split(some, np.cumsum(sizes)[:-1]), strict=True):
+        for received, sizes in zip(rows, counts, strict=True):
+            for b, part in zip(job.mine, np.split(received, np.cumsum(sizes)[:-1]), strict=True):
                 if len(part):
                     job.records.add(b, part)
 

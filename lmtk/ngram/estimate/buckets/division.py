@@ -26,11 +26,11 @@ PART = 1 << 18  # positions of a bucket where memory is not bounded, at most
 class Buckets:
     """A model in buckets, of which each rank has equally many.
 
-    seen (W,): how often each word occurs in the text or, for counts, how many n-grams are around it. bounds (B + 1,):
-    the first word of each bucket. alone, together: `together` buckets of up to `alone` positions are worked on at once,
-    larger ones one by one. ample: whether memory is unbounded. counts: whether the buckets are of counted n-grams, not
-    of a text's positions. inside (W + 1,): if not None, only n-grams of these words are kept. of (W,): the bucket of
-    each word.
+    seen (W,): how often each word occurs in the text or, for counts, how many n-grams have the word as their last or
+    their last but one. bounds (B + 1,): the first word of each bucket. alone, together: `together` buckets of up to
+    `alone` positions are worked on at once, larger ones one by one. ample: whether memory is unbounded. counts: whether
+    the buckets are of counted n-grams, not of a text's positions. inside (W + 1,): which words n-grams may have, None
+    for all. of (W,): the bucket of each word.
 
     cuts: {bucket: (n + 1, B + 1)}, how many of its events of each order end in a word before each bucket's words. came:
     {bucket: (n + 1, B)}, how many of its contexts of each order are events of each bucket. log10p, log10bow, marks:
@@ -115,21 +115,20 @@ class Buckets:
         """[work(b) for b in mine], in threads if there is memory for several. Buckets of rare words come first: they
         take the most memory, which the other buckets use afterwards.
         """
-        done, found = [], {}
+        results = {}
 
-        def whole(b):
-            found[b] = work(b)
-            done.append(b)
-            self.show(len(done) / self.rounds, what)
+        def run(b):
+            results[b] = work(b)
+            self.show(len(results) / self.rounds, what)
 
         small = [b for b in reversed(self.mine) if self.positions(b) <= self.alone]
         for b in reversed(self.mine):
             if b not in small:
-                whole(b)
+                run(b)
         with ThreadPoolExecutor(self.together) as pool:
-            for _ in pool.map(whole, small):
+            for _ in pool.map(run, small):
                 pass
-        return [found[b] for b in self.mine]
+        return [results[b] for b in self.mine]
 
 
 def in_one(suffixes, vocab, recipe, inside, types):
@@ -141,8 +140,9 @@ def in_one(suffixes, vocab, recipe, inside, types):
 
 
 def divided(seen, what, vocab, order, memory, comm):
-    """Empty Buckets for the positions of a text, or for counted n-grams. seen: as in Buckets; what: "words" or
-    "n-grams"; memory: bytes, or None. Raises LmtkError if memory is too small for a bucket, or the text too large.
+    """Empty Buckets for the positions of a text, or for counted n-grams. seen: as in Buckets; what: what it counts,
+    "words" or "n-grams"; memory: bytes, or None. Raises LmtkError if memory is too small for a bucket, or if the text
+    is too large.
     """
     if memory:
         threads.at_most(max(1, memory // THREAD))
@@ -188,7 +188,7 @@ def edge(N):
 
 
 def stored(job, b, name):
-    """(begins, rank, sizes) of a bucket's "events" or "contexts", as suffix.Suffixes has them."""
+    """(begins, rank, sizes) of a bucket's "events" or "contexts", as in suffix.Suffixes."""
     kinds = {"begins": kind_of_begins(job.order), "rank": np.uint64, "sizes": np.int64}
     begins, rank, sizes = (job.shelf.get((name, what, b), kind) for what, kind in kinds.items())
     return begins, rank.reshape(job.order, -1, 2), sizes
@@ -196,14 +196,16 @@ def stored(job, b, name):
 
 def ends_of(job, b, name):
     """(W + 1,): the place of each word's first event, or context, in a bucket."""
-    some, many = job.shelf.get((name, "ends", b), np.int64).reshape(2, -1)
+    words, sizes = job.shelf.get((name, "ends", b), np.int64).reshape(2, -1)
     ends = np.zeros(len(job.seen) + 1, np.int64)
-    ends[some + 1] = many
+    ends[words + 1] = sizes
     return np.cumsum(ends)
 
 
 def contexts_from(job, b):
-    """(begins, of, oldest), arguments of `passing.arrive`, of a bucket's contexts."""
+    """(begins, of, oldest) of a bucket's contexts: `begins` of Suffixes, the bucket of each word, and the first word of
+    each bigram.
+    """
     begins = job.shelf.get(("contexts", "begins", b), kind_of_begins(job.order))
     return begins, np.append(job.of, job.of[0]), job.shelf.get(("contexts", "words", b), np.int32)
 
@@ -213,7 +215,7 @@ def replace(shelf, name, array):
     shelf.add(name, array)
 
 
-def there(job, b, k):
+def size_in_model(job, b, k):
     """How many of a bucket's events of order k the model has."""
     if job.work:
         return int(np.count_nonzero(job.work.marks[k] & engine.THERE))

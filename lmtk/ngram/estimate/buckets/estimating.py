@@ -1,4 +1,9 @@
-"""A text, or counts on disk, -> a model in buckets, which are sorted, counted and estimated one by one."""
+"""A text, or counts, -> a model in buckets.
+
+`count` makes the buckets and sorts each; it adds up their counts of counts, estimates the discounts from these, and
+estimates order 1. `estimate` estimates the longer n-grams, bucket by bucket, and marks those that an ARPA file needs.
+One bucket that stays in memory is its `engine.Estimator`; others are on a shelf, from which `load` takes them.
+"""
 
 import dataclasses
 from functools import partial
@@ -12,9 +17,18 @@ from lmtk.ngram.counting.runs import Spilled
 from lmtk.ngram.estimate import engine, suffix
 from lmtk.ngram.estimate.buckets import of_counts
 from lmtk.ngram.estimate.buckets.dealing import deal_out, share_text
-from lmtk.ngram.estimate.buckets.division import contexts_from, divided, edge, ends_of, in_one, replace, stored, there
+from lmtk.ngram.estimate.buckets.division import (
+    contexts_from,
+    divided,
+    edge,
+    ends_of,
+    in_one,
+    replace,
+    size_in_model,
+    stored,
+)
 from lmtk.ngram.estimate.buckets.ordering import sort_bucket
-from lmtk.ngram.estimate.buckets.passing import arrive, heads
+from lmtk.ngram.estimate.buckets.passing import find_places, heads
 from lmtk.ngram.estimate.smoothing import words_kept
 
 f32 = np.float32
@@ -54,8 +68,8 @@ def count(ngrams, vocab, recipe, memory=None, comm=ALONE, show=lambda share, wha
     def order_1():
         first = engine.unigrams(vocab, methods, seen, bigrams)
         first.inside = inside
-        known = recipe.tuned(first, features) if recipe.heldout else recipe
-        return engine.smoothed_unigrams(vocab, known, size, first, counted)
+        tuned = recipe.tuned(first, features) if recipe.heldout else recipe
+        return engine.smooth_unigrams(vocab, tuned, size, first, counted)
 
     job.methods, job.log10p, job.marks = comm.share(order_1)
     job.log10bow = np.full(len(job.log10p), np.nan, f32)
@@ -63,9 +77,9 @@ def count(ngrams, vocab, recipe, memory=None, comm=ALONE, show=lambda share, wha
 
 
 def count_suffixes(job, b, last):
-    """What `count_all` wants of the one bucket in memory."""
+    """`ordering.sort_bucket` for the one bucket in memory, which is sorted already."""
     x, V = job.work.suffixes, job.vocab.V
-    counted = job.work.tallied(x.start[V] if len(x.start) > V else x.start[-1])
+    counted = job.work.tally(x.start[V] if len(x.start) > V else x.start[-1])
     if last is not None:
         engine.count_last(counted, x, x.start[last], x.start[last + 1], job.vocab)
     return x.fresh[1][:-1] if x.raw else np.diff(x.nodes(2, x.start)), counted, None
@@ -78,16 +92,16 @@ def count_all(job, sort):
     bigrams, lock = np.zeros(len(job.seen), np.int64), Lock()
 
     def count(b):
-        ended, *found = sort(b)
+        ended, *counts = sort(b)
         with lock:
             bigrams[:] += ended
-        return found
+        return counts
 
-    found = job.each(count, "sorting")
-    counted = [job.comm.sum(np.sum(columns, 0)) for columns in zip(*(counted for counted, _ in found))]
-    odd = [odd for part in job.comm.gather([odd for _, odd in found if odd]) for odd in part]
-    if odd:  # several buckets may claim lmplz's last n-gram: it is in the last of them
-        counted = [n + more for n, more in zip(counted, odd[-1])]
+    of_buckets = job.each(count, "sorting")
+    counted = [job.comm.sum(np.sum(columns, 0)) for columns in zip(*(counted for counted, _ in of_buckets))]
+    changes = [change for part in job.comm.gather([change for _, change in of_buckets if change]) for change in part]
+    if changes:  # several buckets may claim lmplz's last n-gram: it is in the last of them
+        counted = [n + change for n, change in zip(counted, changes[-1])]
     return job.comm.sum(bigrams), counted
 
 
@@ -96,14 +110,14 @@ def estimate(job):
     job.needed = job.comm.total(sum(job.each(partial(estimate_one, job), "estimating"))) > 0
     if job.needed:
         need_all(job, not job.exact)
-    common_words(job)
+    share_words(job)
     job.forget()
-    sizes = np.array([sum(there(job, b, k) for b in job.mine) for k in range(2, job.order + 1)], np.int64)
+    sizes = np.array([sum(size_in_model(job, b, k) for b in job.mine) for k in range(2, job.order + 1)], np.int64)
     job.sizes = [int(np.count_nonzero(job.marks & engine.THERE)), *job.comm.sum(sizes).tolist()]
     return job
 
 
-def loaded(job, b):
+def load(job, b):
     """The engine.Estimator of a bucket: from the arrays on its shelf, unless it is in memory."""
     if job.work:
         return job.work
@@ -134,79 +148,75 @@ def loaded(job, b):
 
 def features_of(job, heldout):
     """The features of a HeldOut for the orders from 2 on, on every rank."""
-    found = heldout.unseen()
-    job.each(lambda b: heldout.of_estimator(loaded(job, b), found), "tuning discounts")
-    return [tuple(map(job.comm.sum, of_order)) for of_order in found]
+    features = heldout.unseen()
+    job.each(lambda b: heldout.of_estimator(load(job, b), features), "tuning discounts")
+    return [tuple(map(job.comm.sum, of_order)) for of_order in features]
 
 
 def estimate_one(job, b):
     """Estimates the probabilities of a bucket's events and the weights of its contexts. They are put on the shelf,
-    unless the bucket is in memory. Returns the number of events that are left out.
+    unless the bucket is in memory. Returns how many events are left out.
     """
-    work, shelf = loaded(job, b), job.shelf
+    work, shelf = load(job, b), job.shelf
     work.begin(job.log10p, job.log10bow, job.marks)
-    lacking = work.estimate_all(job.methods, job.exact)
+    left_out = work.estimate_all(job.methods, job.exact)
     for k in range(2, job.order + 1) if not job.work else ():
         events = job.cuts[b][k, -1]
         for name, column in (("p", work.log10p[k][:events]), ("marks", work.marks[k][:events])):
             shelf.add((name, b, k), column)
         shelf.add(("bow", b, k), work.log10bow[k][events:])
-    return lacking
+    return left_out
 
 
-def common_words(job):
-    """Gives every rank the weights and marks of order 1 that the others have found."""
+def share_words(job):
+    """Gives every rank the weights and marks of order 1 from the ranks whose buckets have the words."""
     needed = job.comm.max(job.marks & np.uint8(engine.NEEDED))
     ends = zip(job.bounds[job.mine], job.bounds[1:][job.mine])
-    own = np.concatenate([np.arange(first, last) for first, last in ends])
+    words = np.concatenate([np.arange(first, last) for first, last in ends])
     for column in (job.log10bow, job.marks):
-        for rank, some in enumerate(job.comm.gather((own, column[own], column[-1:]))):
-            column[some[0]] = some[1]
+        for rank, (of_rank, values, of_sos) in enumerate(job.comm.gather((words, column[words], column[-1:]))):
+            column[of_rank] = values
             if rank == 0:
-                column[-1:] = some[2]
+                column[-1:] = of_sos
     job.marks |= needed
 
 
 def need_all(job, ends):
-    """Marks the prefixes of n-grams, which an ARPA file needs, and the suffixes that `Estimator.need_ends` marks, from
+    """Marks the prefixes of n-grams, which an ARPA file needs, and the suffixes that `Estimator.need_order` marks, from
     the highest order down. The marks of contexts go to the buckets that have the same n-grams as events.
     """
     for k in range(job.order, 1, -1):
         job.each(partial(need_one, job, k, ends), f"prefixes of {k}-grams")
         for t in range(job.rounds if k > 2 and not job.work else 0):
             b = job.mine[t]
-            many = job.came[b][k - 1].reshape(job.rounds, -1).T
-            marks, cuts = np.empty(many.sum(), np.uint8), np.cumsum(many.sum(1))
-            head = heads(job, many, cuts - many.sum(1))
-            column = job.shelf.get(("of contexts", b, k - 1), np.uint8)
-            arrive(*contexts_from(job, b), k - 1, head, marks, False, column)
-            parts = np.split(marks, cuts[:-1])
-            for rank, some in enumerate(job.comm.swap(parts)):
-                at, d = 0, job.of_rank(rank)[t]
+            size = job.came[b][k - 1].reshape(job.rounds, -1).T
+            marks, cuts, place = np.empty(size.sum(), np.uint8), np.cumsum(size.sum(1)), np.empty(size.sum(), np.int64)
+            find_places(*contexts_from(job, b), k - 1, heads(job, size, cuts - size.sum(1)), place)
+            marks[place] = job.shelf.get(("of contexts", b, k - 1), np.uint8)
+            for rank, received in enumerate(job.comm.swap(np.split(marks, cuts[:-1]))):
+                place, to = 0, job.of_rank(rank)[t]
                 for b in job.mine:
-                    begin, end = job.cuts[b][k - 1, d : d + 2].tolist()
-                    job.shelf.add(("needed", b, d), some[at : at + end - begin])
-                    at += end - begin
+                    begin, end = job.cuts[b][k - 1, to : to + 2].tolist()
+                    job.shelf.add(("needed", b, to), received[place : place + end - begin])
+                    place += end - begin
         for b in job.mine if k > 2 and not job.work else ():
-            needed = [job.shelf.get(("needed", b, d), np.uint8) for d in range(len(job.bounds) - 1)]
-            replace(
-                job.shelf, ("marks", b, k - 1), np.concatenate(needed) | job.shelf.get(("marks", b, k - 1), np.uint8)
-            )
-            for d in range(len(job.bounds) - 1):
-                job.shelf.drop(("needed", b, d))
+            parts = [job.shelf.get(("needed", b, to), np.uint8) for to in range(len(job.bounds) - 1)]
+            name = ("marks", b, k - 1)
+            replace(job.shelf, name, np.concatenate(parts) | job.shelf.get(name, np.uint8))
+            for to in range(len(job.bounds) - 1):
+                job.shelf.drop(("needed", b, to))
 
 
 def need_one(job, k, ends, b):
     """`need_all` for a bucket and an order, without the marks that come from other buckets."""
-    work, shelf = loaded(job, b), job.shelf
+    work, shelf = load(job, b), job.shelf
     if job.work:
         work.need_order(k, ends)
         return
     work.begin(job.log10p, job.log10bow, job.marks)
     for d in range(max(k - 1, 2), k + 1):
-        parts = [shelf.get((name, b, d), np.uint8) for name in ("marks", "of contexts")]
-        some = np.concatenate(parts)
-        work.marks[d][: len(some)] = some
+        marks = np.concatenate([shelf.get((name, b, d), np.uint8) for name in ("marks", "of contexts")])
+        work.marks[d][: len(marks)] = marks
     events = job.cuts[b][:, -1]
     if k > 2:
         work.log10bow[k - 1][events[k - 1] :] = shelf.get(("bow", b, k - 1), f32)

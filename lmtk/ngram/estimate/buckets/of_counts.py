@@ -7,9 +7,12 @@ context (k,)     int32: the n-gram's words alone, which go to the bucket of its 
 node    -        an n-gram's number among those of its order in suffix order: its node in `counts` if its words are
                  reversed, where its suffixes are prefixes
 
-Every prefix of an n-gram is counted, if only 0 times, and so is in the bucket of its own last word. A suffix that was
-not counted is made in both buckets of its n-gram, in the same way, since it ends in the same two words.
+Every prefix of an n-gram is in the counts, at least with the count 0. So the prefix is in the bucket of its last word.
+A suffix that was not counted is made in both buckets of its n-gram. Both make the same one, since it ends in the same
+two words.
 """
+
+from dataclasses import replace
 
 import numpy as np
 
@@ -17,7 +20,7 @@ from lmtk.files.column import Column
 from lmtk.ngram.counting.counts import find, from_rows
 from lmtk.ngram.estimate import engine, leaves
 from lmtk.ngram.estimate.buckets.ordering import put_bucket
-from lmtk.ngram.estimate.suffix import kind_of_begins
+from lmtk.ngram.estimate.suffix import Suffixes, kind_of_begins
 
 
 def ids_of(counts, vocab):
@@ -28,44 +31,45 @@ def seen(counts, vocab, order):
     """(W,): how many n-grams, from order 2 on, have each word as their last or their last but one. Those of <s>, the
     last id, are added to the border's.
     """
-    id_of, found = ids_of(counts, vocab), np.zeros(len(vocab.words), np.int64)
+    id_of, seen = ids_of(counts, vocab), np.zeros(len(vocab.words), np.int64)
     for k in range(2, min(order, counts.order) + 1):
         for first, parent, word, _ in counts.nodes(k):
             for last in (word, counts.contexts_words(k, first, parent)):
-                found += np.bincount(id_of[last], minlength=len(found))
-    found[0] += found[-1]
-    return found[:-1]
+                seen += np.bincount(id_of[last], minlength=len(seen))
+    seen[0] += seen[-1]
+    return seen[:-1]
 
 
 def deal_out(job, counts, exact):
     """Deals the n-grams of the orders from 2 on to their buckets. Returns how often each word was seen, (W + 1,), -1 if
-    it was not counted. Raises LmtkError as engine.estimate does.
+    it was not counted. Raises LmtkError if no word is seen.
     """
     id_of, of = ids_of(counts, job.vocab), np.append(job.of, job.of[0])
-    once, above, found = np.full(len(job.seen) + 1, -1), None, False
+    once, above, ends_in_word = np.full(len(job.seen) + 1, -1), None, False
     for k in range(1, min(job.order, counts.order) + 1):
-        here = Column(np.int32, True)
+        column = Column(np.int32, True)
         for first, parent, word, count in counts.nodes(k):
             rows = id_of[word][:, None]
             if k == 1:
                 once[rows[:, 0]] = count
             else:
-                found = found or bool((count[rows[:, 0] < job.vocab.V] > 0).any())
+                ends_in_word = ends_in_word or bool((count[rows[:, 0] < job.vocab.V] > 0).any())
                 rows = np.hstack((above[first : first + int(parent[-1]) + 1][parent], rows))
                 deal(job, ("context", k), rows, of[rows[:, -1]])
                 deal(job, ("event", k), np.hstack((rows, count.view(np.int32).reshape(-1, 2))), of[rows[:, -2]])
-            here.append(rows)
-        above = here.array().reshape(-1, k)
-    if exact or not found:
+            column.append(rows)
+        above = column.array().reshape(-1, k)
+    if exact or not ends_in_word:
         engine.need_seen(once, job.vocab)
     return once
 
 
-def deal(job, name, rows, mine):
-    place, sizes = np.argsort(mine, kind="stable"), np.bincount(mine, minlength=len(job.bounds) - 1)
-    for b, some in enumerate(np.split(rows[place], np.cumsum(sizes)[:-1])):
-        if len(some):
-            job.shelf.add((*name, b), some)
+def deal(job, name, rows, bucket):
+    """Puts rows on the shelf. bucket (N,): the bucket of each row."""
+    place, sizes = np.argsort(bucket, kind="stable"), np.bincount(bucket, minlength=len(job.bounds) - 1)
+    for b, part in enumerate(np.split(rows[place], np.cumsum(sizes)[:-1])):
+        if len(part):
+            job.shelf.add((*name, b), part)
 
 
 def sort_bucket(job, b, last):
@@ -73,16 +77,15 @@ def sort_bucket(job, b, last):
     n, W, (first, end) = job.order, len(job.seen), job.bounds[b : b + 2].tolist()
     rows, weights = [np.zeros((0, 1), np.int32)], [np.zeros(0, np.int64)]
     for k in range(2, n + 1):
-        found = taken(job, ("event", k, b)).reshape(-1, k + 2)
-        rows.append(found[:, k - 1 :: -1])
-        weights.append(np.ascontiguousarray(found[:, k:]).view(np.int64)[:, 0] + 1)
-    keys, raw, events, ended, places = in_suffix_order(rows, weights, W)
+        events = take(job, ("event", k, b)).reshape(-1, k + 2)
+        rows.append(events[:, k - 1 :: -1])
+        weights.append(np.ascontiguousarray(events[:, k:]).view(np.int64)[:, 0] + 1)
+    keys, raw, events, (leaf, *_) = in_suffix_order(rows, weights, W)
     raw = [count - 1 for count in raw]  # -1 for n-grams that were not counted: counts went in with one more
     rows = [np.arange(first, end, dtype=np.int32)[:, None]]
-    rows += [taken(job, ("context", k, b)).reshape(-1, k)[:, ::-1] for k in range(2, n + 1)]
-    context_keys, _, contexts, start, their_places = in_suffix_order(
-        rows, [np.zeros(len(x), np.int64) for x in rows], W
-    )
+    rows += [take(job, ("context", k, b)).reshape(-1, k)[:, ::-1] for k in range(2, n + 1)]
+    nothing = [np.zeros(len(x), np.int64) for x in rows]
+    context_keys, _, contexts, (_, base, first_leaf) = in_suffix_order(rows, nothing, W)
     # an n-gram's context is that of its suffix, with the oldest word before it
     context, of = [np.zeros(len(keys[0]), np.int32)], None
     for k in range(2, n + 1):
@@ -92,8 +95,7 @@ def sort_bucket(job, b, last):
         else:
             of = find(context_keys[k - 2], of[suffix], oldest, W + 1)
         context.append(of.astype(np.int32))
-    come, *_ = places
-    leaves.find_contexts(their_places[1], np.concatenate(context), their_places[2], events["begins"], come)
+    leaves.find_contexts(base, np.concatenate(context), first_leaf, events.begins, leaf)
     suffixes = [key // (W + 1) for key in keys]
     fresh = [np.bincount(suffixes[k][raw[k] > 0], minlength=len(keys[k - 1])).astype(np.int64) for k in range(1, n)]
     bigrams = np.zeros(W, np.int64)
@@ -102,20 +104,24 @@ def sort_bucket(job, b, last):
         job.shelf.add(("raw", b, k), raw[k - 1])
         if k < n:
             job.shelf.add(("fresh", b, k), fresh[k - 1])
-    own = [None, None, *raw[1:]], [None, None, *fresh[1:]]
-    return bigrams, *put_bucket(job, b, last, events, contexts, come, ended, start, *own)
+    words = np.concatenate((np.arange(W + 1, dtype=np.int32), events.words))
+    base = np.cumsum([0, 0, W + 1, *events.sizes[1:]])
+    columns = {"raw": [None, None, *raw[1:]], "fresh": [None, None, *fresh[1:]]}
+    events = replace(events, come=leaf, words=words, base=base, **columns)
+    return bigrams, *put_bucket(job, b, last, events, contexts)
 
 
-def taken(job, name):
-    found = job.shelf.get(name, np.int32)
+def take(job, name):
+    """An array of the shelf, which drops it."""
+    rows = job.shelf.get(name, np.int32)
     job.shelf.drop(name)
-    return found
+    return rows
 
 
 def in_suffix_order(rows, weights, W):
     """Puts n-grams and their suffixes in suffix order. rows (N, k): those of each order, ids from the last word back;
-    weights (N,). Returns (keys and weights of each order, as in `counts`; begins, rank, sizes and words of Suffixes, by
-    name; where the places of each last word begin, (W + 1,); leaf, base and first of leaves.find_places).
+    weights (N,). Returns (keys and weights of each order, as in `counts`; the Suffixes, whose words begin with the
+    2-grams; leaf, base and first of leaves.find_places).
     """
     n = len(rows)
     levels = from_rows([np.ascontiguousarray(x) for x in rows], weights, W + 1)
@@ -130,5 +136,7 @@ def in_suffix_order(rows, weights, W):
     words = np.concatenate([np.zeros(0, np.int32), *((key % (W + 1)).astype(np.int32) for key in keys[1:])])
     start = np.zeros(W + 1, np.int64)
     start[keys[0] + 1] = np.diff(np.append(first[: len(keys[0])], size))
-    found = {"begins": begins, "rank": rank, "sizes": np.array([*map(len, keys)], np.int64), "words": words}
-    return keys, [level.count for level in levels], found, np.cumsum(start), (leaf, base, first)
+    ended, sizes = np.cumsum(start), [*map(len, keys)]
+    no_words = np.cumsum([0, 0, 0, *sizes[1:]])
+    x = Suffixes(None, begins, rank, words, no_words, None, None, ended, ended, sizes)
+    return keys, [level.count for level in levels], x, (leaf, base, first)

@@ -1,5 +1,7 @@
 """The positions of a bucket -> its events and contexts in suffix order, which go on the shelf."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from lmtk.machine.jit import jit
@@ -27,41 +29,40 @@ def sort_bucket(job, b, last, marks):
         come, begins = np.empty(N, np.int32), np.empty(N, kind_of_begins(n))
         ended = start.astype(np.int64)
         heads[:, 0], heads[:, 1] = start[:-1], -1
-        follow(rows, order, contexts["begins"], marks.sos, marks.eos, heads, come, begins)
+        follow(rows, order, contexts.begins, marks.sos, marks.eos, heads, come, begins)
         rank, sizes = np.zeros((n, N // 64 + 2, 2), np.uint64), np.empty(n, np.int64)
         words = room("words", (n - 1, N), np.int32)
         index(rows, order, come, begins, W, rank, sizes, words)
-        words = np.concatenate([some[:size] for some, size in zip(words, sizes[1:])])
-    events = {"begins": begins, "rank": rank, "sizes": sizes, "words": words}
-    found = put_bucket(job, b, last, events, contexts, come, ended, job.start(b))
+        words = [np.arange(W + 1, dtype=np.int32), *(row[:size] for row, size in zip(words, sizes[1:]))]
+    base, start = np.cumsum([0, 0, W + 1, *sizes[1:]]), job.start(b)
+    words = np.concatenate(words)
+    events = suffix.Suffixes(come, begins, rank, words, base, None, None, ended, ended, sizes.tolist())
+    counts = put_bucket(job, b, last, events, replace(contexts, start=start, ended=start))
     bigrams = np.empty(W + 1, np.int64)
     suffix.numbers(rank, 2, ended, bigrams)
-    return np.diff(bigrams), *found
+    return np.diff(bigrams), *counts
 
 
-def put_bucket(job, b, last, events, contexts, come, ended, start, raw=None, fresh=None):
-    """Puts a bucket's events and contexts on the shelf. Returns the last two results of `sort_bucket`. ended, start
-    (W + 1,): where the events and the contexts of each last word begin. raw, fresh: as in Suffixes, for counts.
+def put_bucket(job, b, last, events, contexts):
+    """Puts a bucket's events and contexts, Suffixes without blocks, on the shelf. Returns the last two results of
+    `sort_bucket`.
     """
     n, W, shelf, vocab = job.order, len(job.seen), job.shelf, job.vocab
-    begins, rank, sizes, words = (events[what] for what in ("begins", "rank", "sizes", "words"))
-    for name, columns in (("events", events), ("contexts", contexts)):
+    for name, x in (("events", events), ("contexts", contexts)):
+        nonempty = np.flatnonzero(np.diff(x.ended))
+        columns = {"begins": x.begins, "rank": x.rank, "sizes": np.array(x.sizes), "words": x.words[x.base[2] :]}
+        columns["ends"] = np.stack((nonempty, x.ended[nonempty + 1] - x.ended[nonempty]))
         for what, column in columns.items():
             shelf.add((name, what, b), column)
-    shelf.add(("come", b), come)
-    for name, ends in (("events", ended), ("contexts", start)):
-        some = np.flatnonzero(np.diff(ends))
-        shelf.add((name, "ends", b), np.stack((some, ends[some + 1] - ends[some])))
-    base = np.cumsum([0, 0, W + 1, *sizes[1:]])
-    words = np.concatenate((np.arange(W + 1, dtype=np.int32), words))
-    x = suffix.Suffixes(come, begins, rank, words, base, None, None, ended, ended, sizes.tolist(), raw, fresh)
+    shelf.add(("come", b), events.come)
     job.came[b] = np.zeros((n + 1, len(job.bounds) - 1), np.int64)
     count_sources(*contexts_from(job, b), job.came[b])
-    job.cuts[b] = np.array([0 * job.bounds, *(x.nodes(k, ended[job.bounds]) for k in range(1, n + 1))])
-    counted = engine.Estimator(x, vocab, job.methods, np.zeros(W, np.int64)).tallied(ended[min(vocab.V, W)])
-    odd = [np.zeros_like(n) for n in counted]
-    is_last = last is not None and engine.count_last(odd, x, ended[last], ended[last + 1], vocab)
-    return counted, odd if is_last else None
+    job.cuts[b] = np.array([0 * job.bounds, *(events.nodes(k, events.ended[job.bounds]) for k in range(1, n + 1))])
+    estimator = engine.Estimator(events, vocab, job.methods, np.zeros(W, np.int64))
+    counted = estimator.tally(events.ended[min(vocab.V, W)])
+    changes = [np.zeros_like(n) for n in counted]
+    is_last = last is not None and engine.count_last(changes, events, *events.ended[last : last + 2], vocab)
+    return counted, changes if is_last else None
 
 
 @jit
@@ -156,8 +157,8 @@ def index(rows, order, come, begins, W, rank, sizes, words):
 
 
 def compared(flat, n, order, W, marks):
-    """{name: array} of begins, rank, sizes and words, as in Suffixes, of contexts in suffix order. order (N,): the
-    places in `flat` before their last words.
+    """The Suffixes, without `start` and `ended`, of contexts in suffix order. order (N,): the places in `flat` before
+    their last words.
     """
     N, R = len(order), suffix.RANGE
     begins, places = np.empty(N, kind_of_begins(n)), np.arange(N, dtype=np.int32)
@@ -169,7 +170,8 @@ def compared(flat, n, order, W, marks):
         words.append([oldest[k, : sizes[r, k]].copy() for k in range(1, n)])
     suffix.shift_ranks(rank, sizes, N)
     words = np.concatenate([np.zeros(0, np.int32), *(part for column in zip(*words) for part in column)])
-    return {"begins": begins, "rank": rank, "sizes": sizes[-1], "words": words}
+    base = np.cumsum([0, 0, 0, *sizes[-1, 1:]])
+    return suffix.Suffixes(None, begins, rank, words, base, None, None, None, None, sizes[-1].tolist())
 
 
 @jit
