@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from reference.edit import model_of
 
+from lmtk.machine.large import LARGE
 from lmtk.ngram.counting.counts import trie
 from lmtk.ngram.edit.renormalize import renormalize
 from lmtk.text.vocab import EOS, SOS, UNK, Vocab
@@ -30,6 +31,12 @@ ENVIRONMENT = {
     "FILES": str(FILES),
     "BIN": str(TESTS.parent / "bin"),
 }
+
+
+def set_large(patch, size, *kinds):
+    """Makes jobs of these kinds, by default with n-grams, large from this size on. patch: a MonkeyPatch."""
+    for kind in kinds or ["ngrams"]:
+        patch.setitem(LARGE, kind, size)
 
 
 TRAIN = "the cat sat\na dog sat on the cat\nthe dog saw a cat on the mat\n\na cat saw the dog\n"
