@@ -150,7 +150,7 @@ def part_size(size):
 
 
 class Scratch:
-    """Memory that is lent to one piece of work after another. Touching fresh memory takes longer than most work on it."""
+    """Memory that is lent to one piece of work after another: touching fresh memory takes longer than most work."""
 
     def __init__(self):
         self.free = []
