@@ -51,13 +51,13 @@ def exp_outputs(y, q, s, own, log_c, t):
     K, V = y.shape
     for k in range(K):
         row, bits = y[k], y[k].view(i32)
-        there = own is not None and 0 <= own[k] < V
-        if there:
+        has_own = own is not None and 0 <= own[k] < V
+        if has_own:
             t[k] = row[own[k]]
         if log_c is not None:
             for j in range(V):
                 row[j] -= log_c[j]
-            if there:
+            if has_own:
                 row[own[k]] = t[k]
         most, total = i32(-0x7F800001), f32(0)  # -inf
         for j in range(V):

@@ -1,7 +1,8 @@
 import signal
+from functools import partial
 
 import pytest
-from helpers import HELD, TRAIN
+from helpers import HELD, TRAIN, set_large
 
 from lmtk.machine import memory
 
@@ -57,6 +58,12 @@ def seed(request):
 def unbounded(monkeypatch):
     """A command that runs in this process with -memory bounds the tests behind it too, but for this."""
     monkeypatch.setattr(memory, "bound", None)
+
+
+@pytest.fixture
+def large_from(monkeypatch):
+    """`helpers.set_large` for a test."""
+    return partial(set_large, monkeypatch)
 
 
 @pytest.fixture

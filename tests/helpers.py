@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 from reference.edit import model_of
 
+from lmtk.files import container
+from lmtk.machine.large import LARGE
 from lmtk.ngram.counting.counts import trie
 from lmtk.ngram.edit.renormalize import renormalize
 from lmtk.text.vocab import EOS, SOS, UNK, Vocab
@@ -30,6 +32,15 @@ ENVIRONMENT = {
     "FILES": str(FILES),
     "BIN": str(TESTS.parent / "bin"),
 }
+
+
+def set_large(patch, size, *kinds):
+    """Makes jobs of these kinds, by default with n-grams, large from this size on; "binary": files. patch: a MonkeyPatch."""
+    for kind in kinds or ["ngrams"]:
+        if kind == "binary":
+            patch.setattr(container, "LARGE", size)
+        else:
+            patch.setitem(LARGE, kind, size)
 
 
 TRAIN = "the cat sat\na dog sat on the cat\nthe dog saw a cat on the mat\n\na cat saw the dog\n"
@@ -112,6 +123,7 @@ SMALL_BLOCKS = """
 import sys
 from lmtk.commands import options
 from lmtk.files import decoding
+from lmtk.files import container
 from lmtk.machine.large import LARGE
 decoding.blocks.__defaults__ = (40, False, False, False)
 LARGE["ngrams"] = int(sys.argv.pop(1))

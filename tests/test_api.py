@@ -18,7 +18,6 @@ from small_models import models
 import lmtk
 from lmtk.api import Model
 from lmtk.errors import FormatError, LmtkError, UsageError
-from lmtk.machine.large import LARGE
 from lmtk.ngram.estimate.methods import Method
 from lmtk.reports import kenlm
 
@@ -134,9 +133,9 @@ SMOOTHINGS = {
 
 @pytest.mark.parametrize("smoothing", SMOOTHINGS)
 @pytest.mark.parametrize("large", [1, 1 << 40])
-def test_estimate_is_ngram_count(tmp_path, monkeypatch, smoothing, large):
+def test_estimate_is_ngram_count(tmp_path, large_from, smoothing, large):
     """The file that its `write` makes has the bytes of `ngram-count -sort -lm`, whatever the text comes as."""
-    monkeypatch.setitem(LARGE, "ngrams", large)
+    large_from(large)
     text, vocab = FILES / "words.txt", ["a", "b", "the", "of", "one"]
     (tmp_path / "vocab").write_text("\n".join(vocab))
     command = ["ngram-count", "-text", text, "-unk", "-interpolate", "-discount-fallback", "0.5", "1", "1.5"]
@@ -197,9 +196,9 @@ def test_the_readmes_examples(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("name", ["wb.arpa", "unk.arpa"])
 @pytest.mark.parametrize("large", [1, 1 << 40])
-def test_states_and_many_sentences_give_the_same_numbers(monkeypatch, name, large):
+def test_states_and_many_sentences_give_the_same_numbers(large_from, name, large):
     """BaseScore word by word, score with numba and without, score_many of texts and of ids: one number."""
-    monkeypatch.setitem(LARGE, "ngrams", large)
+    large_from(large)
     random = np.random.default_rng(1)
     model = lmtk.Model(os.fsencode(FILES / name))
     words = [w.decode() for w in model.vocab.words if w not in (b"<s>", b"</s>")] + ["zebra", "<unk>", "<UNK>"]

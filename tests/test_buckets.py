@@ -15,7 +15,6 @@ from helpers import APART, ENVIRONMENT, PAIRS, SMALL_BLOCKS, TESTS, mpi, needs_m
 from lmtk import cli
 from lmtk.commands import options
 from lmtk.machine import memory, threads
-from lmtk.machine.large import LARGE
 from lmtk.machine.parallel import ALONE
 from lmtk.ngram.arpa import kenlm_layout, printing, sorting, writer
 from lmtk.ngram.counting import collection, runs
@@ -65,11 +64,11 @@ def test_random_jobs_are_estimated_as_in_memory(seed, monkeypatch):
 
 @pytest.mark.sample(13)
 @pytest.mark.parametrize("seed", range(40))
-def test_random_counts_are_estimated_as_in_memory(seed, monkeypatch):
+def test_random_counts_are_estimated_as_in_memory(seed, monkeypatch, large_from):
     """Of a few n-grams read together, in buckets of single words and of many."""
     counts, vocab, methods, exact, own = counts_job(seed)
     counts = Counts(counts.words, [replace(level, count=level.count.astype(np.int64)) for level in counts.levels])
-    monkeypatch.setitem(LARGE, "ngrams", 1)
+    large_from(1)
     monkeypatch.setattr(threads, "wanted", seed % 3 + 1)
     given = lambda tell: (vocab, Recipe(methods, (0.5, 1, 1.5), tell, {}, exact, *own))
 
@@ -162,10 +161,10 @@ def the_same_nodes(seed, model, other, monkeypatch):
         assert written(writer.write_text, whole, sort).endswith(sections + b"\n\\end\\\n")
 
 
-def in_buckets(monkeypatch, room):
+def in_buckets(monkeypatch, large_from, room):
     """Large texts are estimated in buckets of so many positions, unless words want more."""
     monkeypatch.setattr(memory, "bound", None)  # as it was, in the end
-    monkeypatch.setitem(LARGE, "ngrams", 1)
+    large_from(1)
     monkeypatch.setattr(options, "LEAST", 1)
     monkeypatch.setattr(collection, "whole_size", lambda *_: 1 << 60)
     monkeypatch.setattr(division, "LEAST", division.BYTES * room)
@@ -213,7 +212,7 @@ OUTPUTS = [
 
 
 @pytest.mark.parametrize("words", OUTPUTS, ids=lambda words: "".join(words))
-def test_every_output_is_the_same_in_little_memory(tmp_path, monkeypatch, words):
+def test_every_output_is_the_same_in_little_memory(tmp_path, monkeypatch, large_from, words):
     monkeypatch.chdir(tmp_path)
     random_text(tmp_path, 1)
     (tmp_path / "u").write_text("w1 <unk> w2\n<unk> <unk> w1\nw3 w4 <unk>\n" * 3)
@@ -221,19 +220,19 @@ def test_every_output_is_the_same_in_little_memory(tmp_path, monkeypatch, words)
     (tmp_path / "c").write_text("A 0.5 w1\nA 0.25 w2\nA 0.25 w7\nB 1 w3\n")
     (tmp_path / "r").write_text("w3\t2\nw4 w5 w1\t3\nw1\t1\nw1 new\t5\nw1 new w2 w1\t1\nw3\t1\n")
     given = ["ngram-count", "-text", "t", "-order", "4", "-kenlm", "-discount-fallback", *words]
-    monkeypatch.setitem(LARGE, "ngrams", 1)
+    large_from(1)
     found = []
     for more in ([], ["-memory", "16K"]):
         lmtk(monkeypatch, *given, *more)
         assert bool(memory.bound) == bool(more)
         found.append({p.name: p.read_bytes() for p in tmp_path.iterdir() if p.name not in "tucvr"})
-        in_buckets(monkeypatch, 4000 if "-read" in words else 2000)
+        in_buckets(monkeypatch, large_from, 4000 if "-read" in words else 2000)
         monkeypatch.setattr(memory, "SMALL", 1)
     assert found[0] == found[1]
 
 
 @pytest.mark.parametrize("words", [["-wbdiscount", "-gt4min", "3"], ["-kenlm", "-kenlm-layout", "-gt1min", "99"]])
-def test_counts_that_are_cut_off_are_the_same_in_little_memory(tmp_path, monkeypatch, words):
+def test_counts_that_are_cut_off_are_the_same_in_little_memory(tmp_path, monkeypatch, large_from, words):
     monkeypatch.chdir(tmp_path)
     random_text(tmp_path, 1)
     lmtk(monkeypatch, "ngram-count", "-text", "t", "-order", "4", "-write", "counts")
@@ -248,21 +247,21 @@ def test_counts_that_are_cut_off_are_the_same_in_little_memory(tmp_path, monkeyp
         lmtk(monkeypatch, *given, "-lm", "lm", "-write", "some", *more)
         assert bool(memory.bound) == bool(more)
         found.append([(tmp_path / name).read_bytes() for name in ("lm", "some")])
-        in_buckets(monkeypatch, 4000)
+        in_buckets(monkeypatch, large_from, 4000)
     assert found[0] == found[1] and len(wholes) == 1
 
 
 @pytest.mark.sample(17)
 @pytest.mark.parametrize("text", TEXTS)
 @pytest.mark.parametrize("options", OPTIONS, ids=lambda options: "".join(options))
-def test_the_command_writes_the_same_in_little_memory(tmp_path, monkeypatch, text, options):
+def test_the_command_writes_the_same_in_little_memory(tmp_path, monkeypatch, large_from, text, options):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "t").write_text(TEXTS[text])
     (tmp_path / "u").write_text("a c\n")
     (tmp_path / "v").write_text("a\nb\nnever\n")
     words = ["ngram-count", "-text", "t", "u", *options, "-write-vocab"]
     lmtk(monkeypatch, *words, "words", "-lm", "whole")
-    in_buckets(monkeypatch, 100)
+    in_buckets(monkeypatch, large_from, 100)
     lmtk(monkeypatch, *words, "more", "-lm", "parts", "-memory", "1K")
     assert (tmp_path / "whole").read_bytes() == (tmp_path / "parts").read_bytes()
     assert (tmp_path / "words").read_bytes() == (tmp_path / "more").read_bytes()
@@ -280,8 +279,8 @@ def failing(monkeypatch, capsys, *words):
     return err
 
 
-def test_too_little_memory_for_a_word_is_one_line(tmp_path, monkeypatch, capsys):
-    in_buckets(monkeypatch, 10)
+def test_too_little_memory_for_a_word_is_one_line(tmp_path, monkeypatch, large_from, capsys):
+    in_buckets(monkeypatch, large_from, 10)
     (tmp_path / "t").write_text("a b\n" * 50)
     line = failing(monkeypatch, capsys, "ngram-count", "-text", tmp_path / "t", "-lm", tmp_path / "lm", "-memory", "1K")
     assert "-memory is too small: the n-grams around '</s>', 50 of 150 words, stay together in memory; give " in line
@@ -289,8 +288,8 @@ def test_too_little_memory_for_a_word_is_one_line(tmp_path, monkeypatch, capsys)
 
 
 @pytest.mark.parametrize("written", [0, 30])
-def test_a_full_temporary_disk_is_one_line_and_leaves_nothing(tmp_path, monkeypatch, capsys, written):
-    in_buckets(monkeypatch, 2000)
+def test_a_full_temporary_disk_is_one_line_and_leaves_nothing(tmp_path, monkeypatch, large_from, capsys, written):
+    in_buckets(monkeypatch, large_from, 2000)
     text, left, write = random_text(tmp_path, 1), [written], os.pwrite
 
     def full(file, data, at):
@@ -308,8 +307,8 @@ def test_a_full_temporary_disk_is_one_line_and_leaves_nothing(tmp_path, monkeypa
     assert not list((tmp_path / "temporary").iterdir()) and not (tmp_path / "lm").exists()
 
 
-def test_no_room_for_the_nodes_is_one_line(tmp_path, monkeypatch, capsys):
-    in_buckets(monkeypatch, 2000)
+def test_no_room_for_the_nodes_is_one_line(tmp_path, monkeypatch, large_from, capsys):
+    in_buckets(monkeypatch, large_from, 2000)
     text = random_text(tmp_path, 1)
     (tmp_path / "temporary").mkdir()
 
@@ -339,9 +338,9 @@ def test_what_is_killed_leaves_nothing(tmp_path):
 
 
 @pytest.mark.parametrize(("words", "told"), [(["-write-bin"], False), (["-gt1"], False), (["-maxent", "-lm"], True)])
-def test_a_line_says_where_memory_is_not_bounded(tmp_path, monkeypatch, capsys, words, told):
+def test_a_line_says_where_memory_is_not_bounded(tmp_path, monkeypatch, large_from, capsys, words, told):
     monkeypatch.chdir(tmp_path)
-    in_buckets(monkeypatch, 1 << 20)
+    in_buckets(monkeypatch, large_from, 1 << 20)
     monkeypatch.setattr(collection, "TOLD", 1)
     text = random_text(tmp_path, 1)
     lmtk(monkeypatch, "ngram-count", "-text", text, "-discount-fallback", "-memory", "1K", *words, "out")

@@ -22,7 +22,6 @@ from estimation import (
 from lmtk import cli
 from lmtk.commands import options as shared
 from lmtk.machine import threads
-from lmtk.machine.large import LARGE
 from lmtk.ngram.arpa import printing, writer
 from lmtk.ngram.estimate import engine, estimation, leaves, smoothing, suffix
 from lmtk.ngram.estimate.buckets import assembly, division, writing
@@ -64,16 +63,16 @@ def test_discounts_are_tuned_in_suffix_order_as_by_counts(seed, monkeypatch):
 
 @pytest.mark.sample(30)
 @pytest.mark.parametrize("seed", range(60))
-def test_counts_are_estimated_in_suffix_order_as_they_stand(seed, monkeypatch):
+def test_counts_are_estimated_in_suffix_order_as_they_stand(seed, monkeypatch, large_from):
     counts, vocab, methods, exact, own = counts_job(seed)
     monkeypatch.setattr(suffix, "PIECE", 1 + 7 * (seed % 30))
     found = []
     for large in (1 << 40, 1):
-        monkeypatch.setitem(LARGE, "ngrams", large)
+        large_from(large)
         model, used, told = outcome(
             lambda tell: estimation.estimate(counts, vocab, Recipe(methods, (0.5, 1, 1.5), tell, {}, exact, *own))
         )
-        monkeypatch.setitem(LARGE, "ngrams", 1 << 40)
+        large_from(1 << 40)
         text = whole = None
         if model:
             assert (large == 1) == isinstance(model, division.Buckets)
@@ -98,8 +97,8 @@ def test_numbers_are_printed_as_python_prints_them():
 
 
 @pytest.mark.parametrize("memory", [[], ["-memory", "10K"]])
-def test_a_large_text_of_empty_lines_is_one_of_no_words(tmp_path, monkeypatch, memory, capsys):
-    monkeypatch.setitem(LARGE, "ngrams", 1)
+def test_a_large_text_of_empty_lines_is_one_of_no_words(tmp_path, monkeypatch, large_from, memory, capsys):
+    large_from(1)
     (tmp_path / "t").write_text("\n" * 9)
     (tmp_path / "v").write_text("a\n")
     command = ["ngram-count", "-text", tmp_path / "t", "-vocab", tmp_path / "v", "-lm", tmp_path / "lm", *memory]
@@ -115,7 +114,7 @@ def test_a_large_text_of_empty_lines_is_one_of_no_words(tmp_path, monkeypatch, m
 @pytest.mark.sample(27)
 @pytest.mark.parametrize("text", TEXTS)
 @pytest.mark.parametrize("options", OPTIONS, ids=lambda options: "".join(options))
-def test_the_command_writes_the_same_for_large_and_small(tmp_path, monkeypatch, text, options):
+def test_the_command_writes_the_same_for_large_and_small(tmp_path, monkeypatch, large_from, text, options):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "t").write_text(TEXTS[text])
     (tmp_path / "u").write_text("a c\n")
@@ -124,7 +123,7 @@ def test_the_command_writes_the_same_for_large_and_small(tmp_path, monkeypatch, 
     (tmp_path / "classes").write_text("X 0.5 b\nX 0.5 never\n")
     monkeypatch.setattr(shared, "LEAST", 1)
     for large in (1 << 40, 1):
-        monkeypatch.setitem(LARGE, "ngrams", large)
+        large_from(large)
         lmtk(
             monkeypatch,
             "ngram-count",

@@ -12,7 +12,7 @@ from small_models import by_checkpoint, neural, prepared, run, settings
 from steps import Small, assert_step, same
 
 from lmtk import units
-from lmtk.machine import blas, factors, large
+from lmtk.machine import blas, factors
 from lmtk.machine.parallel import ALONE
 from lmtk.nplm import kernels, objectives, running, training
 from lmtk.nplm import model as scoring
@@ -92,14 +92,14 @@ def test_the_gradient_is_that_of_finite_differences(model, output, direct, again
 
 
 @pytest.mark.parametrize("unit", [units.GATED, units.LSTM], ids=lambda unit: unit.name)
-def test_compiled_and_plain_units_agree(unit, monkeypatch):
+def test_compiled_and_plain_units_agree(unit, large_from):
     random, k, n = np.random.default_rng(1), 5, 19
     shapes = (k, unit.gates * n), (k, n), (k, unit.width * n), (n, n)
     zr, t, s, U = (random.normal(0, 3, shape).astype(np.float32) for shape in shapes)
     zr[0], t[0] = 200, -200  # no overflow
     found = []
     for least in (1, 1 << 30):
-        monkeypatch.setitem(large.LARGE, "units", least)
+        large_from(least, "units")
         gates, proposed = zr.copy(), t.copy()
         new, kept = np.empty_like(s), np.empty_like(proposed)
         unit.step(gates, proposed, s, factors.factor(U), None, new, kept)
@@ -123,9 +123,9 @@ def test_a_minibatch_without_a_word_to_predict_is_read(model, texts):
 
 @pytest.mark.parametrize("unit", [units.GATED, units.LSTM], ids=lambda unit: unit.name)
 @pytest.mark.parametrize("least", [1, 1 << 30])
-def test_no_unit_hides_nan(unit, least, monkeypatch):
-    monkeypatch.setitem(large.LARGE, "units", least)
-    monkeypatch.setitem(large.LARGE, "states", least)
+def test_no_unit_hides_nan(unit, least, large_from):
+    large_from(least, "units")
+    large_from(least, "states")
     n = 4
     G, b = np.zeros((1, (unit.gates + 1) * n), np.float32), np.zeros((unit.gates + 1) * n, np.float32)
     S, U = np.zeros((n, unit.gates * n), np.float32), np.zeros((n, n), np.float32)
@@ -159,13 +159,13 @@ def test_threads_share_sequences(unit, monkeypatch):
 @pytest.mark.parametrize("small", [factors.SMALL, 0] if blas.sgemm() else [0])
 @pytest.mark.parametrize("n", [19, 24, 192])
 @pytest.mark.parametrize("unit", units.UNITS.values(), ids=units.UNITS)
-def test_all_steps_at_once_are_one_after_another(unit, n, small, threads, begun, monkeypatch):
+def test_all_steps_at_once_are_one_after_another(unit, n, small, threads, begun, monkeypatch, large_from):
     """The kernels over all steps, with products from inside of them, against steps that Python calls; factors are of
     one tile or of several.
     """
     monkeypatch.setattr(blas, "SHARE", 1)
     monkeypatch.setattr(factors, "small", lambda: small)
-    monkeypatch.setitem(large.LARGE, "states", 1)
+    large_from(1, "states")
     random, sizes = np.random.default_rng(1), [40, 40, 33, 8]
     P, d = sum(sizes), unit.gates * n
     at = random.integers(0, 60, P)

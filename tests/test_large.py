@@ -20,7 +20,6 @@ from lmtk.exponential import powers
 from lmtk.files import decoding, registry
 from lmtk.files.outputs import open_out
 from lmtk.lm import LN10
-from lmtk.machine.large import LARGE
 from lmtk.ngram.arpa import kenlm_layout, printing, writer
 from lmtk.ngram.counting import runs
 from lmtk.ngram.counting.collection import Sources, collect, in_memory
@@ -73,8 +72,8 @@ def test_a_model_estimated_in_pieces_is_the_same(tmp_path, monkeypatch, name, si
 @pytest.mark.parametrize("order", [1, 2, 4])
 @pytest.mark.parametrize("marks", [Marks(), Marks(False, True), Marks(False, False, True), Marks(blank=True)])
 @pytest.mark.parametrize("large", [1, 1 << 40])
-def test_counts_are_the_same_in_any_memory(tmp_path, monkeypatch, memory, order, marks, large):
-    monkeypatch.setitem(LARGE, "ngrams", large)
+def test_counts_are_the_same_in_any_memory(tmp_path, monkeypatch, large_from, memory, order, marks, large):
+    large_from(large)
     monkeypatch.setattr(runs, "FAN", 3)
     text = random_text(tmp_path, 1)
     (tmp_path / "u").write_text("\n\nw1 w2\n" + "w3 w1 w2 " * 9 + "\n\n")
@@ -89,9 +88,9 @@ def test_counts_are_the_same_in_any_memory(tmp_path, monkeypatch, memory, order,
 
 @pytest.mark.parametrize("memory", [None, 10_000])
 @pytest.mark.parametrize("large", [1, 1 << 40])
-def test_a_last_line_without_an_end_has_no_eos(tmp_path, monkeypatch, memory, large):
+def test_a_last_line_without_an_end_has_no_eos(tmp_path, monkeypatch, large_from, memory, large):
     """Symbols are skipped, and the blocks of the text are small. The text is not made Positions or a Text."""
-    monkeypatch.setitem(LARGE, "ngrams", large)
+    large_from(large)
     monkeypatch.setattr(decoding.blocks, "__defaults__", (40, False, False, False))
     lines = ["a b c", "", "c a", "b b a c a"] * 30
     (tmp_path / "t").write_text("\n".join(lines).replace("c a", "c <s> a <unk>") + "\t ")
@@ -108,11 +107,11 @@ def test_a_last_line_without_an_end_has_no_eos(tmp_path, monkeypatch, memory, la
 
 
 @pytest.mark.parametrize("seed", range(24))
-def test_counts_that_are_read_are_the_same_in_any_memory(tmp_path, monkeypatch, seed):
+def test_counts_that_are_read_are_the_same_in_any_memory(tmp_path, monkeypatch, large_from, seed):
     """Lines in any order, some twice, some without their prefixes; files behind one another, and a text; blocks of a
     line and more.
     """
-    monkeypatch.setitem(LARGE, "ngrams", seed % 2 * (1 << 40) + 1)
+    large_from(seed % 2 * (1 << 40) + 1)
     monkeypatch.setattr(runs, "FAN", 3)
     monkeypatch.setattr(decoding.blocks, "__defaults__", (40 * (seed % 5 + 1), False, False, False))
     random = np.random.default_rng(seed)
@@ -146,8 +145,8 @@ def test_counts_that_are_read_are_the_same_in_any_memory(tmp_path, monkeypatch, 
             assert out[0].getvalue() == out[1].getvalue() == out[2].getvalue()
 
 
-def test_a_model_is_the_same_in_any_memory(tmp_path, monkeypatch):
-    monkeypatch.setitem(LARGE, "ngrams", 1)
+def test_a_model_is_the_same_in_any_memory(tmp_path, monkeypatch, large_from):
+    large_from(1)
     monkeypatch.setattr(options, "LEAST", 1)
     text = random_text(tmp_path, 1)
     found = []
@@ -180,13 +179,13 @@ def test_a_full_temporary_disk_is_one_line_and_leaves_nothing(tmp_path):
 @pytest.mark.parametrize("order", [1, 2, 5])
 @pytest.mark.parametrize("words", [None, [b"w1", b"w2", b"w5", b"never"]])
 @pytest.mark.parametrize("marks", [Marks(), Marks(False, False, True)])
-def test_a_large_text_is_scored_as_a_small_one(tmp_path, monkeypatch, order, words, marks):
+def test_a_large_text_is_scored_as_a_small_one(tmp_path, monkeypatch, large_from, order, words, marks):
     model = estimated(random_text(tmp_path, 1), "kn", order, marks, words is not None, words, False)[1]
     model = reference.changed(model, make_bare)  # bare prefixes, and n-grams without their suffixes
     for corpus in read_corpus(random_text(tmp_path, 2), model.vocab, marks, order):
         found = []
         for large, some in ((1 << 40, 0), (1, 1), (1, 100), (1, 1 << 14)):
-            monkeypatch.setitem(LARGE, "ngrams", large)
+            large_from(large)
             monkeypatch.setattr(backoff, "BLOCK", some)
             monkeypatch.setattr(searching, "MANY", some)
             model = replace(model)  # its nodes are made anew
@@ -199,7 +198,7 @@ def test_a_large_text_is_scored_as_a_small_one(tmp_path, monkeypatch, order, wor
 
 @pytest.mark.parametrize("order", [1, 2, 5])
 @pytest.mark.parametrize("unk", [True, False])
-def test_the_sums_of_a_large_text_are_those_of_a_small_one(tmp_path, monkeypatch, order, unk):
+def test_the_sums_of_a_large_text_are_those_of_a_small_one(tmp_path, large_from, order, unk):
     words = [b"w1", b"w2", b"w5", b"w7", b"a longish word".replace(b" ", b"-")] if unk else None
     path, text = str(tmp_path / "m"), random_text(tmp_path, 1)
     with open_out(path) as out:
@@ -209,7 +208,7 @@ def test_the_sums_of_a_large_text_are_those_of_a_small_one(tmp_path, monkeypatch
     expected = []
     model = registry.load(path)
     srilm.report(model, text, read_corpus(text, model.vocab, Marks()), 0, expected.append)
-    monkeypatch.setitem(LARGE, "text", 1)
+    large_from(1, "text")
     for size in (1, 1000, 1 << 18):
         found = []
         srilm.report_sums(model, text, decoding.blocks(text, size), Marks(), found.append)
@@ -261,7 +260,7 @@ def test_awkward_numbers_are_printed_as_python_prints_them():
 @pytest.mark.parametrize("order", [1, 2, 4])
 @pytest.mark.parametrize("unk", [False, True])
 @pytest.mark.parametrize("sort", [False, True])
-def test_large_models_are_written_as_small_ones(tmp_path, monkeypatch, order, unk, sort):
+def test_large_models_are_written_as_small_ones(tmp_path, large_from, order, unk, sort):
     text = random_text(tmp_path, order)
     with open(text, "a") as f:
         f.write(f"{'long' * 200_000} w1 w1 w2\n")
@@ -271,7 +270,7 @@ def test_large_models_are_written_as_small_ones(tmp_path, monkeypatch, order, un
     model = reference.changed(model, make_bare)
     found = []
     for large in (1 << 40, 1):
-        monkeypatch.setitem(LARGE, "ngrams", large)
+        large_from(large)
         out = io.BytesIO()
         writer.write_text(out, model, sort)
         found.append(out.getvalue())
@@ -280,7 +279,7 @@ def test_large_models_are_written_as_small_ones(tmp_path, monkeypatch, order, un
 
 @pytest.mark.parametrize("by_bytes", [False, True])
 @pytest.mark.parametrize("order", [1, 2, 4])
-def test_many_counts_are_written_as_few(tmp_path, monkeypatch, by_bytes, order):
+def test_many_counts_are_written_as_few(tmp_path, large_from, by_bytes, order):
     text = random_text(tmp_path, order)
     with open(text, "a") as f:
         f.write(f"{'long' * 200_000} w1 w1 w2\n")
@@ -296,7 +295,7 @@ def test_many_counts_are_written_as_few(tmp_path, monkeypatch, by_bytes, order):
         for counted in (found, read):
             written = []
             for large in (1 << 40, 1):
-                monkeypatch.setitem(LARGE, "ngrams", large)
+                large_from(large)
                 out = io.BytesIO()
                 write_counts(out, counted, by_bytes, only)
                 written.append(out.getvalue())
@@ -318,7 +317,7 @@ def test_kenlm_layout_of_many_lines_is_that_of_few():
 
 @pytest.mark.parametrize("name", ["srilm", "kenlm"])
 @pytest.mark.parametrize("marks", [Marks(), Marks(False, True), Marks(True, False), Marks(tolower=True)])
-def test_the_lines_of_many_words_are_those_of_few(tmp_path, monkeypatch, name, marks):
+def test_the_lines_of_many_words_are_those_of_few(tmp_path, large_from, name, marks):
     """Long and unknown words, marks in the text, blanks of all kinds, no line end at the end, p near 1 and 0."""
     model = estimated(random_text(tmp_path, 3), "kn", 3, Marks(), name == "kenlm", None, True)[1]
 
@@ -330,7 +329,7 @@ def test_the_lines_of_many_words_are_those_of_few(tmp_path, monkeypatch, name, m
     (tmp_path / "t").write_text(text)
     found = []
     for large in (1 << 40, 1):
-        monkeypatch.setitem(LARGE, "ngrams", large)
+        large_from(large)
         out = io.BytesIO()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -416,7 +415,7 @@ def test_powers_of_ten():
 
 
 @pytest.mark.parametrize("mode", ["single", "union", "multiple"])
-def test_a_large_model_is_filtered_as_a_small_one(tmp_path, monkeypatch, mode):
+def test_a_large_model_is_filtered_as_a_small_one(tmp_path, large_from, mode):
     """Blank lines, CRLF, numbers that the kernel leaves alone, a word without a 1-gram, one in pointed brackets."""
     model = estimated(random_text(tmp_path, 4), "wb", 3, Marks(), True, None, True)[1]
     with open_out(str(tmp_path / "m")) as out:
@@ -428,7 +427,7 @@ def test_a_large_model_is_filtered_as_a_small_one(tmp_path, monkeypatch, mode):
     for context in (False, True):
         written = []
         for large in (1 << 60, 1):
-            monkeypatch.setitem(LARGE, "arpa", large)
+            large_from(large, "arpa")
             filtered_arpa(str(tmp_path / "m"), [str(tmp_path / out) for out in outs], where, context, True)
             written.append([(tmp_path / out).read_bytes() for out in outs])
         assert written[0] == written[1] and len(set(written[0])) == len(outs)

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from lmtk.errors import FormatError
 from lmtk.files import decoding, registry
 from lmtk.files.decoding import blocks
-from lmtk.machine.large import LARGE
 from lmtk.machine.parallel import ALONE
 from lmtk.ngram.counting.collection import Blocks, Sources, bordered, collect, raw_blocks
 from lmtk.ngram.counting.counts import to_rows
@@ -101,10 +100,10 @@ def test_counts_of_pieces_are_those_of_lines(text, marks, monkeypatch, request):
 
 @pytest.mark.parametrize("large", [False, True])
 @pytest.mark.parametrize("marks", MARKS[:4])
-def test_scores_of_pieces_are_those_of_lines(text, marks, large, monkeypatch, request):
+def test_scores_of_pieces_are_those_of_lines(text, marks, large, large_from, request):
     model = registry.load(str(FILES / "wb.arpa"))
     if large:
-        monkeypatch.setitem(LARGE, "text", 1)
+        large_from(1, "text")
     expected, found = [], []
     blank = srilm.report(model, text, corpora(blocks(text), model.vocab, marks, 3), 0, expected.append)[1]
     request.getfixturevalue("small_pieces")

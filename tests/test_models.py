@@ -357,7 +357,7 @@ def test_safetensors_reads_our_files(texts):
     assert (arrays["C"] == model.C).all() and arrays["U"].shape == (model.vocab.V, 4)
 
 
-def test_our_files_are_the_bytes_that_safetensors_writes(monkeypatch):
+def test_our_files_are_the_bytes_that_safetensors_writes(large_from):
     from safetensors import deserialize
     from safetensors.numpy import load as read
     from safetensors.numpy import save
@@ -366,7 +366,7 @@ def test_our_files_are_the_bytes_that_safetensors_writes(monkeypatch):
     arrays = {f"{name}{i}": np.arange(i * 3, dtype=kind) for i, kind in enumerate(kinds) for name in "zaB\u00e9"}
     arrays["grid"] = np.arange(12, dtype=np.float32).reshape(3, 4).T
     for large in (1 << 40, 0):
-        monkeypatch.setattr(container, "LARGE", large)
+        large_from(large, "binary")
         out = io.BytesIO()
         container.write(out, "test", {"a": 'quoted "and \\ \u00e9'}, arrays, [b"a", b"\xff"])
         found = read(out.getvalue())
@@ -382,8 +382,8 @@ def test_our_files_are_the_bytes_that_safetensors_writes(monkeypatch):
         assert theirs == out.getvalue()
 
 
-def test_arrays_that_are_made_in_a_file_stand_there_as_others_do(tmp_path, monkeypatch):
-    monkeypatch.setattr(container, "LARGE", 0)
+def test_arrays_that_are_made_in_a_file_stand_there_as_others_do(tmp_path, large_from):
+    large_from(0, "binary")
     numbers = np.random.default_rng(1).integers(0, 99, 5000, np.int32)
     for begin in (container.PAGE + away for away in (72, 0, 76, 40, 30000)):  # the first is right
         with open_out(tmp_path / "mapped") as out:

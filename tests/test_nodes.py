@@ -15,7 +15,6 @@ from lmtk.errors import FormatError, LmtkError
 from lmtk.files import container
 from lmtk.files.registry import describe, load
 from lmtk.jobs.scoring import Scoring, report_text
-from lmtk.machine.large import LARGE
 from lmtk.ngram.arpa import writer
 from lmtk.ngram.edit import prune
 from lmtk.ngram.model import backoff, compact, kenlm_binary, nodes
@@ -41,7 +40,7 @@ def forged(path, random, columns=(0, 1, -1)):
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_a_forged_file_is_scored_within_bounds(tmp_path, monkeypatch, seed):
+def test_a_forged_file_is_scored_within_bounds(tmp_path, large_from, seed):
     """Whatever its pointers say, nothing outside is read: the plain twin, the kernel and KenLM's way agree, or it is
     one error; and so is everything that goes over the whole model.
     """
@@ -55,7 +54,7 @@ def test_a_forged_file_is_scored_within_bounds(tmp_path, monkeypatch, seed):
     for corpus in read_corpus(str(FILES / "te.txt"), model.vocab, Marks()):
         found = []
         for large in (1 << 40, 1):
-            monkeypatch.setitem(LARGE, "ngrams", large)
+            large_from(large)
             found.append(model.score(corpus))
             kenlm.walk(model, lengths=False)(corpus.ids, corpus.fresh)
         assert len(found[0].logp) == len(found[1].logp)
@@ -80,8 +79,8 @@ def test_a_forged_file_is_scored_within_bounds(tmp_path, monkeypatch, seed):
 
 
 @pytest.mark.parametrize("large", [1 << 40, 1])
-def test_forged_weights_that_are_no_numbers_are_one_error(tmp_path, monkeypatch, large):
-    monkeypatch.setitem(LARGE, "text", large)
+def test_forged_weights_that_are_no_numbers_are_one_error(tmp_path, large_from, large):
+    large_from(large, "text")
     model, path = load(FILES / "wb.arpa"), str(tmp_path / "forged")
     settings, arrays = backoff.to_arrays(model)
     arrays = {name: a.copy() for name, a in arrays.items()}

@@ -94,15 +94,14 @@ def test_a_word_in_20_contexts_of_another_lands_near_what_it_stands_for(tmp_path
     assert set(nearest[:4]) == set(animals)
 
 
-def test_blocks_of_a_text_are_one_text(texts, monkeypatch):
+def test_blocks_of_a_text_are_one_text(texts, monkeypatch, large_from):
     model = neural(texts, unk=True)
     (texts / "open").write_text(OPEN * 3)
     _, ids, logp, _ = scored(model, texts / "open")
     from lmtk.files import decoding
-    from lmtk.machine.large import LARGE
     from lmtk.text import corpus
 
     monkeypatch.setattr(corpus, "blocks", lambda path, pieces: decoding.blocks(path, 30, pieces=pieces))
-    monkeypatch.setitem(LARGE, "text", 1)
+    large_from(1, "text")
     _, again, found, _ = scored(model, texts / "open")
     assert (again == ids).all() and found == pytest.approx(logp, abs=1e-5)

@@ -75,7 +75,7 @@ def test_it_learns_from_farther_back_than_its_last_word(texts):
     """After "a" comes what stood two words before it."""
     random = np.random.default_rng(1)
     (texts / "train").write_text("".join(f"{w} {v} a {w}\n" for w, v in random.choice(list("xyz"), (400, 2))))
-    made = settings(model="rnn", order=4, hidden=8, rate=0.1, epochs=20)
+    made = settings(model="rnn", order=4, hidden=8, rate=0.1, epochs=10)
     from lmtk.text.corpus import Marks, whole_corpus
     from lmtk.text.vocab import make_vocab
 

@@ -59,10 +59,10 @@ COMMANDS = [
 ]
 
 
-def figures(folder, away):
+def figures(folder, away, commands):
     """The numbers that the commands print, and whether the fallback has run the kernels of one of them."""
     numbers, fallback = [], False
-    for command in COMMANDS:
+    for command in commands:
         run = [sys.executable, "-c", away + MAIN, *command.split()]
         done = subprocess.run(run, cwd=folder, env=ENVIRONMENT, capture_output=True, text=True)
         assert (done.returncode, done.stderr) == (0, "")
@@ -74,11 +74,12 @@ def figures(folder, away):
 
 @pytest.fixture(scope="module")
 def usual(tmp_path_factory):
-    return figures(tmp_path_factory.mktemp("usual"), "")
+    return figures(tmp_path_factory.mktemp("usual"), "", COMMANDS)
 
 
 @pytest.mark.parametrize("away", AWAY)
 def test_commands_give_the_same_figures_without(tmp_path, usual, away):
-    numbers, fallback = figures(tmp_path, AWAY[away])
-    assert len(numbers) > 10 and numbers == pytest.approx(usual[0], rel=1e-6)
+    commands = COMMANDS if away == "Linux" else COMMANDS[:3]  # all kernels are compiled, which takes long
+    numbers, fallback = figures(tmp_path, AWAY[away], commands)
+    assert len(numbers) > 5 and numbers == pytest.approx(usual[0][: len(numbers)], rel=1e-6)
     assert fallback and not usual[1]

@@ -7,6 +7,7 @@ import sys
 import naive
 import numpy as np
 import pytest
+from helpers import set_large
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -15,7 +16,6 @@ from lmtk.files.decoding import blocks, lines
 from lmtk.files.inputs import open_in
 from lmtk.files.outputs import open_out
 from lmtk.machine import threads as threads_module
-from lmtk.machine.large import LARGE
 from lmtk.ngram.counting.collection import Sources, collect
 from lmtk.ngram.counting.counts import (
     count_ids,
@@ -54,10 +54,10 @@ def test_only_four_bytes_are_blank():
     assert tokens(line + b"\tk\r\n") == [*line.split(b" "), b"k", b"\n"]
 
 
-def read_with(monkeypatch, large, path, index, size, tolower=False):
+def read_with(patch, large, path, index, size, tolower=False):
     """read_ids with the kernel for blocks of `large` bytes or more, in blocks of `size`."""
-    monkeypatch.setitem(LARGE, "text", large)
-    monkeypatch.setattr(corpus, "blocks", lambda path, pieces: blocks(path, size, pieces=pieces))
+    set_large(patch, large, "text")
+    patch.setattr(corpus, "blocks", lambda path, pieces: blocks(path, size, pieces=pieces))
     return read_ids(path, index, Marks(tolower=tolower))
 
 
@@ -137,13 +137,13 @@ def test_one_sort_counts_as_a_sort_an_order_does(order, seed):
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_many_rows_are_counted_as_few(monkeypatch, seed):
+def test_many_rows_are_counted_as_few(large_from, seed):
     random, found = np.random.default_rng(seed), []
     W, order = int(random.integers(1, 8)), int(random.integers(1, 6))
     rows = [random.integers(0, W, (random.integers(1, 30), k)).astype(np.int32) for k in range(1, order + 1)]
     weights = [random.integers(0, 5, len(row)) * random.choice([1, 1.5]) for row in rows]
     for large in (1 << 40, 1):
-        monkeypatch.setitem(LARGE, "ngrams", large)
+        large_from(large)
         found.append(from_rows([*rows], [*weights], W))
     for a, b in zip(*found, strict=True):
         for name in ("keys", "count", "first"):
@@ -158,13 +158,13 @@ def test_rows_and_levels_are_two_views_of_the_same():
         assert (a.keys == b.keys).all() and (a.count == b.count).all()
 
 
-def test_many_count_lines_are_read_as_few(tmp_path, monkeypatch):
+def test_many_count_lines_are_read_as_few(tmp_path, large_from):
     (tmp_path / "c").write_text(
         "a b\t3\n\nc a b d\t1\r\nb\t0\n e  f g\t99999999999999999\nb a c\t7\n" * 3 + "h i j k 5"
     )
     found = []
     for large in (1 << 40, 1):
-        monkeypatch.setitem(LARGE, "text", large)
+        large_from(large, "text")
         for order in (None, 1, 2, 3):
             index = Growing()
             rows, weights = read_rows(str(tmp_path / "c"), index, order)
@@ -370,7 +370,7 @@ def test_tokens_move_no_character(text):
 
 @pytest.mark.parametrize("threads", [1, 2, 3])
 @pytest.mark.parametrize("closed", [False, True])
-def test_blocks_read_in_threads_have_the_ids_of_one(threads, closed, monkeypatch):
+def test_blocks_read_in_threads_have_the_ids_of_one(threads, closed, monkeypatch, large_from):
     random = np.random.default_rng(threads)
     found = [b" ".join(b"w%d" % i for i in random.zipf(1.3, 40) % 500) + b"\n\n" for _ in range(60)]
     found[-1] = found[-1].rstrip()
@@ -380,7 +380,7 @@ def test_blocks_read_in_threads_have_the_ids_of_one(threads, closed, monkeypatch
     words = [word for block in found for word in tokens(block)]
     plain = index if closed else Growing(given.words())
     expected = [plain[word] for word in words]
-    monkeypatch.setitem(LARGE, "text", 1)
+    large_from(1, "text")
     monkeypatch.setattr(threads_module, "wanted", threads)
     assert np.concatenate(list(ids_of(found, index))).tolist() == expected
     assert closed or index.words() == plain.words()

@@ -1,4 +1,6 @@
-"""numpy's own OpenBLAS, called directly: shared products, products added into their target, the number of threads."""
+"""Matrix products by the OpenBLAS that comes with numpy: products shared among threads, products added to a matrix in
+place, and the number of OpenBLAS's threads. A build of numpy without OpenBLAS has numpy's products instead.
+"""
 
 import contextlib
 import ctypes
@@ -10,16 +12,16 @@ import numpy as np
 from lmtk.machine import memory
 from lmtk.machine.threads import map_at_once
 
-SHARE = 6_000_000  # multiplications of a product that pay for one more thread
+SHARE = 6_000_000  # multiplications that are worth one more thread
 ROW_MAJOR, NO_TRANSPOSE, TRANSPOSE = 101, 111, 112
 
 
 @cache
 def library():
     """The OpenBLAS that numpy's wheel carries, or None (numpy built otherwise)."""
-    for found in sorted((Path(np.__file__).parent.parent / "numpy.libs").glob("*openblas64_*")):
+    for path in sorted((Path(np.__file__).parent.parent / "numpy.libs").glob("*openblas64_*")):
         try:
-            return ctypes.CDLL(str(found))
+            return ctypes.CDLL(str(path))
         except OSError:
             continue
     return None
@@ -45,18 +47,18 @@ def sgemm():
 
 
 def shares(threads, multiplications):
-    """The number of shares, up to one for each thread, in which a product of so many multiplications is made."""
+    """The number of shares, at most one for each thread, into which a product is worth dividing."""
     return max(1, min(threads, multiplications // SHARE))
 
 
 def product(threads, A, B, out=None):
-    """A B, written to `out` if given; in shares for several threads if that pays."""
+    """The product A B, written to `out` unless that is None. Threads share a large product."""
     return products(threads, (A, B, out))[0]
 
 
 def products(threads, *factors):
-    """[A B for A, B, out in factors], each written to its `out` unless that is None. If it pays, threads make shares of
-    all products at once: rows of A, or columns of B if there are more of these.
+    """[A B for A, B, out in factors], each written to its `out` unless that is None. Threads share large products,
+    all of them at once: each takes rows of A, or columns of B if B has more columns than A has rows.
     """
     results, jobs, parts = [], [], 1
     for A, B, out in factors:
@@ -96,13 +98,13 @@ def add_product(alpha, A, B, beta, M):
 
 
 def set_threads(threads):
-    """Makes matrix products run on so many threads; without OpenBLAS nothing changes."""
+    """Sets the number of threads of a matrix product. Without OpenBLAS, does nothing."""
     if call := named("openblas_set_num_threads64_"):
         call(ctypes.c_int(threads))
 
 
 def thread_count():
-    """The number of threads of matrix products; None without OpenBLAS."""
+    """The number of threads of a matrix product; None without OpenBLAS."""
     call = named("openblas_get_num_threads64_")
     return call and call()
 
@@ -122,7 +124,7 @@ def one_thread():
 
 
 def reserve(threads):
-    """If memory is limited, makes OpenBLAS allocate the buffers of so many threads now: if it could not do so later, it
+    """If memory is limited, makes OpenBLAS allocate the buffers of its threads now: an allocation that fails later
     would end the process. Raises MemoryError.
     """
     if memory.room() is None:

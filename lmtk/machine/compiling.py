@@ -2,6 +2,7 @@
 
 from contextlib import contextmanager
 from functools import cache
+from itertools import count
 from types import NoneType
 
 import numba
@@ -16,7 +17,7 @@ from numba.core.runtime.nrt import rtsys as runtime
 from lmtk.machine.intrinsics import array_of
 from lmtk.machine.jit import dispatcher_of
 
-BYTE, WORD = ir.IntType(8), ir.IntType(64)
+BYTE, WORD, DOUBLE = ir.IntType(8), ir.IntType(64), ir.DoubleType()
 
 
 def options(settings):
@@ -84,9 +85,9 @@ def libraries():
 def compiled(kernel, kinds, entry):
     """(results, object file) of a kernel for arguments of these kinds.
 
-    The file has a function `entry` around the kernel. It takes the values of `jit.kinds_of` and the address of the
-    results, and returns 1 if all went well. results: the format by which Python's struct reads them; for a tuple, a
-    list of one format.
+    The file has a function `entry` around the kernel. It takes the address of the values of `jit.kinds_of`, in the form
+    of `jit.format_of`, writes the results in their place, and returns 1 if all went well. results: the format by which
+    Python's struct reads them; for a tuple, a list of one format.
     """
     dispatcher, arguments = dispatcher_of(kernel, options), tuple(map(type_of, kinds))
     with apart():
@@ -122,29 +123,28 @@ def numbers_of(result):
 
 def form(kind):
     """The format by which Python's struct reads 8 bytes with a number of numba's type `kind`. Raises TypeError."""
-    for some, letters in ((types.Boolean, "?7x"), (types.Float, "d"), (types.Integer, "q")):
-        if isinstance(kind, some):
+    for number, letters in ((types.Boolean, "?7x"), (types.Float, "d"), (types.Integer, "q")):
+        if isinstance(kind, number):
             return letters
-    raise TypeError(f"a kernel returns {kind}, which is no number")
+    raise TypeError(f"a kernel returns {kind}, which is not a number")
 
 
 def entry_of(code, kinds, name):
     """The Library of the function that `compiled` describes; code: numba's compilation of the kernel."""
     context, result = code.target_context, code.signature.return_type
     module = context.create_module(name)
-    parameters = [of_it for kind in kinds for of_it in parameters_of(context, kind)]
-    entry = ir.Function(module, ir.FunctionType(WORD, [*parameters, WORD]), name)
+    entry = ir.Function(module, ir.FunctionType(WORD, [WORD]), name)
     builder = ir.IRBuilder(entry.append_basic_block())
-    values = iter(entry.args)
+    values = (word_at(builder, entry.args[0], i) for i in count())
     arguments = [argument(context, builder, kind, values) for kind in kinds]
     call = context.call_conv.get_function_type(result, code.signature.args)
     kernel = ir.Function(module, call, code.fndesc.llvm_func_name)
-    status, found = context.call_conv.call_function(builder, kernel, result, code.signature.args, arguments)
+    status, returned = context.call_conv.call_function(builder, kernel, result, code.signature.args, arguments)
     with builder.if_then(status.is_error, likely=False):
         builder.ret(WORD(0))
-    out = pointer(builder, next(values), WORD)
+    out = pointer(builder, entry.args[0], WORD)
     for i, kind in enumerate(numbers_of(result)):
-        value = found if kind is result else builder.extract_value(found, i)
+        value = returned if kind is result else builder.extract_value(returned, i)
         value = context.cast(builder, value, kind, types.float64 if form(kind) == "d" else types.int64)
         builder.store(builder.bitcast(value, WORD), builder.gep(out, [WORD(i)]))
     builder.ret(WORD(1))
@@ -155,16 +155,6 @@ def entry_of(code, kinds, name):
     return library
 
 
-def parameters_of(context, kind):
-    """LLVM's types of the values of an argument; `jit.c_types` gives those of ctypes."""
-    if isinstance(kind, type):
-        known = {NoneType: [], bytes: [WORD, WORD]}
-        return known[kind] if kind in known else [context.get_value_type(type_of(kind))]
-    if isinstance(kind[0], np.dtype):
-        return [WORD]
-    return [of_it for inner in kind for of_it in parameters_of(context, inner)]
-
-
 def argument(context, builder, kind, values):
     """numba's value of an argument of this kind, from the next of the `values`, an iterator."""
     if kind is NoneType:
@@ -172,7 +162,10 @@ def argument(context, builder, kind, values):
     if kind is bytes:
         return array_of(context, builder, type_of(kind), pointer(builder, next(values), BYTE), [next(values)])
     if isinstance(kind, type):
-        return next(values)
+        number, word = type_of(kind), next(values)
+        if isinstance(number, types.Float):
+            return context.cast(builder, builder.bitcast(word, DOUBLE), types.float64, number)
+        return context.cast(builder, word, types.int64, number)
     if not isinstance(kind[0], np.dtype):
         parts = [argument(context, builder, inner, values) for inner in kind]
         return context.make_tuple(builder, type_of(kind), parts)

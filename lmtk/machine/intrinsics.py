@@ -22,9 +22,9 @@ def load8(typing, array, at):
     """array[at : at + 8] as a uint64, the lowest byte first. array: uint8; `at` need not be aligned."""
 
     def build(context, builder, signature, arguments):
-        found = builder.load(pointer(context, builder, signature.args[0], *arguments))
-        found.align = 1
-        return found
+        word = builder.load(pointer(context, builder, signature.args[0], *arguments))
+        word.align = 1
+        return word
 
     return types.uint64(array, types.int64), build
 
@@ -71,10 +71,10 @@ def array_of(context, builder, kind, data, shape, strides=None):
 
 def words(builder, numbers):
     """Numbers as one value of LLVM."""
-    found = ir.Constant(ir.ArrayType(WORD, len(numbers)), ir.Undefined)
+    array = ir.Constant(ir.ArrayType(WORD, len(numbers)), ir.Undefined)
     for i, number in enumerate(numbers):
-        found = builder.insert_value(found, number, i)
-    return found
+        array = builder.insert_value(array, number, i)
+    return array
 
 
 @intrinsic(prefer_literal=True)

@@ -8,7 +8,6 @@ A kernel takes arrays, bytes (as an array of uint8), numbers, None and tuples of
 nothing, a number or a tuple of numbers, and raises no exceptions.
 """
 
-import ctypes
 import json
 import os
 import re
@@ -28,6 +27,7 @@ from lmtk.machine.kernel_cache import digest
 # modules of this package on which the code of all kernels depends
 PARTS = "jit", "objects", "compiling", "intrinsics"
 CONTIGUOUS = 0x1  # numpy's bit of flags.num
+BYTES = bytes.__basicsize__ - 1  # where the content of a bytes object begins
 lock = RLock()
 used = {}  # the keys are this process's kernels with the kinds of their arguments, in the order of their first calls
 
@@ -106,7 +106,7 @@ def compiler(name):
 
 def kinds_of(arguments, values):
     """The kinds of a call's arguments, a tuple to use as a key. The kind of an array is (dtype, dimensions, whether it
-    is contiguous), that of a number its type, that of a tuple its kinds. Appends to `values` what the machine code
+    is contiguous), of a number its type, of a tuple the kinds of its items. Appends to `values` what the machine code
     gets: an array's address as an object, the address and length of bytes, a number as it is.
     """
     kinds = []
@@ -118,7 +118,7 @@ def kinds_of(arguments, values):
         elif kind is int or kind is float or kind is bool:
             values.append(argument)
         elif kind is bytes:
-            values += argument, len(argument)
+            values += id(argument) + BYTES, len(argument)
         elif kind is tuple:
             kind = kinds_of(argument, values)
         elif argument is not None:
@@ -135,10 +135,10 @@ def file_of(kernel, kinds):
 def record(job):
     """Notes in the cache, for `recorded`, the kernels that this process has used as those of a job, a name."""
     if used and objects.is_usable() and not recorded(job):
-        known = {}
+        parts = {}
         for kernel, _ in used:
-            meaning(kernel, known)
-        sources = {sys.modules[function.__module__].__file__ for function in known}
+            meaning(kernel, parts)
+        sources = {sys.modules[function.__module__].__file__ for function in parts}
         names = [file_of(*both) for both in used]
         kernel_cache.write(record_of(job), json.dumps([names, stamps(sources)]).encode())
 
@@ -190,30 +190,21 @@ def code_for(kernel, kinds):
     results, _, code = data.partition(b"\n")
     address = objects.load(entry, code)
     return objects.native(
-        kernel.__name__, address, c_types(kinds), json.loads(results), kernel.kernel_settings["nogil"]
+        kernel.__name__, address, format_of(kinds), json.loads(results), kernel.kernel_settings["nogil"]
     )
 
 
-def c_type(dtype):
-    """ctypes' name of a number's type."""
-    if dtype.kind == "f":
-        return ctypes.c_double if dtype.itemsize == 8 else ctypes.c_float
-    if dtype.kind == "b":
-        return ctypes.c_bool
-    return getattr(ctypes, f"c_{'u' * (dtype.kind == 'u')}int{8 * dtype.itemsize}")
-
-
-def c_types(kinds):
-    """ctypes' types of the values of `kinds_of`."""
-    found = []
+def format_of(kinds):
+    """The format by which Python's struct writes the values of `kinds_of`, each in 8 bytes."""
+    letters = ""
     for kind in kinds:
         if kind is bytes:
-            found += [ctypes.c_void_p, ctypes.c_int64]
-        elif not isinstance(kind, type):
-            found += [ctypes.c_int64] if isinstance(kind[0], np.dtype) else c_types(kind)
-        elif kind is not NoneType:
-            found.append(c_type(np.dtype(kind)))
-    return found
+            letters += "qq"
+        elif isinstance(kind, type):
+            letters += "" if kind is NoneType else {"f": "d", "b": "?7x", "u": "Q", "i": "q"}[np.dtype(kind).kind]
+        else:
+            letters += "q" if isinstance(kind[0], np.dtype) else format_of(kind)
+    return letters
 
 
 @cache
@@ -243,27 +234,27 @@ def digest_of(kernel, kinds):
     return digest(repr((machine(), kinds, meaning(kernel, {}))).encode()).hex()
 
 
-def meaning(kernel, known):
+def meaning(kernel, parts):
     """A list of texts: the code of a kernel and of the kernels that it calls, their settings, and the values of their
-    global names. known: {function: its part} for the functions done so far.
+    global names. parts: {function: its part of the list}, to which this function's are added.
     """
     function = kernel.__wrapped__
-    if function not in known:
-        found = known[function] = [function.__defaults__]
-        found += [
+    if function not in parts:
+        part = parts[function] = [function.__defaults__]
+        part += [
             (name, sorted(value) if isinstance(value, set) else value) for name, value in kernel.kernel_settings.items()
         ]
         codes = [function.__code__]
         for code in codes:  # those of the functions in it are appended
             inner = [value for value in code.co_consts if isinstance(value, CodeType)]
-            found.append((code.co_code, repr([v for v in code.co_consts if v not in inner]), code.co_varnames))
+            part.append((code.co_code, repr([v for v in code.co_consts if v not in inner]), code.co_varnames))
             codes += inner
         for name in (name for code in codes for name in code.co_names):
             value = function.__globals__.get(name)
             if hasattr(value, "kernel_settings"):
-                meaning(value, known)
+                meaning(value, parts)
             if isinstance(value, np.ndarray):
                 value = value.dtype, value.shape, value.tobytes()
             plain = isinstance(value, (int, float, str, bytes, tuple, np.generic))
-            found.append((name, value if plain else getattr(value, "__qualname__", None)))
-    return sorted(map(repr, known.values()))
+            part.append((name, value if plain else getattr(value, "__qualname__", None)))
+    return sorted(map(repr, parts.values()))

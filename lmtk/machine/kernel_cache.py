@@ -35,12 +35,12 @@ def folder():
         return opened(os.path.expanduser(named))
     users = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     # a path that is not absolute is ignored, such as "~" where neither HOME nor the list of users says what it is
-    found = opened(os.path.join(users, "lmtk")) if os.path.isabs(users) else (None, None)
-    if found[0] is None:
+    cache = opened(os.path.join(users, "lmtk")) if os.path.isabs(users) else (None, None)
+    if cache[0] is None:
         import tempfile
 
-        found = opened(os.path.join(tempfile.gettempdir(), f"lmtk-{os.geteuid()}"))
-    return found
+        cache = opened(os.path.join(tempfile.gettempdir(), f"lmtk-{os.geteuid()}"))
+    return cache
 
 
 def opened(path):

@@ -69,21 +69,22 @@ def load(entry, code):
     return linked.get_function_address(entry)
 
 
-def native(name, address, parameters, results, nogil=True):
-    """A Python function that calls the machine code at `address`. parameters: types of ctypes; results: as from
-    `compiling.compiled`; nogil: whether it releases Python's lock.
+def native(name, address, arguments, results, nogil=True):
+    """A Python function that calls the machine code at `address`. arguments: the format of its values, as from
+    `jit.format_of`; results: as from `compiling.compiled`; nogil: whether it releases Python's lock.
     """
     kind = ctypes.CFUNCTYPE if nogil else ctypes.PYFUNCTYPE
-    take = kind(ctypes.c_int64, *parameters, ctypes.c_void_p)(address)
+    run = kind(ctypes.c_int64, ctypes.c_void_p)(address)
     is_single = isinstance(results, str)
-    read = Struct(results if is_single else results[0])
-    Room = ctypes.c_char * read.size
+    write, read = Struct(arguments), Struct(results if is_single else results[0])
+    Words = ctypes.c_char * max(write.size, read.size)
 
     def call(*values):
-        room = Room()
-        if not take(*values, room):
+        words = Words()
+        write.pack_into(words, 0, *values)
+        if not run(words):
             raise MemoryError(f"{name}: not enough memory for its work")
-        numbers = read.unpack(room)
+        numbers = read.unpack_from(words)
         return numbers[0] if is_single else numbers or None
 
     return call

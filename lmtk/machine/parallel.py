@@ -169,26 +169,26 @@ class Many:
         return self.alltoall(parts)[0]
 
     def alltoall(self, parts):
-        sizes = np.array([sum(map(len, some)) for some in parts])
-        found = np.array(self.world.alltoall(sizes.tolist()))
-        sent = np.concatenate([part for some in parts for part in some])
-        out = np.empty(found.sum(), sent.dtype)
+        sizes = np.array([sum(map(len, arrays)) for arrays in parts])
+        received = np.array(self.world.alltoall(sizes.tolist()))
+        sent = np.concatenate([array for arrays in parts for array in arrays])
+        out = np.empty(received.sum(), sent.dtype)
         self.sent += (sent.size - int(sizes[self.rank])) * sent.itemsize
-        self.world.Alltoallv([sent, sizes], [out, found])
-        return out, np.cumsum(found)
+        self.world.Alltoallv([sent, sizes], [out, received])
+        return out, np.cumsum(received)
 
     def tell(self, number):
         """Sends a whole number to the other ranks. Returns a function that waits for all ranks' numbers, a list."""
         others = [rank for rank in range(self.size) if rank != self.rank]
         sent = [self.world.isend(number, rank) for rank in others]
 
-        def told():
-            found = {rank: self.world.recv(source=rank) for rank in others} | {self.rank: number}
+        def hear():
+            numbers = {rank: self.world.recv(source=rank) for rank in others} | {self.rank: number}
             for request in sent:
                 request.wait()
-            return [found[rank] for rank in range(self.size)]
+            return [numbers[rank] for rank in range(self.size)]
 
-        return told
+        return hear
 
     def send(self, size, get):
         """Sends `size` bytes to rank 0, in pieces; get(begin, end) gives a piece, uint8."""
@@ -202,9 +202,9 @@ class Many:
         size = self.world.recv(source=rank)
         buffer = np.empty(min(size, PIECE), np.uint8)
         for begin in range(0, size, PIECE):
-            some = buffer[: min(PIECE, size - begin)]
-            self.world.Recv(some, rank)
-            write(some.data)
+            piece = buffer[: min(PIECE, size - begin)]
+            self.world.Recv(piece, rank)
+            write(piece.data)
 
     def gather(self, thing):
         """The list of each rank's `thing`, in the order of ranks, on every rank."""
@@ -242,8 +242,8 @@ class Many:
         if not self.timed:
             return None
         whole = time.perf_counter() - self.begun
-        mine = np.array([whole - self.communication - self.waiting, self.communication, self.waiting])
-        return self.world.allreduce(mine) / self.size
+        seconds = np.array([whole - self.communication - self.waiting, self.communication, self.waiting])
+        return self.world.allreduce(seconds) / self.size
 
 
 def wait(request, pause=5e-5):
@@ -277,8 +277,8 @@ def block(V, comm):
 def tell_alone():
     """Warns, on the first rank, if mpiexec started several processes of a job that does not share its work."""
     if (size := mpiexec.started()) > 1 and mpiexec.first():
-        told = f"mpiexec started {size} processes, each of which does the whole job; -mpi shares it among them"
-        warnings.warn(told, LmtkWarning, stacklevel=2)
+        text = f"mpiexec started {size} processes, each of which does the whole job; -mpi shares it among them"
+        warnings.warn(text, LmtkWarning, stacklevel=2)
 
 
 @contextlib.contextmanager
@@ -357,14 +357,14 @@ def pooled():
     """
     with contextlib.ExitStack() as stack:
         world = stack.enter_context(ranks())
-        node, heads, many = nodes(world)
+        node, heads, number_of_nodes = nodes(world)
         lent = node.allgather((threads.processors(), threads.count()))
         if heads:
-            processors = set().union(*(some for some, _ in lent))
+            processors = set().union(*(each for each, _ in lent))
             if hasattr(os, "sched_setaffinity"):
                 os.sched_setaffinity(0, processors)
             threads.use(min(len(processors), sum(number for _, number in lent)))
-        if many == 1:
+        if number_of_nodes == 1:
             stack.close()
             yield ALONE if heads else None
         else:

@@ -1,8 +1,11 @@
-"""Threads: their number, set in one place for the whole process, and ways to give them items of work. The work has to
-release Python's lock.
+"""Threads: their number, two ways to give them work, and memory that the work uses again.
 
-Each matrix product runs on one of our threads. OpenBLAS's own threads wait by spinning, and so are slower for products
-of our sizes, most of all on a busy processor.
+`use` sets the number of threads for the whole process. `map_in_order` works on items ahead of a caller that takes the
+results one after the other. `map_at_once` works on all items before it returns. `Scratch` lends memory to one piece of
+work after another. The work should release Python's lock, as kernels and numpy's large operations do.
+
+A matrix product runs on one of these threads. OpenBLAS's own threads spin while they wait, which makes them slower for
+products of our sizes, most of all on a busy processor.
 """
 
 import os
@@ -18,8 +21,8 @@ wanted = None  # the number given to `use`
 
 
 def use(number=None, products=1):
-    """Sets the number of threads; None leaves it to `count`. products: the number of BLAS's own threads for each matrix
-    product outside `map_at_once`.
+    """Sets the number of threads; None: the number is that of `count`. products: how many of its own threads BLAS uses
+    for each matrix product outside `map_at_once`.
     """
     from lmtk.machine import blas
 
@@ -31,20 +34,20 @@ def use(number=None, products=1):
 
 def import_numpy():
     """Imports numpy without OpenBLAS's threads. By default it starts one for each processor, which spins for 0.1 s;
-    `use` starts those that are wanted. Raises MemoryError if there is too little memory for numpy.
+    `use` sets their number. Raises MemoryError if there is too little memory for numpy.
     """
     if "numpy" in sys.modules:
         return
     from lmtk.machine import memory
 
-    said = os.environ.get("OPENBLAS_NUM_THREADS")
+    before = os.environ.get("OPENBLAS_NUM_THREADS")
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
     memory.try_out(lambda: import_module("numpy"), "numpy")
     import_module("numpy")
-    if said is None:
+    if before is None:
         del os.environ["OPENBLAS_NUM_THREADS"]
     else:
-        os.environ["OPENBLAS_NUM_THREADS"] = said
+        os.environ["OPENBLAS_NUM_THREADS"] = before
 
 
 def at_most(number):
@@ -67,8 +70,8 @@ def processors():
 
 def stated():
     """The number of threads that the environment states for OpenBLAS or OpenMP, 0 for none."""
-    said = os.environ.get("OPENBLAS_NUM_THREADS") or os.environ.get("OMP_NUM_THREADS") or ""
-    return int(said) if said.isdigit() else 0
+    number = os.environ.get("OPENBLAS_NUM_THREADS") or os.environ.get("OMP_NUM_THREADS") or ""
+    return int(number) if number.isdigit() else 0
 
 
 def map_in_order(work, items, threads=None):
@@ -126,8 +129,9 @@ def map_at_once(work, items, threads=None):
 
 @cache
 def helper_pool(process):
-    """The threads of `map_at_once`. They start when they are needed, and stay: to start them takes as long as many a
-    product. A forked process has none of its parent's threads, and gets a pool of its own. process: its number.
+    """The threads of `map_at_once`. They start when they are first needed, and then wait for more work, because
+    starting a thread takes as long as a small product. A forked process does not have its parent's threads, and gets a
+    pool of its own. process: the number of the process.
     """
     from concurrent.futures import ThreadPoolExecutor
 
@@ -146,7 +150,7 @@ def part_size(size):
 
 
 class Scratch:
-    """Memory that is lent to one piece of work after another: touching fresh memory costs more than most work on it."""
+    """Memory that is lent to one piece of work after another: touching fresh memory takes longer than most work."""
 
     def __init__(self):
         self.free = []

@@ -11,7 +11,6 @@ from helpers import random_model
 
 from lmtk.errors import FormatError, LmtkError, LmtkWarning
 from lmtk.files import decoding
-from lmtk.machine.large import LARGE
 from lmtk.ngram.arpa import reader, rows, writer
 from lmtk.ngram.counting import collection
 from lmtk.ngram.counting.collection import Sources, collect
@@ -133,9 +132,9 @@ CASES = {
 }
 
 
-def outcome(text, monkeypatch, large, size):
+def outcome(text, monkeypatch, large_from, large, size):
     """What reading gives: the binary file or the error, and the warnings."""
-    monkeypatch.setitem(LARGE, "arpa", large)
+    large_from(large, "arpa")
     monkeypatch.setattr(reader, "BLOCK", size)
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
@@ -160,11 +159,11 @@ def lengthened(text):
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_small_and_large_files_are_read_alike(monkeypatch, name):
+def test_small_and_large_files_are_read_alike(monkeypatch, large_from, name):
     old, new, said = CASES[name]
     text = MODEL.replace(old, new) if old else MODEL
     assert not old or text != MODEL
-    plain, told = outcome(text, monkeypatch, 1 << 40, 1 << 22)
+    plain, told = outcome(text, monkeypatch, large_from, 1 << 40, 1 << 22)
     if isinstance(said, str):
         place = "m:" if said[0].isdigit() else "m: "
         assert plain.startswith(place + said) and "\n" not in plain and len(plain) < 200
@@ -172,15 +171,15 @@ def test_small_and_large_files_are_read_alike(monkeypatch, name):
         assert isinstance(plain, bytes) and len(told) == len(said)
         assert all(part in line for part, line in zip(said, told))
     for size in (1 << 22, 7, 60, 150):
-        assert outcome(text, monkeypatch, 0, size) == (plain, told)
+        assert outcome(text, monkeypatch, large_from, 0, size) == (plain, told)
     text = lengthened(text)
-    expected = outcome(text, monkeypatch, 1 << 40, 1 << 22)
+    expected = outcome(text, monkeypatch, large_from, 1 << 40, 1 << 22)
     for size in (1 << 22, 500):
-        assert outcome(text, monkeypatch, 0, size) == expected
+        assert outcome(text, monkeypatch, large_from, 0, size) == expected
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_a_large_file_in_any_order_is_read_as_a_small_one(monkeypatch, seed):
+def test_a_large_file_in_any_order_is_read_as_a_small_one(monkeypatch, large_from, seed):
     """Sorted by contexts, as SRILM does, from the last word back, or not at all; some prefixes are missing, and what
     \\data\\ says is right once these are written.
     """
@@ -194,7 +193,7 @@ def test_a_large_file_in_any_order_is_read_as_a_small_one(monkeypatch, seed):
         for name, *lines in (section.split(b"\n") for section in sections):
             mixed.append(b"\n".join([name, *(lines[i] for i in random.permutation(len(lines)))]))
         text = b"\n\n".join([head, *mixed])
-    assert outcome(text, monkeypatch, 0, 300) == outcome(text, monkeypatch, 1 << 40, 1 << 22)
+    assert outcome(text, monkeypatch, large_from, 0, 300) == outcome(text, monkeypatch, large_from, 1 << 40, 1 << 22)
 
 
 COUNTS = b"a\t4\na b\t3\na b c\t2\nb c\t1\nc\t1\n"
@@ -231,9 +230,9 @@ COUNT_CASES = {
 }
 
 
-def count_outcome(text, folder, monkeypatch, large, size, given):
+def count_outcome(text, folder, monkeypatch, large_from, large, size, given):
     """What reading gives: words and levels, or the error."""
-    monkeypatch.setitem(LARGE, "text", large)
+    large_from(large, "text")
     blocks = decoding.blocks
     monkeypatch.setattr(collection, "blocks_of", lambda path, _: blocks(path, size))
     (folder / "m").write_bytes(text)
@@ -259,15 +258,15 @@ GIVEN = [
 @pytest.mark.sample(46)
 @pytest.mark.parametrize("name", COUNT_CASES)
 @pytest.mark.parametrize("given", GIVEN)
-def test_small_and_large_count_files_are_read_alike(tmp_path, monkeypatch, name, given):
+def test_small_and_large_count_files_are_read_alike(tmp_path, monkeypatch, large_from, name, given):
     old, new, said = COUNT_CASES[name]
     short = COUNTS.replace(old, new) if old else COUNTS
     for text in (short, short + b"".join(b"w%d v%d\t%d\n" % (i % 97, i % 89, i) for i in range(900))):
-        plain = count_outcome(text, tmp_path, monkeypatch, 1 << 40, 1 << 22, given)
+        plain = count_outcome(text, tmp_path, monkeypatch, large_from, 1 << 40, 1 << 22, given)
         if said and not (name.startswith("adding") and given.get("limit")):
             assert plain.startswith(said) and "\n" not in plain and len(plain) < 200
         for size in (1 << 22, 9, 500):
-            assert count_outcome(text, tmp_path, monkeypatch, 0, size, given) == plain
+            assert count_outcome(text, tmp_path, monkeypatch, large_from, 0, size, given) == plain
 
 
 def test_numbers_are_read_as_python_reads_them():
@@ -289,10 +288,10 @@ def test_numbers_are_read_as_python_reads_them():
     assert all(np.array_equal(rows.view(np.float32)[:, column], expected) for column in (1, 2))
 
 
-def test_sizes_that_are_only_claimed_want_no_memory(monkeypatch):
+def test_sizes_that_are_only_claimed_want_no_memory(monkeypatch, large_from):
     """Where there is none for as many n-grams as \\data\\ says."""
     text = lengthened(MODEL).replace(b"ngram 2=", b"ngram 2=3000000", 1)
-    expected = outcome(text, monkeypatch, 1 << 40, 1 << 22)
+    expected = outcome(text, monkeypatch, large_from, 1 << 40, 1 << 22)
     trie, lent = reader.Trie, reader.lent
 
     def little(give, size):
@@ -305,7 +304,7 @@ def test_sizes_that_are_only_claimed_want_no_memory(monkeypatch):
 
     monkeypatch.setattr(reader, "Trie", little(trie, lambda sizes, *_: sum(sizes)))
     monkeypatch.setattr(reader, "lent", little(lent, lambda free, size, width: size * width))
-    monkeypatch.setitem(LARGE, "arpa", 0)
+    large_from(0, "arpa")
     monkeypatch.setattr(reader, "BLOCK", 500)
     with pytest.warns(LmtkWarning) as told:
         model = reader.read_text(io.BytesIO(text), "m")
