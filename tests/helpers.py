@@ -35,7 +35,9 @@ ENVIRONMENT = {
 
 
 def set_large(patch, size, *kinds):
-    """Makes jobs of these kinds, by default with n-grams, large from this size on; "binary": files. patch: a MonkeyPatch."""
+    """Makes jobs of these kinds, by default with n-grams, large from this size on; and files, with "binary".
+    patch: a MonkeyPatch.
+    """
     for kind in kinds or ["ngrams"]:
         if kind == "binary":
             patch.setattr(container, "LARGE", size)
@@ -123,7 +125,6 @@ SMALL_BLOCKS = """
 import sys
 from lmtk.commands import options
 from lmtk.files import decoding
-from lmtk.files import container
 from lmtk.machine.large import LARGE
 decoding.blocks.__defaults__ = (40, False, False, False)
 LARGE["ngrams"] = int(sys.argv.pop(1))
