@@ -5,13 +5,14 @@ picture to write, or -. The last name should be at least 15 BLEU above the first
 """
 
 import collections
+import os
 import pathlib
 import re
 import sys
 
 from sacrebleu.metrics import BLEU
 
-SHORTLIST = 6500
+SHORTLIST = int(os.environ["SHORTLIST"])  # words of each side; the Makefile sets it
 EDGES = 8, 11, 14, 18, 99  # source words of the longest sentence of each class
 SCORER = BLEU(tokenize="none", force=True)
 
