@@ -189,6 +189,47 @@ def open_vocabulary(C, H, d, U, W, b, contexts, words):
     return found
 
 
+def open_energy(C, H, d, v, b, contexts, words):
+    """The end of section 5.1 for the energy network: p of each word, and the sum of all, new words joining; ids from
+    len(C) on are new. C(j) <- sum_i P(i | context) C(i), and so b(j) and, where each word has its own, v(j).
+    """
+    C, V, found = list(C), len(b), []
+    joined = {}  # id -> (features, bias, output weights), one for each context so far
+
+    def minus_energy(word, context):
+        features, bias, weights = word
+        return -energy([*C, features], H, d, [[x] for x in weights], {len(C): bias}, context, len(C))
+
+    def parameters(i):
+        return C[i], b[i], [row[i if len(row) > 1 else 0] for row in v]
+
+    def weighted(rows, shares):
+        return [sum(p * row[k] for p, row in zip(shares, rows, strict=True)) for k in range(len(rows[0]))]
+
+    def combined(parts, shares):
+        features, biases, weights = zip(*parts)
+        return weighted(features, shares), sum(map(float.__mul__, shares, biases)), weighted(weights, shares)
+
+    def mean(parts):
+        return combined(parts, [1 / len(parts)] * len(parts))
+
+    for context, w in zip(contexts, words, strict=True):
+        while len(C) <= max(context):
+            C.append(None)
+        for j in joined:
+            C[j] = mean(joined[j])[0]
+        p = energy_forward(C, H, d, v, b, context)
+        new = combined([parameters(i) for i in range(V)], p)
+        y = {i: minus_energy(parameters(i), context) for i in range(V)}
+        y |= {j: minus_energy(mean(joined[j]), context) for j in joined}
+        y["new"] = minus_energy(new, context)
+        total = sum(map(math.exp, y.values()))
+        found.append((math.exp(y.get(w, y["new"])) / total, sum(math.exp(x) / total for x in y.values())))
+        if w >= V:
+            joined.setdefault(w, []).append(new)
+    return found
+
+
 def em_step(p, bins, weights):
     """One step of EM: the mean share of each model in each bin."""
     new = []

@@ -43,6 +43,22 @@ def test_new_words_are_those_of_plain_loops(texts, monkeypatch, direct, unk, row
     assert [total for _, total in found] == pytest.approx([1] * len(ids))
 
 
+@pytest.mark.parametrize("each", [False, True])
+@pytest.mark.parametrize("unk", [False, True])
+@pytest.mark.parametrize("rows", [2, 2048])
+def test_new_words_of_the_energy_network_are_those_of_plain_loops(texts, monkeypatch, each, unk, rows):
+    monkeypatch.setattr(oov, "ROWS", rows)
+    monkeypatch.setattr(oov, "COLUMNS", 4)
+    model = neural(texts, unk=unk, model="energy", direct=False, target_weights=each)
+    (texts / "open").write_text(OPEN)
+    opened, ids, logp, contexts_ = scored(model, texts / "open")
+    assert opened.count.tolist() == [5, 3, 1]
+    theta = [getattr(model.theta, name).astype(float).tolist() for name in "CHdvb"]
+    found = naive.open_energy(*theta, contexts_.tolist(), ids.tolist())
+    assert np.exp(logp) == pytest.approx([p for p, _ in found], rel=1e-5)
+    assert [total for _, total in found] == pytest.approx([1] * len(ids))
+
+
 @pytest.mark.parametrize("unk", [False, True])
 @pytest.mark.parametrize("end", [0, 1, 4, 7, 12])
 def test_the_enlarged_vocabulary_sums_to_one(texts, unk, end):

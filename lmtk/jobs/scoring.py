@@ -244,10 +244,11 @@ def report_count_file(model, path, what, write):
 
 
 def open_vocabulary(model):
-    """The model with a vocabulary that grows, anew for each text. Raises UsageError for other kinds than nplm."""
+    """The model with a vocabulary that grows, anew for each text. Raises UsageError if its kind cannot."""
     from lmtk.nplm.network import Network
     from lmtk.nplm.oov import OpenNetwork
 
-    if not isinstance(model, Network) or model.kind != "nplm":
-        raise UsageError(f"-oov-features needs a model made by lmtk nplm-train, not {next(model.describe())[1]}")
+    if not isinstance(model, Network) or model.kind not in ("nplm", "nplm-energy"):
+        kind = next(model.describe())[1]
+        raise UsageError(f"-oov-features needs a model of nplm-train -model nplm or energy, not {kind}")
     return OpenNetwork(model)
