@@ -271,7 +271,10 @@ def collect(sources, form="counts", memory=None, comm=ALONE, replace=None):
     if comm.size > 1:
         levels = gather_levels(levels, blocks, W, comm)
     if lines.size:
-        levels = with_lines(levels if tokens else None, lines, new_id, W)
+        rows, weights = lines.all()
+        parts = [([new_id[row] for row in rows], weights)]
+        parts += [(to_rows(levels, W), [level.count for level in levels])] if tokens else []
+        levels = from_rows(*merged(parts), W)
     return in_memory(Counts(words, levels), memory) if comm.rank == 0 else Counts(words, levels)
 
 
@@ -298,15 +301,6 @@ def text_of(raw, source, comm):
     else:
         text = whole_text(raw, source.index, marks)
     return text if comm.total(int(text is None)) == 0 else None
-
-
-def with_lines(levels, lines, new_id, W):
-    """Levels, or None, with Lines added. new_id: the id in the levels of each word in the lines."""
-    rows, weights = lines.all()
-    parts = [([new_id[row] for row in rows], weights)]
-    if levels:
-        parts.append((to_rows(levels, W), [level.count for level in levels]))
-    return from_rows(*merged(parts), W)
 
 
 def blocks_within(path, index, memory, **how):
@@ -501,12 +495,12 @@ def inside(rows, weights):
     return {k: rows[k][kept[k]] for k in rows}, {k: weights[k][kept[k]] for k in rows}
 
 
-def merged(found):
-    """Several (rows, weights) as one; `found` is emptied."""
+def merged(parts):
+    """Several (rows, weights) as one; `parts` is emptied."""
     rows, weights = [], []
-    for k in range(max(len(rows) for rows, _ in found)):
-        parts = [(r[k], w[k]) for r, w in found if k < len(r)]
-        for whole, some in zip((rows, weights), zip(*parts), strict=True):
-            whole.append(np.concatenate(some) if len(some) > 1 else some[0])
-    found.clear()
+    for k in range(max(len(rows) for rows, _ in parts)):
+        of_order = [(r[k], w[k]) for r, w in parts if k < len(r)]
+        for column, arrays in zip((rows, weights), zip(*of_order), strict=True):
+            column.append(np.concatenate(arrays) if len(arrays) > 1 else arrays[0])
+    parts.clear()
     return rows, weights

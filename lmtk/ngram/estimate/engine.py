@@ -15,14 +15,7 @@ from lmtk.errors import LmtkError
 from lmtk.machine.jit import jit
 from lmtk.machine.threads import Scratch, all_at_once
 from lmtk.ngram.estimate import suffix
-from lmtk.ngram.estimate.smoothing import (
-    Events,
-    Order,
-    counts_of_counts,
-    estimate_order,
-    probability,
-    smooth_large,
-)
+from lmtk.ngram.estimate.smoothing import Events, Order, counts_of_counts, estimate_order, probability, smooth_large
 
 f32 = np.float32
 PIECE = 1 << 16  # places counted together
