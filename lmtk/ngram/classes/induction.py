@@ -164,7 +164,7 @@ def passes(state, iterations=None, threads=1):
                 if threads > 1 and done:
                     best = np.empty_like(words)
                     parts = zip(np.array_split(words, threads), np.array_split(best, threads))
-                    list(pool.map(lambda part: kernels.wishes(part[0], *arrays, part[1]), parts))
+                    list(pool.map(lambda part: kernels.find_best_classes(part[0], *arrays, part[1]), parts))
                     words = words[best != state.g[words]]
                 moved += kernels.exchange(words, *arrays)
                 yield min((at + TOGETHER) / len(state.order), 1), moved

@@ -184,10 +184,8 @@ class Input:
         """The Lines of count files and weighted texts. spill: as for Lines."""
         sources, lines = self.sources, Lines(self.sources.floats, spill)
         for path in sources.files:
-            rows = row_parts(
-                path, self.readable, sources.order, sources.floats, sources.marks.tolower, self.blocks(path)
-            )
-            for part in rows:
+            how = sources.order, sources.floats, sources.marks.tolower, self.blocks(path)
+            for part in row_parts(path, self.readable, *how):
                 lines.add(*(inside(*part) if sources.limit else part))
         for path in sources.weighted:
             for part in self.weighted_parts(path):
@@ -230,7 +228,9 @@ def collect(sources, form="counts", memory=None, comm=ALONE, replace=None):
     """
     source, raw, order = Input(sources, memory), None, sources.order
     if form != "counts" and not sources.files and not sources.weighted:
-        raw = comm.each(lambda: read_raw(source, form, comm))
+        apart = form == "parts" and (memory or comm.size > 1)
+        read_alone = lambda: [] if comm.rank else list(source.raw(ALONE))
+        raw = comm.each(lambda: Blocks(source.raw(comm), source.given) if apart else read_alone())
         text = text_of(raw, source, comm)
         if text is not None:
             return text.replaced(*replace(text.words)) if replace else text
@@ -276,13 +276,6 @@ def collect(sources, form="counts", memory=None, comm=ALONE, replace=None):
         parts += [(to_rows(levels, W), [level.count for level in levels])] if tokens else []
         levels = from_rows(*merged(parts), W)
     return in_memory(Counts(words, levels), memory) if comm.rank == 0 else Counts(words, levels)
-
-
-def read_raw(source, form, comm):
-    """The raw blocks of an Input: Blocks of this rank's part for a Text, else a list on rank 0."""
-    if form == "parts" and (source.memory or comm.size > 1):
-        return Blocks(source.raw(comm), source.given)
-    return [] if comm.rank else list(source.raw(ALONE))
 
 
 def text_of(raw, source, comm):

@@ -176,7 +176,7 @@ class Estimator:
             count, predicted, unknowns = grams.raw, slice(None), 0
             if self.continued(k):
                 count = grams.children
-                suffix.own_counts(grams.node, self.suffixes.oldest(k), grams.raw, self.vocab.V, count)
+                suffix.put_raw_counts(grams.node, self.suffixes.oldest(k), grams.raw, self.vocab.V, count)
             if self.has_others:
                 word = grams.parent if k == 2 else word[grams.parent]
                 predicted, unknowns = self.predicted(k, grams, word)
