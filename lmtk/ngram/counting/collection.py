@@ -234,8 +234,7 @@ def collect(sources, form="counts", memory=None, comm=ALONE, replace=None):
         text = text_of(raw, source, comm)
         if text is not None:
             return text.replaced(*replace(text.words)) if replace else text
-    if comm.size > 1 and not isinstance(raw, Blocks):
-        raw = None  # rank 0 alone has read the texts
+    raw = raw if comm.size == 1 or isinstance(raw, Blocks) else None  # otherwise rank 0 alone has read the texts
 
     def read():
         """Reads the count files and the weighted texts, on rank 0, and this rank's part of the texts."""
@@ -271,8 +270,7 @@ def collect(sources, form="counts", memory=None, comm=ALONE, replace=None):
     if comm.size > 1:
         levels = gather_levels(levels, blocks, W, comm)
     if lines.size:
-        rows, weights = lines.all()
-        parts = [([new_id[row] for row in rows], weights)]
+        parts = [lines.all(new_id)]
         parts += [(to_rows(levels, W), [level.count for level in levels])] if tokens else []
         levels = from_rows(*merged(parts), W)
     return in_memory(Counts(words, levels), memory) if comm.rank == 0 else Counts(words, levels)

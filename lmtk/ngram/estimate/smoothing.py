@@ -181,8 +181,8 @@ def estimate(counts, vocab, recipe):
 
 
 def words_kept(recipe, vocab):
-    """(inside, size). inside (W,): whether n-grams of a word are kept: of marks and of words that the recipe lists; None
-    without a list. size: with `exact`, the number of words of the uniform distribution, else False.
+    """(inside, size). inside (W,): whether n-grams of a word are kept: of marks and of words that the recipe lists;
+    None without a list. size: with `exact`, the number of words of the uniform distribution, else False.
     """
     if recipe.listed is None:
         return None, recipe.exact and max(vocab.V, recipe.size)
