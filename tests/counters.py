@@ -104,7 +104,7 @@ def small_job():
 LIMITS = {
     "record classes of lmtk.ngram": (30, 14),
     "lines that ask `pays`": (12, 12),
-    "functions with more than 7 parameters": (73, 40),
+    "functions with more than 7 parameters": (72, 40),
     "functions of more than 60 lines": (8, 6),
     "functions of more than 100 lines": (1, 0),
     "modules that a small ngram-count enters": (20, 20),

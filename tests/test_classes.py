@@ -61,7 +61,7 @@ def test_threads_look_and_leave_things_as_they_are(tmp_path_factory, table, data
         arrays = state.g, state.G, state.start, state.word, state.count, state.own, state.N, state.M, state.n, state.f
         before = [np.copy(a) for a in arrays]
         found = np.empty_like(state.order)
-        induction.kernels.wishes(state.order, *arrays, found)
+        induction.kernels.find_best_classes(state.order, *arrays, found)
         assert all((a == b).all() for a, b in zip(before, arrays))
         for w, best in zip(state.order.tolist(), found.tolist()):
             g = dict(enumerate(state.g.tolist()))

@@ -23,11 +23,11 @@ def problem(order, words=None, unk=False):
     """counts, vocab, Features, and their n-grams as tuples of words."""
     counts = collect(Sources([TEXT], [], order, words))
     vocab = make_vocab(counts.words, unk)
-    levels, ngrams, node = levels_of(maxent.predicted(counts, vocab), vocab, order), [()], [()]
+    levels, ngrams, node = levels_of(maxent.drop_unpredicted(counts, vocab), vocab, order), [()], [()]
     for level in levels:
         node = [(*node[parent], vocab.words[word]) for parent, word in zip(level.parent, level.word)]
         ngrams += node
-    return counts, vocab, maxent.features(levels, vocab.V), ngrams
+    return counts, vocab, maxent.features_of(levels, vocab.V), ngrams
 
 
 def tokens(vocab, order):
@@ -64,7 +64,7 @@ def test_loss_and_gradient(order, words, unk):
 def test_model_is_a_backoff_model(order, words, unk):
     counts, vocab, f, ngrams = problem(order, words, unk)
     model = maxent.estimate(counts, vocab, order, 0.5, 6.0)
-    weights = maxent.least(lambda x: f.loss(x, 6.0), len(ngrams), 0.5 / f.M.sum(), lambda line: None)
+    weights = maxent.minimise(lambda x: f.loss(x, 6.0), len(ngrams), 0.5 / f.M.sum(), lambda line: None)
     assert (weights[f.event] == 0).any() or order == 1
     named = dict(zip(ngrams, weights))
     (corpus,) = read_corpus(TEXT, vocab, Marks())
@@ -86,7 +86,7 @@ def test_optimiser_finds_the_least():
     A = rng.normal(size=(9, 6))
     H, b = A.T @ A + np.eye(6), rng.normal(size=6) * 3
     for c in (0.0, 2.5):
-        x = maxent.least(lambda x: (x @ H @ x / 2 - b @ x + 1e-3, H @ x - b), 6, c, lambda line: None)
+        x = maxent.minimise(lambda x: (x @ H @ x / 2 - b @ x + 1e-3, H @ x - b), 6, c, lambda line: None)
         slope = H @ x - b
         # at the least the slope is -c, c or, where x is 0, between them
         assert np.where(x, slope + c * np.sign(x), np.maximum(np.abs(slope) - c, 0)) == pytest.approx(0, abs=0.05)

@@ -161,7 +161,7 @@ def test_tuned_discounts_give_the_text_most(tmp_path, name, unk):
     (corpus,) = read_corpus(str(tmp_path / "heldout"), vocab, Marks())
     methods = [Method(name, (), True)] * 3
     text, levels = held_out(corpus, vocab, methods), counted_levels(counts, vocab, 3, methods)
-    known = text.known(levels[0], text.of_levels(levels))
+    known = text.tune(levels[0], text.of_levels(levels))
 
     def total(known):
         logp = estimate(counts, vocab, Recipe(methods, (0.5, 1, 1.5), known=known))[0].score(corpus).logp

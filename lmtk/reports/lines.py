@@ -9,7 +9,7 @@ from lmtk.machine.jit import inlined, jit
 from lmtk.ngram.arpa.digits import print_powers, put_digits
 from lmtk.ngram.arpa.printing import (
     cell,
-    cells_of,
+    fill_cells,
     in_bytes,
     print_short,
     print_some,
@@ -39,7 +39,7 @@ def predictions(words, tags, tag, corpus, never, log10p, sos):
     never (N,): whether p is 0. log10p: (N,) float64, of single precision. sos: the id of <s>.
     """
     form, empty = lambda x: f"{10 ** x.item():.7g}", np.zeros((len(log10p), 2), u64)
-    p = cells_of(log10p, in_bytes(print_powers), form, BLANK, empty)
+    p = fill_cells(log10p, in_bytes(print_powers), form, BLANK, empty)
     logs = print_some(log10p.astype(np.float32), BLANK)
     p[never], logs[never] = cell(b"0 "), cell(b"-inf ")
     logs[(log10p == 0) & np.signbit(log10p) & ~never] = cell(b"-0 ")

@@ -1,7 +1,7 @@
-"""Prints numbers: with the fewest digits that give a number back, and powers of ten with seven digits.
+"""Prints numbers: with the fewest digits that read back as the same number, or powers of ten with seven digits.
 
-A cell is an array of 16 bytes or more: text, and in the last byte its length. An empty cell, of length 0, is left for
-Python to fill.
+A cell is an array of 16 bytes or more: text, and its length in the last byte. The kernels leave a cell empty, with the
+length 0, where the digits are hard to get right; Python fills these cells.
 """
 
 import math
@@ -16,8 +16,8 @@ NEAR = 1e-6  # in units of the last digit: if another rounding is so near, Pytho
 
 
 def shortest(x):
-    """x with the fewest digits that give it back in its precision, as KenLM prints numbers: plain from 1e-6 to below
-    1e21, else with an exponent.
+    """x with the fewest digits that read back as x in its precision, as KenLM prints numbers: without an exponent from
+    1e-6 to below 1e21, else with one.
     """
     if not np.isfinite(x):
         return "NaN" if np.isnan(x) else "inf" if x > 0 else "-inf"
@@ -29,11 +29,12 @@ def shortest(x):
 
 @jit
 def print_shortest(x, end, cells):
-    """Writes x (N,) float32 with the fewest digits that give it back, and the byte `end`, into cells (N, 16 or more) of
-    zeros, uint8. A cell stays empty if the text does not fit, or if |x| is neither 0 nor from 1e-6 to below 1e6.
+    """cells (N, 16 or more), zeros of uint8, <- x (N,) float32 with the fewest digits that read back as x, and the byte
+    `end`. A cell stays empty if the text does not fit, or if |x| is neither 0 nor from 1e-6 to below 1e6.
 
-    x times a power of ten up to 10^12 is a double without rounding, and so are its bounds, halfway to its neighbours.
-    With higher powers, a cell stays empty if another rounding is NEAR.
+    A number rounds to x if it lies between the bounds halfway to the neighbours of x. x times a power of ten up to
+    10^12 is a double without rounding, and so are these bounds. With higher powers, a cell stays empty if another
+    rounding is NEAR.
     """
     for i in range(len(x)):
         a, cell, sign = abs(np.float64(x[i])), cells[i], np.int64(np.copysign(np.float32(1), x[i]) < 0)
@@ -67,8 +68,8 @@ def print_shortest(x, end, cells):
 
 @inlined
 def put_digits(text, at, r, digits, e):
-    """Puts the number r into text from `at` on. r has so many digits; the first of them stands for 10^e. Returns the
-    place after the last byte.
+    """Puts the number r, which has `digits` digits, into text from `at` on. The first digit stands for 10^e. Returns
+    the place after the last byte.
     """
     zeros, before = max(-e, 0), max(e + 1, 1)
     n = max(zeros + digits, before)
@@ -83,8 +84,8 @@ def put_digits(text, at, r, digits, e):
 
 @jit
 def print_powers(x, end, cells):
-    """Writes 10^x as "%.7g" and the byte `end`, x (N,) float64, into cells (N, 16) of zeros, uint8. A cell stays empty
-    if x is above 0 or not above LEAST, or if another rounding is NEAR.
+    """cells (N, 16), zeros of uint8, <- 10^x as "%.7g" and the byte `end`, for x (N,) float64. A cell stays empty if x
+    is not between LEAST and 0, or if another rounding is NEAR.
     """
     for i in range(len(x)):
         if not LEAST < x[i] <= 0:

@@ -1,4 +1,8 @@
-"""ARPA lines of n-grams, in suffix order or in SRILM's.
+"""Prints the n-grams of large models as lines of ARPA files, by kernels.
+
+`write_order` prints an order of an estimated model in suffix order. `write_sorted` prints a Backoff in SRILM's order.
+Both gather n-grams piece by piece, in threads; `printed` makes their lines from cells, which are texts of numbers and
+words.
 
 A cell is text of up to 15 bytes in 16, or of up to 23 in 24, with its length in the last byte. It is copied by two or
 three stores of 8 bytes, whatever its length, since a loop over a few bytes would cost more.
@@ -21,7 +25,7 @@ from lmtk.ngram.estimate import suffix
 from lmtk.ngram.model.nodes import AT, BOW, CHILD, WIDE, WIDTH, N, P, mark_suffixes, release_order
 
 PIECE = 1 << 15  # n-grams, or places, printed together
-AHEAD = 8
+AHEAD = 8  # how many contexts ahead memory is fetched
 SOME = 512  # numbers whose digits are made together
 u64 = np.uint64
 leading_zeros = of_numba("lmtk.machine.intrinsics", "leading_zeros")
@@ -31,9 +35,9 @@ prefetch = of_numba("lmtk.machine.intrinsics", "prefetch")
 
 @dataclass(frozen=True)
 class Layout:
-    """The form of the lines of an ARPA file. begin: the file's first bytes. lines: (rows (k, N), log10p, weights, flags
-    as for `print_rows`, k, room) -> bytes. siblings: whether n-grams that differ only in their oldest word must be
-    passed to the same call of `lines`.
+    """The form of the lines of an ARPA file. begin: the file's first bytes. lines: a function of rows (k, N), log10p,
+    weights and flags, as for `print_rows`, of k and of a Scratch's room; it returns the lines as bytes. siblings:
+    whether n-grams that differ only in their oldest word must go to the same call of `lines`.
     """
 
     begin: bytes
@@ -46,11 +50,6 @@ def plain(words):
     cells = word_cells(words)
     longest = longest_word(cells)
     return Layout(b"\n", lambda rows, p, bow, flags, k, room: printed((rows, p, bow, flags), cells, longest, room))
-
-
-def write_header(out, sizes, layout):
-    sizes = b"".join(b"ngram %d=%d\n" % (k, size) for k, size in enumerate(sizes, 1))
-    out.write(layout.begin + b"\\data\\\n" + sizes)
 
 
 def write_order(out, x, columns, k, layout, scratch):
@@ -69,16 +68,16 @@ def write_order(out, x, columns, k, layout, scratch):
     def lines_of(q):
         with scratch.lent() as room:
             first, last = nodes[-1, q : q + 2]
-            mine = [column[first:last] for column in columns]
+            log10p, log10bow, marks = (column[first:last] for column in columns)
             rows = room("rows", (k, last - first + 1), np.int32)
             if k == 1:
                 rows[0, :-1] = np.arange(first, last)
             else:
                 word = int(np.searchsorted(x.start, cuts[q], "right")) - 1
                 suffix.words_of(x.begins, k, cuts[q], cuts[q + 1], nodes[:, q], word, x.start, x.words, x.base, rows)
-            flags, weights = room("flags", last - first, np.uint8), room("weights", len(mine[1]), np.float32)
-            mark_lines(mine[2], mine[1], flags, weights)
-            return bytes(layout.lines(rows, mine[0], weights, flags, k, room))
+            flags, weights = room("flags", last - first, np.uint8), room("weights", len(log10bow), np.float32)
+            mark_lines(marks, log10bow, flags, weights)
+            return bytes(layout.lines(rows, log10p, weights, flags, k, room))
 
     for text in map_in_order(lines_of, range(len(cuts) - 1)):
         out.write(text)
@@ -97,7 +96,7 @@ def mark_lines(marks, bow, flags, weights):
 
 def write_sorted(out, model, rank, own=False):
     """Writes the sections of a Backoff model in SRILM's order. rank (W,): each word's place in byte order. own: the
-    model is not used any more, so that its memory can go back to the system and hold pages of the file.
+    caller does not use the model any more, so its memory is given back to the system as the file grows.
     """
     if own:
         trim()
@@ -109,8 +108,8 @@ def write_sorted(out, model, rank, own=False):
     def look(k):
         return look_at_children(levels[k]["child"], levels[k + 1]["word"], levels[k + 1]["log10p"], rank, weighted[k])
 
-    straight, many = zip(*map_in_order(look, range(nodes.order)))
-    turned = [np.empty(0, np.int32) if is_so else rank for is_so in straight]
+    is_sorted, parents = zip(*map_in_order(look, range(nodes.order)))
+    turned = [np.empty(0, np.int32) if is_so else rank for is_so in is_sorted]
     weighted = [*weighted[1:], np.empty(0, np.uint8)]
     for k in range(nodes.order - 1, 1, -1):  # as in SRILM, the weights of suffixes of contexts are written too
         mark_suffixes(nodes, k, weighted)
@@ -119,17 +118,17 @@ def write_sorted(out, model, rank, own=False):
         contexts = np.array([[0, len(levels[1]) - 1]], np.int32)
         yield contexts
         for k in range(1, nodes.order):
-            ordered = np.empty((many[k], k + 2), np.int32)
+            ordered = np.empty((parents[k], k + 2), np.int32)
             order_contexts(contexts, k, memory, where, rank, ordered)
             contexts = ordered
             yield contexts
 
-    done = None  # the contexts of the order before
+    written = None  # the contexts of the order before
     ordered = contexts_of_orders()
     for k, contexts in enumerate(map_in_order(lambda _: next(ordered), range(nodes.order), threads=1), 1):
-        if own and done is not None:
+        if own and written is not None:
             release_order(nodes, k - 1)
-            give_back(done)
+            give_back(written)
         out.write(b"\n\\%d-grams:\n" % k)
         cuts = np.empty((nodes.size(k) // PIECE + 2, 2), np.int64)
         cuts = cuts[: cut_lines(contexts, PIECE, cuts)].tolist()
@@ -148,14 +147,13 @@ def write_sorted(out, model, rank, own=False):
                 return bytes(printed((rows, p, bow, flags), cells, longest, room))
 
         out.writelines(map_in_order(lines_of, pairwise(cuts)))
-        done = contexts
+        written = contexts
 
 
 @jit
 def look_at_children(child, word, log10p, rank, context):
-    """context (P,) uint8 <- whether any child of each node has a probability. word, log10p: those of the next order.
-    Returns whether all children are in the order of `rank` (W,), and how many nodes have children. One pass over
-    memory.
+    """context (P,) uint8 <- whether any child of each node has a probability. word, log10p: of the next order. Returns
+    whether all children are in the order of `rank` (W,), and how many nodes have children. One pass over memory.
     """
     straight, many = True, 0
     for i in range(len(context)):
@@ -170,11 +168,11 @@ def look_at_children(child, word, log10p, rank, context):
 
 @jit
 def order_contexts(contexts, k, memory, where, rank, out):
-    """out (P', k + 2) <- the contexts of the (k + 1)-grams, in the order of their lines, from contexts (P, k + 1) of
-    the k-grams. Each row has a context's words, and the first and the end of its children.
+    """out (P', k + 2) <- the contexts of the (k + 1)-grams, in the order of their lines. contexts
+    (P, k + 1): those of the k-grams. Each row has a context's words, and the first and the end of its children.
 
-    The contexts are the k-grams that have children. A counting sort puts them in the order of the `rank` of their
-    words, the last word first. Bound by a random read a context and a write a node.
+    The contexts are the k-grams that have children. A counting sort puts them in the order of the `rank` (W,) of their
+    words, the last word first. Bound by a random read a context and a random write a node.
     """
     below = where[k - 1, AT]
     head = np.zeros(len(rank) + 1, np.int32)
@@ -200,8 +198,8 @@ def order_contexts(contexts, k, memory, where, rank, out):
 
 @jit
 def cut_lines(contexts, some, cuts):
-    """Cuts contexts (P, k + 1) into pieces with `some` children or a few more: cuts (., 2) <- (a place among contexts,
-    how many children stand before it), from (0, 0) to (P, N). Returns how many cuts there are.
+    """Cuts contexts (P, k + 1) into pieces with `some` children or a few more. cuts (., 2) <- a place among them and
+    how many children come before each, from (0, 0) to (P, N). Returns the number of cuts.
     """
     k = contexts.shape[1] - 1
     lines, last, found = 0, 0, 1
@@ -220,9 +218,9 @@ def gather_lines(contexts, memory, logs, where, rank, weighted, rows, p, bow, fl
     """rows (k, N), p, bow and flags (N,) <- the n-grams that extend some contexts, as `print_rows` wants them; p and
     bow are log10.
 
-    rank (W,): that of words, or (0,) if children are in its order already. weighted: whether the weight of a node is
-    written even if it is 0; (0,) at the highest order. A weight of -0.0 is always written. Bound by a random read a
-    context.
+    rank (W,): each word's place in byte order, or (0,) if children are sorted already. weighted: whether the weight of
+    a node is written even if it is 0; (0,) at the highest order. A weight of -0.0 is always written. Bound by a random
+    read a context.
     """
     k, line = len(rows), 0
     below, width, at_p = where[k - 1, AT], where[k - 1, WIDTH], where[k - 1, P]
@@ -269,8 +267,9 @@ def printed(columns, words, longest, room):
 
 @jit
 def print_rows(rows, p, bow, flags, cells, letters, ends, text, end):
-    """text <- the lines of the n-grams, rows (k, N), with the flag 1; with the flag 2 they have weights. Returns how
-    far text is filled, or -1 if a line would begin after `end`. Bound by copying, 16 bytes at once.
+    """text <- the lines of the n-grams, rows (k, N), whose flags have the bit 1; with the bit 2, a line ends with a
+    weight. p, bow: cells of numbers; cells, letters, ends: from `word_cells`. Returns how far text is filled, or -1 if
+    a line would begin after `end`. Bound by copying, 16 bytes at once.
     """
     at = 0
     for i in range(len(flags)):
@@ -289,8 +288,8 @@ def print_rows(rows, p, bow, flags, cells, letters, ends, text, end):
 
 
 def word_cells(words):
-    """(letters, ends, cells): the letters (L,) of words end to end, and 16 bytes more; where each begins, and the end,
-    (W + 1,); the cell of each word and a blank, (W, 2) uint64, of length 0 if the word does not fit.
+    """(letters, ends, cells): the letters (L,) of all words, and 16 bytes more; where each word begins, and the end,
+    (W + 1,); a cell with each word and a blank, (W, 2) uint64, empty if the word does not fit.
     """
     length = np.fromiter(map(len, words), np.int64, len(words))
     ends = np.concatenate(([0], np.cumsum(length)))
@@ -298,11 +297,11 @@ def word_cells(words):
     cells = np.zeros((len(words), 16), np.uint8)
     short = np.flatnonzero(length <= 14)
     length = length[short]
-    mine = sliding_window_view(letters, 16)[ends[short]]
-    mine *= np.arange(16) < length[:, None]
-    mine[np.arange(len(short)), length] = ord(" ")
-    mine[:, 15] = length + 1
-    cells[short] = mine
+    texts = sliding_window_view(letters, 16)[ends[short]]
+    texts *= np.arange(16) < length[:, None]
+    texts[np.arange(len(short)), length] = ord(" ")
+    texts[:, 15] = length + 1
+    cells[short] = texts
     return letters, ends, cells.view(u64)
 
 
@@ -315,9 +314,9 @@ def cell(text, words=2):
     return np.frombuffer(text.ljust(8 * words - 1, b"\0") + bytes([len(text)]), u64)
 
 
-def cells_of(x, kernel, form, end, cells):
-    """cells, filled by a kernel with the numbers x (N,), each followed by the byte `end`. Cells that the kernel leaves
-    empty get form(x), a str.
+def fill_cells(x, kernel, form, end, cells):
+    """Fills cells with the numbers x (N,), each followed by the byte `end`, and returns them. The kernel fills most
+    cells; those that it leaves empty get form(x), a str.
     """
     kernel(x, end, cells)
     for i in np.flatnonzero(cells[:, -1] == 0):
@@ -328,12 +327,12 @@ def cells_of(x, kernel, form, end, cells):
 def print_some(x, end, cells=None):
     """The cells (N, 2) of float32 numbers as "%.7g" and the byte `end`."""
     cells = np.empty((len(x), 2), u64) if cells is None else cells
-    return cells_of(x, print_numbers, lambda x: f"{x:.7g}", end, cells)
+    return fill_cells(x, print_numbers, lambda x: f"{x:.7g}", end, cells)
 
 
 def print_short(x, end):
     """The cells (N, 3) of float32 numbers with KenLM's digits and the byte `end`."""
-    return cells_of(x, in_bytes(print_shortest), shortest, end, np.zeros((len(x), 3), u64))
+    return fill_cells(x, in_bytes(print_shortest), shortest, end, np.zeros((len(x), 3), u64))
 
 
 def in_bytes(kernel):
@@ -343,13 +342,13 @@ def in_bytes(kernel):
 
 @jit
 def print_numbers(x, end, cells):
-    """cells (N, 2) <- x (N,) float32 as "%.7g" and the byte `end`; -inf is printed as -99, -0 as 0. Other numbers with
-    |x| below 1e-4 or from 9.9999995 on get empty cells, which are left to Python.
+    """Hard to read: eight digits are handled together in one 64-bit word.
+    cells (N, 2) <- x (N,) float32 as "%.7g" and the byte `end`; -inf is printed as -99, -0 as 0. Other numbers with
+    |x| below 1e-4 or from 9.9999995 on get empty cells, which Python fills.
 
-    The digits are exact: x has 24 bits and the 5^10 in 10^10 another 24, so that their product is a double without
-    rounding; like "%", the kernel rounds it half to even. The eight digits are separated in a 64-bit word, in halves,
-    quarters and eighths, and shifts insert a point and a sign. Loops without branches over SOME numbers become vector
-    instructions.
+    The digits are exact: x has 24 bits, and so has the 5^10 in 10^10, so that their product is a double without
+    rounding. Like "%", the kernel rounds it half to even. A word is split into halves, quarters and eighths, its
+    digits; shifts insert a point and a sign. Loops without branches over SOME numbers become vector instructions.
     """
     zeros, used, letters = np.empty(SOME, np.int64), np.empty(SOME, np.int64), np.empty(SOME, u64)
     one, plain, last = u64(1), u64(0x3030303030303030), u64(end)

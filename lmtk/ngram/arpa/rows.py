@@ -1,5 +1,8 @@
 """The n-grams of a large ARPA file -> a sorted trie, by kernels.
 
+A Trie takes the rows of one order after the other. `deal_rows` deals them to ranges of their first ids; threads sort
+each range (`sort_rows`) and write its records (`link_rows`).
+
 symbol   shape       meaning
 rows     (N, k + 2)  n-grams as k ids, log10 p and log10 back-off weight, int32; the last two are the bits of float32
 place    (N,)        the rows, int32, dealt to ranges of their first ids: those of a range are together, in their order
@@ -31,8 +34,8 @@ class Trie:
         self.memory, self.where, _ = allocate(sizes, home)
 
     def add(self, rows):
-        """Adds the rows of the next order. Returns whether that was possible: it is not if `sizes` states another
-        number, or if an n-gram is repeated or lacks its prefix.
+        """Adds the rows of the next order. Returns False, without adding them, if their number is not the one in
+        `sizes`, or if an n-gram is repeated or lacks its prefix.
         """
         k = self.order + 1
         if k > len(self.sizes) or len(rows) != self.sizes[k - 1]:
@@ -136,8 +139,10 @@ def sort_rows(rows, ids, low, high, W, falling, start, place, other):
 
 @jit
 def link_rows(rows, place, k, begin, low, high, memory, where):
-    """memory <- the records of rows in the order `place`, from node `begin` on, and the children of the contexts whose
-    first ids are from low up to high. Returns 0, WRONG or FALLING.
+    """Hard to read: the context of the current row and all its prefixes are followed through the trie, so that no
+    context is searched.
+    memory <- the records of rows in the order `place`, from node `begin` on, and the children of the contexts whose
+    first ids are from low up to high. Returns 0, WRONG or FALLING. Bound by one pass over the rows.
     """
     numbers, logs, size = rows.view(np.float32), memory.view(np.float32), len(rows)
     here, width, p = where[k - 1, AT], where[k - 1, WIDTH], where[k - 1, P]

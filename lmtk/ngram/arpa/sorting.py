@@ -1,4 +1,4 @@
-"""ARPA lines of a model's nodes in any order of their words, in little memory.
+"""Prints the n-grams of a large model as lines of ARPA files, sorted in any order of their words, in little memory.
 
 The nodes of an order are sorted by their first words. For lines in another order, the nodes become rows. These are
 dealt to ranges of the leading word, which is compared first; then each range is sorted by itself.
@@ -21,13 +21,13 @@ from lmtk.ngram.arpa.printing import PIECE
 from lmtk.ngram.counting.counts import sorted_by
 from lmtk.ngram.model.nodes import AT, BOW, CHILD, WIDE, WIDTH, N, P, mark_suffixes
 
-BYTES, LEAST = 512, 1 << 16  # bounded memory for each row of a range, which takes a tenth of it; rows of a range
+BYTES, LEAST = 512, 1 << 16  # bytes of memory for each row of a range; rows of a range, at least
 f32 = np.float32
 
 
 def write_sections(out, model, rank, lines, context_first=False):
-    """Writes the sections of an ARPA file. rank (W,): the numbers of the words by which n-grams are sorted, compared
-    from the last word back or, with `context_first`, so in the context and then by the last word. lines: that of a
+    """Writes the sections of an ARPA file. rank (W,): the numbers of the words. N-grams are sorted by these numbers,
+    which are compared from the last word back; with `context_first`, the last word is compared last. lines: as in a
     printing.Layout, for rows of these numbers.
     """
     nodes, scratch = model.nodes, Scratch()
@@ -45,8 +45,9 @@ def write_sections(out, model, rank, lines, context_first=False):
 
             def lines_of(begin, k=k, rows=rows, place=place):
                 with scratch.lent() as room:
-                    some = rows[place[begin : begin + PIECE]].T.copy()
-                    return bytes(lines(some[:k], *some[k : k + 2].view(f32), some[k + 2].astype(np.uint8), k, room))
+                    columns = rows[place[begin : begin + PIECE]].T.copy()
+                    flags = columns[k + 2].astype(np.uint8)
+                    return bytes(lines(columns[:k], *columns[k : k + 2].view(f32), flags, k, room))
 
             out.writelines(map_in_order(lines_of, range(0, len(rows), PIECE)))
 
@@ -57,8 +58,8 @@ def weights_written(nodes):
     base = np.concatenate(([0], np.cumsum(sizes)))
     weighted = memory.zeros(base[-2], np.uint8)
     for k in range(1, nodes.order):
-        mine = weighted[base[k - 1] :]
-        work = lambda part, k=k, mine=mine: look(nodes.memory, nodes.logs, where, k, *part, mine)
+        of_order = weighted[base[k - 1] :]
+        work = lambda part, k=k, out=of_order: look_at_children(nodes.memory, nodes.logs, where, k, *part, out)
         map_at_once(work, parts_of(sizes[k - 1]))
     for k in range(nodes.order - 1, 1, -1):
         mark_suffixes(nodes, k, np.split(weighted, base[1:-2]))
@@ -69,9 +70,9 @@ def ranges(nodes, k, lead, rank, weighted, most):
     """Yields the rows (M, k + 3) of the n-grams of order k, for one range after the other of the numbers of the leading
     word, the word at `lead`. A range has up to `most` rows, or those of a single word.
     """
-    many, order = np.zeros(len(rank), np.int64), lead + 1
-    count_words(nodes.memory, nodes.where, k, order, rank, many)
-    ends, cuts = np.cumsum(many), [0]
+    sizes, order = np.zeros(len(rank), np.int64), lead + 1
+    count_words(nodes.memory, nodes.where, k, order, rank, sizes)
+    ends, cuts = np.cumsum(sizes), [0]
     while cuts[-1] < len(rank):
         before = ends[cuts[-1] - 1] if cuts[-1] else 0
         cuts.append(max(cuts[-1] + 1, int(np.searchsorted(ends, before + most, "right"))))
@@ -81,11 +82,11 @@ def ranges(nodes, k, lead, rank, weighted, most):
         return
     of, shelf = np.repeat(np.arange(len(cuts) - 1, dtype=np.uint16), np.diff(cuts)), Shelf()
     for rows in pieces:
-        mine = of[rows[:, lead]]
-        place, sizes = np.argsort(mine, kind="stable"), np.bincount(mine, minlength=len(cuts) - 1)
-        for r, some in enumerate(np.split(rows[place], np.cumsum(sizes)[:-1])):
-            if len(some):
-                shelf.add(r, some)
+        range_ = of[rows[:, lead]]
+        place, sizes = np.argsort(range_, kind="stable"), np.bincount(range_, minlength=len(cuts) - 1)
+        for r, part in enumerate(np.split(rows[place], np.cumsum(sizes)[:-1])):
+            if len(part):
+                shelf.add(r, part)
     for r in range(len(cuts) - 1):
         yield shelf.get(r, np.int32).reshape(-1, k + 3)
 
@@ -146,7 +147,7 @@ def count_words(memory, where, k, d, rank, many):
 
 
 @jit
-def look(memory, logs, where, k, first, last, weighted):
+def look_at_children(memory, logs, where, k, first, last, weighted):
     """weighted (N_k,), from `first` up to `last`, <- whether a child of the node has a probability, or the node's
     weight is not 0. A weight of -0.0 counts as not 0.
     """

@@ -164,7 +164,7 @@ def passes(state, iterations=None, threads=1):
                 if threads > 1 and done:
                     best = np.empty_like(words)
                     parts = zip(np.array_split(words, threads), np.array_split(best, threads))
-                    list(pool.map(lambda part: kernels.wishes(part[0], *arrays, part[1]), parts))
+                    list(pool.map(lambda part: kernels.find_best_classes(part[0], *arrays, part[1]), parts))
                     words = words[best != state.g[words]]
                 moved += kernels.exchange(words, *arrays)
                 yield min((at + TOGETHER) / len(state.order), 1), moved
@@ -241,11 +241,11 @@ def mergers(state, order, window, G, every=0):
         yield pairs[done] / pairs[-1]
 
 
-def classes_as_words(data, g):
-    """(the Bigrams of the classes g (W,) in place of words, the number of classes). Words without a class, -1, are
+def classes_as_words(data, g, G):
+    """(the Bigrams of the G classes g (W,) in place of words, the number of classes). Words without a class, -1, are
     classes of their own.
     """
-    g, C = numbered(data, g, int(g.max()) + 1)
+    g, C = numbered(data, g, G)
     key, inverse = np.unique(g[data.v].astype(np.int64) * C + g[data.w], return_inverse=True)
     count = np.bincount(inverse, data.count).astype(np.int64)
     uses = np.bincount(g[g >= 0], data.uses[g >= 0], C).astype(np.int64)
@@ -282,11 +282,8 @@ def paths(data, classes):
     """For each class, the string of 0 and 1 that leads to it in the tree of mergers, which go on down to one class."""
     G = len(classes.names)
     g = np.array([classes.members[w][0] if w in classes.members else -1 for w in data.words], np.int32)
-    g, C = numbered(data, g, G)
-    key, inverse = np.unique(g[data.v].astype(np.int64) * C + g[data.w], return_inverse=True)
-    count = np.bincount(inverse, data.count).astype(np.int64)
     order = np.arange(G)
-    state = merging_of(Bigrams([b""] * C, key // C, key % C, count, None), order, G)
+    state = merging_of(classes_as_words(data, g, G)[0], order, G)
     for _ in mergers(state, order, G, 1):
         pass
     path_of = [b""] * G

@@ -1,16 +1,19 @@
-"""Kneser and Ney's exchange, which moves words to the class that makes the text most likely, and Brown's merging.
+"""Word classes by kernels: Kneser and Ney's exchange, and Brown's merging.
+
+`exchange` moves words one by one to the class in which they make the text most likely. `agglomerate` merges, again and
+again, the two classes whose merger costs least likelihood.
 
 symbol  shape      meaning
-W C G   -          words; classes; those of them, the first G, that words may move to
+W C G   -          the numbers of words, of classes, and of classes that words may move to, which come first
 N       (C, C)     N[c, d]: bigrams of a word of class c and one of class d, int32
 M       (C, C)     the same, transposed
 n       (2, C)     the sums of N's rows (a class as history) and of its columns (as predicted), int64
 g       (W,)       the class of each word, int32
-start   (2, W + 1) word w's neighbours are place start[i, w] to start[i, w + 1] of the next two; i = 0: those after it,
-                   i = 1: those before it, without itself, int64
+start   (2, W + 1) word[i] and count[i] have the neighbours of word w from start[i, w] up to start[i, w + 1]: for i = 0
+                   the words after w, for i = 1 the words before w, both without w; int64
 word    (2, B)     the neighbours, int32
-count   (2, B)     their bigrams with w, int32
-own     (W,)       bigrams of w with itself, int32
+count   (2, B)     how many bigrams each neighbour forms with w, int32
+own     (W,)       the number of bigrams w w, int32
 f       (F,)       f[x] = x ln x, float64
 """
 
@@ -25,17 +28,17 @@ SMALL = 1e-5  # nats; a gain below it may be rounding
 
 @jit
 def best_class(w, g, G, start, word, count, own, N, M, n, f, r, near, size, total, rows, gain):
-    """The class, of the first G, in which word w makes the text most likely. It changes no count.
-
+    """Hard to read: counts that include w are corrected on the fly. Returns the class, among the first G, in which word
+    w makes the text most likely; no count changes.
     The log likelihood, up to terms that no move changes, is sum_cd f(N[c, d]) - sum_c f(n[0, c]) - sum_c f(n[1, c])
-    (Martin, Liermann, Ney 1998, section 3). w is taken out of its class a. gain[b], what w adds in class b, is a sum
-    over the classes d of its neighbours, so that a word takes G steps for each of them. Ties go to a, then to the first
-    class. Counts without an entry in f take a logarithm. Bound by look-ups of f; most are of small counts, which stay
-    in the first cache.
+    (Martin, Liermann, Ney 1998, section 3). w is taken out of its class a. gain[b], the change when w joins class b, is
+    a sum over the classes d of the neighbours of w, so that each d takes G steps. Ties go to a, then to the first
+    class. Counts without an entry in f take a logarithm. Bound by look-ups of f; most are of small counts, whose
+    entries stay in the first cache.
 
-    Written: r (2, C), 0 before: r[0, d] bigrams of w and class d after it, r[1, d] before it; near[i], the size[i]
-    classes d whose r[i, d] is not 0; total (2,): bigrams of w as history, as predicted. The caller uses these and sets
-    r back to 0. rows (2, C), gain (G,): scratch.
+    Written: r (2, C), 0 before: r[0, d] and r[1, d] <- how many bigrams w forms with class d after and before it;
+    near[i] <- the size[i] classes d whose r[i, d] is not 0; total (2,) <- the bigrams of w as history, and as predicted
+    word. The caller uses these and sets r back to 0. rows (2, C), gain (G,): scratch.
     """
     F = len(f)
 
@@ -101,7 +104,7 @@ def best_class(w, g, G, start, word, count, own, N, M, n, f, r, near, size, tota
 
 @jit
 def exchange(words, g, G, start, word, count, own, N, M, n, f):
-    """Moves each of `words` in turn to its best class; g, N, M, n in place. Returns how many moved."""
+    """Moves each of `words` in turn to its best class. g, N, M, n change in place. Returns how many words moved."""
     C = len(N)
     r, near, rows = np.zeros((2, C), np.int64), np.empty((2, C), np.int64), np.empty((2, C), np.int32)
     size, total, gain = np.empty(2, np.int64), np.empty(2, np.int64), np.empty(G)
@@ -131,8 +134,8 @@ def exchange(words, g, G, start, word, count, own, N, M, n, f):
 
 
 @jit
-def wishes(words, g, G, start, word, count, own, N, M, n, f, best):
-    """best (K,) int32 <- the best class of each of `words`, none of which is moved."""
+def find_best_classes(words, g, G, start, word, count, own, N, M, n, f, best):
+    """best (K,) int32 <- the best class of each of `words`. No word moves."""
     C = len(N)
     r, near, rows = np.zeros((2, C), np.int64), np.empty((2, C), np.int64), np.empty((2, C), np.int32)
     size, total, gain = np.empty(2, np.int64), np.empty(2, np.int64), np.empty(G)
@@ -144,7 +147,7 @@ def wishes(words, g, G, start, word, count, own, N, M, n, f, best):
 
 
 @jit
-def costs(k, R, K, N, n, S, L, f):
+def update_costs(k, R, K, N, n, S, L, f):
     """Computes S[k], and L of the pairs of class k, afresh and in place; S and L as in `agglomerate`."""
     A = np.zeros(K)
     S[k] = 0
@@ -170,8 +173,8 @@ def costs(k, R, K, N, n, S, L, f):
 
 @jit
 def agglomerate(words, C, R, K, parent, slot, root, start, word, count, own, N, n, S, L, f, merged, m):
-    """Gives each of `words` in turn a class of its own; while there are more than C classes, merges the cheapest pair.
-
+    """Hard to read: sums over all pairs of classes are kept up to date instead of being computed anew.
+    Gives each of `words` in turn a class of its own; while there are more than C classes, merges the cheapest pair.
     Everything changes in place. Class 0 holds the words still to come; it and the other classes below R are not merged;
     K classes are in use. parent (W,) int32: the word whose class a word was merged into, or itself; slot (W,) int32:
     the class of a word that is its own parent; root: the word of each class. merged (W, 2): the m pairs of words whose
@@ -180,7 +183,7 @@ def agglomerate(words, C, R, K, parent, slot, root, start, word, count, own, N, 
     L[i, j], i < j, is the change of the text's log likelihood by the merger of i and j (Brown et al. 1992, section 3),
     at most 0; the pair with the largest is merged. With A[i, j] = sum_d f(N[i, d] + N[j, d]) + f(N[d, i] + N[d, j]) and
     S[i] = sum_d f(N[i, d]) + f(N[d, i]), it is A[i, j] - S[i] - S[j], corrected for the cells of i and j among
-    themselves and for the sums n. A new word, as a merger, changes A by a few terms for each pair, so that it takes K^2
+    themselves and for the sums n. A new word or a merger changes A by a few terms for each pair, so that it takes K^2
     steps. f has an entry for every possible count.
     """
     row, col = np.empty((3, len(N)), np.int64), np.empty((3, len(N)), np.int64)
@@ -220,7 +223,7 @@ def agglomerate(words, C, R, K, parent, slot, root, start, word, count, own, N, 
                     L[i, j] += x + y - change[i] - change[j]
             slot[w], root[k] = k, w
             K += 1
-            costs(k, R, K, N, n, S, L, f)
+            update_costs(k, R, K, N, n, S, L, f)
         while K - R > C:
             a, b, best = R, R + 1, -np.inf
             for i in range(R, K):
@@ -260,5 +263,5 @@ def agglomerate(words, C, R, K, parent, slot, root, start, word, count, own, N, 
             S[b], root[b] = S[z], root[z]
             slot[root[z]] = b
             K = z
-            costs(a, R, K, N, n, S, L, f)
+            update_costs(a, R, K, N, n, S, L, f)
     return K, m

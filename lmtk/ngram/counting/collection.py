@@ -184,10 +184,8 @@ class Input:
         """The Lines of count files and weighted texts. spill: as for Lines."""
         sources, lines = self.sources, Lines(self.sources.floats, spill)
         for path in sources.files:
-            rows = row_parts(
-                path, self.readable, sources.order, sources.floats, sources.marks.tolower, self.blocks(path)
-            )
-            for part in rows:
+            how = sources.order, sources.floats, sources.marks.tolower, self.blocks(path)
+            for part in row_parts(path, self.readable, *how):
                 lines.add(*(inside(*part) if sources.limit else part))
         for path in sources.weighted:
             for part in self.weighted_parts(path):
@@ -230,12 +228,13 @@ def collect(sources, form="counts", memory=None, comm=ALONE, replace=None):
     """
     source, raw, order = Input(sources, memory), None, sources.order
     if form != "counts" and not sources.files and not sources.weighted:
-        raw = comm.each(lambda: read_raw(source, form, comm))
+        apart = form == "parts" and (memory or comm.size > 1)
+        read_alone = lambda: [] if comm.rank else list(source.raw(ALONE))
+        raw = comm.each(lambda: Blocks(source.raw(comm), source.given) if apart else read_alone())
         text = text_of(raw, source, comm)
         if text is not None:
             return text.replaced(*replace(text.words)) if replace else text
-    if comm.size > 1 and not isinstance(raw, Blocks):
-        raw = None  # rank 0 alone has read the texts
+    raw = raw if comm.size == 1 or isinstance(raw, Blocks) else None  # otherwise rank 0 alone has read the texts
 
     def read():
         """Reads the count files and the weighted texts, on rank 0, and this rank's part of the texts."""
@@ -271,15 +270,10 @@ def collect(sources, form="counts", memory=None, comm=ALONE, replace=None):
     if comm.size > 1:
         levels = gather_levels(levels, blocks, W, comm)
     if lines.size:
-        levels = with_lines(levels if tokens else None, lines, new_id, W)
+        parts = [lines.all(new_id)]
+        parts += [(to_rows(levels, W), [level.count for level in levels])] if tokens else []
+        levels = from_rows(*merged(parts), W)
     return in_memory(Counts(words, levels), memory) if comm.rank == 0 else Counts(words, levels)
-
-
-def read_raw(source, form, comm):
-    """The raw blocks of an Input: Blocks of this rank's part for a Text, else a list on rank 0."""
-    if form == "parts" and (source.memory or comm.size > 1):
-        return Blocks(source.raw(comm), source.given)
-    return [] if comm.rank else list(source.raw(ALONE))
 
 
 def text_of(raw, source, comm):
@@ -298,15 +292,6 @@ def text_of(raw, source, comm):
     else:
         text = whole_text(raw, source.index, marks)
     return text if comm.total(int(text is None)) == 0 else None
-
-
-def with_lines(levels, lines, new_id, W):
-    """Levels, or None, with Lines added. new_id: the id in the levels of each word in the lines."""
-    rows, weights = lines.all()
-    parts = [([new_id[row] for row in rows], weights)]
-    if levels:
-        parts.append((to_rows(levels, W), [level.count for level in levels]))
-    return from_rows(*merged(parts), W)
 
 
 def blocks_within(path, index, memory, **how):
@@ -501,12 +486,12 @@ def inside(rows, weights):
     return {k: rows[k][kept[k]] for k in rows}, {k: weights[k][kept[k]] for k in rows}
 
 
-def merged(found):
-    """Several (rows, weights) as one; `found` is emptied."""
+def merged(parts):
+    """Several (rows, weights) as one; `parts` is emptied."""
     rows, weights = [], []
-    for k in range(max(len(rows) for rows, _ in found)):
-        parts = [(r[k], w[k]) for r, w in found if k < len(r)]
-        for whole, some in zip((rows, weights), zip(*parts), strict=True):
-            whole.append(np.concatenate(some) if len(some) > 1 else some[0])
-    found.clear()
+    for k in range(max(len(rows) for rows, _ in parts)):
+        of_order = [(r[k], w[k]) for r, w in parts if k < len(r)]
+        for column, arrays in zip((rows, weights), zip(*of_order), strict=True):
+            column.append(np.concatenate(arrays) if len(arrays) > 1 else arrays[0])
+    parts.clear()
     return rows, weights

@@ -1,4 +1,8 @@
-"""Counting n-grams by one sort, and writing counts, for jobs that are worth compiling for.
+"""Kernels that count n-grams, and that read and write count files.
+
+`suffix_order` sorts the positions of a text, and `count_nodes` goes through them once to count the n-grams of all
+orders. `count_rows` does the same for n-grams that have counts already. `print_counts` and `read_count_lines` convert
+between counts and the lines of a count file.
 
 symbol  shape      meaning
 N W n   -          tokens, words, the highest order
@@ -13,15 +17,15 @@ import numpy as np
 
 from lmtk.machine.jit import jit
 
-SOME = 256  # positions looked at together
+SOME = 256  # positions whose random reads are made together, so that they overlap
 
 
 @jit
 def suffix_order(w, W, n, order, other):
-    """Sorts the positions by the n words from each on, by n counting sorts, from the last word to the first; the text
-    counts as a circle. order, other (N,) int32: memory to sort in. Returns which of the two has the result, 0 or 1.
-
-    A pass shifts every position by one and appends it to those with the same word: bound by two random accesses.
+    """Sorts the positions by the n words that begin at each, by n counting sorts, from the last word to the first. The
+    text counts as a circle. order, other (N,) int32: memory to sort in. Returns which one has the result, 0 or 1.
+    A sort moves every position back by one and appends it to those with the same word. Bound by two random accesses
+    a position in each sort.
     """
     N = len(w)
     start = np.zeros(W + 1, np.int32)
@@ -47,13 +51,13 @@ def suffix_order(w, W, n, order, other):
 
 @jit
 def count_nodes(v, W, order, keys, count, first, sizes):
-    """keys, count, first (n, N) <- every node's key and count, int64, and the position where it was first seen, int32;
+    """Hard to read: one pass counts the n-grams of all lengths.
+    keys, count, first (n, N) <- every node's key and count, int64, and the position where it was first seen, int32;
     row k - 1 has the k-grams. sizes (n,) int64 <- the number of nodes of each length.
 
     A k-gram that crosses the end of a sentence does not count, but it may come between two equal k-grams that do. So a
     k-gram is new if any two neighbours since the last k-gram that counted have fewer than k words in common. Bound by
-    one random access a position; those of SOME positions are made together, so that they overlap. (Plain loops compile
-    in a fraction of the time of numpy's expressions.)
+    one random access a position. (Plain loops compile in a fraction of the time of numpy's expressions.)
     """
     n, N = keys.shape
     node, words = np.empty(n, np.int64), np.empty((SOME + 1, n), np.int32)
@@ -111,7 +115,7 @@ def sort_by(order, key, size, out):
 
 @jit
 def sort_rows(order, words, begin, W, out):
-    """out[begin:] <- order[begin:], sorted by words[order], which are below W: `sort_by` from `begin` on."""
+    """out[begin:] <- order[begin:], sorted by words[order], which are below W, by a stable counting sort."""
     start = np.zeros(W + 1, np.int64)
     start[0] = begin
     for i in range(begin, len(words)):
@@ -126,10 +130,11 @@ def sort_rows(order, words, begin, W, out):
 
 @jit
 def count_rows(order, words, base, weight, W, keys, count, first, sizes):
-    """`count_nodes` of n-grams with weights (M,); those of length k begin at base[k - 1].
+    """keys, count, first, sizes <- as by `count_nodes`, for M n-grams with weights (M,); those of length k begin at
+    base[k - 1]. order (M,) sorts the n-grams by their words (n, M), a prefix before its extensions.
 
-    order (M,): sorts them by their words (n, M), a prefix before its extensions. A node that is only a prefix has the
-    weight 0; its `first` is above those of all n-grams of its length, in the order of the longer n-grams.
+    A node that is only a prefix has the count 0. Its `first` is above those of all n-grams of its length, and such
+    nodes are ordered as their extensions are. Bound by one random access a word.
     """
     n, last, long, node = len(base) - 1, np.full(len(base), -1), 0, np.full(len(base), -1)
     some, length = np.empty((SOME, n), np.int32), np.empty(SOME, np.int64)
@@ -166,14 +171,14 @@ def count_rows(order, words, base, weight, W, keys, count, first, sizes):
 
 @jit
 def print_counts(cursor, depth, base, parent, word, count, only, letters, ends, text):
-    """text (uint8) <- lines "words<TAB>count" of n-grams, each before its extensions, until a line does not fit or all
-    are written. Returns the depth reached, how far `text` is filled, and the room that the next line needs, 0 at the
-    end.
+    """text (uint8) <- lines "words<TAB>count" of n-grams, each n-gram before its extensions, until a line does not fit
+    or all are written. Returns the depth reached, how far `text` is filled, and the bytes that the next line needs, 0
+    at the end.
 
-    Levels lie end to end, that of order k from base[k - 1] on, each in the order of its lines. Each n-gram has its
-    parent, as a place in the parent's level, word (int32) and count. cursor (n,), in place: how many of each level are
-    done; depth: the length of the last n-gram. A word is letters[ends[w] : ends[w + 1]]; letters have 16 bytes more at
-    their end. only: the one order to write, or 0. Bound by copying.
+    Orders lie end to end, order k from base[k - 1] on, each in the order of its lines. Each n-gram has its parent (a
+    place in the order below), word (int32) and count. cursor (n,): how many n-grams of each order are done, in place;
+    depth: the length of the last n-gram. The word w is letters[ends[w] : ends[w + 1]]; `letters` has 16 bytes more at
+    the end. only: the one order to write, or 0. Bound by copying.
     """
     n = len(cursor)
     at, path = 0, np.zeros(n, np.int32)
@@ -218,14 +223,14 @@ def print_counts(cursor, depth, base, parent, word, count, only, letters, ends, 
 
 
 @jit
-def read_count_lines(text, at, size, count, found):
-    """size, count (N,) <- for the lines of text[at:], from the `found`-th line on: the number of words of each, and the
-    count after them; 0 for blank lines. In the text the counts become blanks, so that only words remain.
+def read_count_lines(text, at, size, count, line):
+    """size, count (N,), from `line` on, <- for each line of text[at:]: the number of its words, and the count after
+    them; 0 for blank lines. The counts in the text become blanks, so that only words remain.
 
-    Stops at a line without words, at a count that is not a whole number below 10^18, and if there is no room. Returns
-    where it stopped and the number of lines.
+    Stops at a line without words, at a count that is not a whole number below 10^18, and where `size` is full. Returns
+    where it stopped in the text, and the number of lines with those before.
     """
-    while at < len(text) and found < len(size):
+    while at < len(text) and line < len(size):
         i, fields, begin, end = at, 0, 0, 0
         while text[i] != 10:
             c = text[i]
@@ -251,7 +256,7 @@ def read_count_lines(text, at, size, count, found):
             for a in range(begin, end):
                 text[a] = 32
             fields -= 1
-        size[found], count[found] = fields, number
-        found += 1
+        size[line], count[line] = fields, number
+        line += 1
         at = i + 1
-    return at, found
+    return at, line

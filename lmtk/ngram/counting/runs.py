@@ -212,10 +212,10 @@ class Lines:
             yield tuple([column[k][a:z] for k, (a, z) in enumerate(zip(begin, ends[last]))] for column in zip(*columns))
             begin = ends[last]
 
-    def all(self):
-        """(rows, weights) of all lines, an array for each order; the Lines are emptied."""
+    def all(self, new_id):
+        """(rows, weights) of all lines, an array for each order; the Lines are emptied. new_id (W,): of each word."""
         ids, counts = zip(*(tuple(column.array() for column in self.columns.pop(0)) for _ in [*self.columns]))
-        return [some.reshape(-1, k) for k, some in enumerate(ids, 1)], [*counts]
+        return [new_id[some.reshape(-1, k)] for k, some in enumerate(ids, 1)], [*counts]
 
 
 def count_spilling(ids, new_id, starts, order, W, memory):

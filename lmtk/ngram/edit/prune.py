@@ -14,15 +14,7 @@ from lmtk.lm import LN10
 from lmtk.machine.jit import jit
 from lmtk.machine.memory import zeros
 from lmtk.machine.threads import map_at_once, parts_of
-from lmtk.ngram.edit.renormalize import (
-    AHEAD,
-    copied,
-    estimate,
-    fetch_suffix,
-    lower_p,
-    renormalize,
-    update_all_weights,
-)
+from lmtk.ngram.edit.renormalize import AHEAD, copied, estimate, fetch_suffix, lower_p, renormalize, update_all_weights
 from lmtk.ngram.mass import left_of_one
 from lmtk.ngram.model.building import finish
 from lmtk.ngram.model.nodes import AT, BOW, CHILD, WIDTH, N, P, allocate, mark_suffixes, suffix_of, view_records

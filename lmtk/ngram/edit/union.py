@@ -227,10 +227,7 @@ def copy_numbers(tries, old, k, node0, place, logs, where):
     """logs <- log10 p and weights of the n-grams of order k, from node0 on, from the first trie. N-grams that it lacks
     become bare.
     """
-    given, here = (
-        array_at(tries[0, 0], tries[0, 1], np.float32),
-        where[k - 1, AT] + where[k - 1, WIDTH] * node0,
-    )
+    given, here = (array_at(tries[0, 0], tries[0, 1], np.float32), where[k - 1, AT] + where[k - 1, WIDTH] * node0)
     for i in range(len(place)):
         there, at = place[i, 0] >= 0, old[0, k - 1, AT] + old[0, k - 1, WIDTH] * np.int64(place[i, 0])
         logs[here + where[k - 1, P]] = given[at + old[0, k - 1, P]] if there else np.nan

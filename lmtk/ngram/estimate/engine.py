@@ -15,14 +15,7 @@ from lmtk.errors import LmtkError
 from lmtk.machine.jit import jit
 from lmtk.machine.threads import Scratch, map_at_once
 from lmtk.ngram.estimate import suffix
-from lmtk.ngram.estimate.smoothing import (
-    Events,
-    Order,
-    counts_of_counts,
-    estimate_order,
-    probability,
-    smooth_large,
-)
+from lmtk.ngram.estimate.smoothing import Events, Order, counts_of_counts, estimate_order, probability, smooth_large
 
 f32 = np.float32
 PIECE = 1 << 16  # places counted together
@@ -183,7 +176,7 @@ class Estimator:
             count, predicted, unknowns = grams.raw, slice(None), 0
             if self.continued(k):
                 count = grams.children
-                suffix.own_counts(grams.node, self.suffixes.oldest(k), grams.raw, self.vocab.V, count)
+                suffix.put_raw_counts(grams.node, self.suffixes.oldest(k), grams.raw, self.vocab.V, count)
             if self.has_others:
                 word = grams.parent if k == 2 else word[grams.parent]
                 predicted, unknowns = self.predicted(k, grams, word)

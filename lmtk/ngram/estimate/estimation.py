@@ -17,11 +17,10 @@ from lmtk.ngram.estimate import smoothing
 def estimate(counts, vocab, recipe, form="nodes", memory=None, comm=ALONE, show=lambda share, what: None):
     """Estimates a model. Returns (the model, the methods with their discounts).
 
-    counts: Counts; or collection.Positions, collection.Text or runs.Spilled, with which the model is Buckets, else a
-    Backoff or, if there are many counts, Buckets. The caller should not keep them, so that their memory becomes free.
-    recipe: a methods.Recipe. form: what is wanted, "lines" for an ARPA file, "nodes" for a Backoff, or "discounts":
-    there is no model then. memory, comm, show: as for `buckets.estimating.count`. Raises NoDiscount, and LmtkError if
-    nothing is counted.
+    counts: Counts, collection.Positions, collection.Text or runs.Spilled. The caller should not keep them, so that
+    their memory becomes free. The model is a Backoff for few Counts, otherwise Buckets. form: what the model is for,
+    "lines" of an ARPA file or the "nodes" of a Backoff; with "discounts" it is None. memory, comm, show: as for
+    `buckets.estimating.count`. Raises NoDiscount, and LmtkError if nothing is counted.
     """
     if not isinstance(counts, Text | Spilled):
         counts = in_suffix_order(counts, vocab, recipe)

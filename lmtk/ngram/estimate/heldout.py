@@ -45,18 +45,18 @@ class HeldOut:
         """R, how many discounts order k has."""
         return len(self.methods[k - 1].smoothing.names)
 
-    def known(self, first, features):
+    def tune(self, first, features):
         """{k: Method} with the discounts under which the text is most likely. first: order 1 as a smoothing.Order;
         features: those of the orders from 2 on.
         """
         one = np.zeros(len(self.words), np.int64)
         event = first.counted & (first.word < self.vocab.V)
-        found = self.of_words(1, np.zeros_like(first.word), first.count, event, 1, one, self.words[:, 0])
-        return tuned([found, *features], self.methods, self.vocab.V)
+        of_words = self.of_words(1, np.zeros_like(first.word), first.count, event, 1, one, self.words[:, 0])
+        return tuned([of_words, *features], self.methods, self.vocab.V)
 
     def of_levels(self, levels):
         """The features of the orders from 2 on, from smoothing.Orders of all orders."""
-        W, found = len(self.vocab.words), []
+        W, features = len(self.vocab.words), []
         for k, level in enumerate(levels[1:], 2):
             H = len(levels[k - 2].keys)
             event = level.counted & (level.word < self.vocab.V)
@@ -65,8 +65,8 @@ class HeldOut:
             for j, below in enumerate(levels[: k - 1]):
                 context = find(below.keys, context, self.words[:, k - 1 - j].astype(np.int64), W)
             node = find(level.keys, context, self.words[:, 0].astype(np.int64), W)
-            found.append(self.of_words(k, level.parent, level.count, event, H, context, node))
-        return found
+            features.append(self.of_words(k, level.parent, level.count, event, H, context, node))
+        return features
 
     def unseen(self):
         """Features of the orders from 2 on, all 0, for `of_estimator`."""
@@ -85,27 +85,27 @@ class HeldOut:
         its suffix and its oldest word.
         """
         x, W, (first, last, *_) = work.suffixes, len(self.vocab.words), segment
-        some = np.flatnonzero((first <= self.words[:, 1]) & (self.words[:, 1] < last))
-        if not len(some):
+        chosen = np.flatnonzero((first <= self.words[:, 1]) & (self.words[:, 1] < last))
+        if not len(chosen):
             return
-        word, *before = self.words[some].astype(np.int64).T
+        word, *before = self.words[chosen].astype(np.int64).T
         context = before[0] - first
         with work.scratch.lent() as room:
             local = contexts_of(x, 1, x.order - 1, segment, room)
-            for k, found, count, predicted, _ in work.orders(segment, room):
+            for k, grams, count, predicted, _ in work.orders(segment, room):
                 if k == 2:
-                    node = find(found.context.astype(np.int64) * W + found.parent, context, word, W)
+                    node = find(grams.context.astype(np.int64) * W + grams.parent, context, word, W)
                 else:
                     new = np.flatnonzero(np.diff(local[:, k - 2], prepend=-1))
-                    keys = local[new, k - 3].astype(np.int64) * W + x.oldest(k - 1)[found.contexts]
+                    keys = local[new, k - 3].astype(np.int64) * W + x.oldest(k - 1)[grams.contexts]
                     context = find(keys, context, before[k - 2], W)
-                    keys = found.parent.astype(np.int64) * W + x.oldest(k)[found.node]
+                    keys = grams.parent.astype(np.int64) * W + x.oldest(k)[grams.node]
                     node = find(keys, node, before[k - 2], W)
                 event = np.zeros(len(count), bool)
                 event[predicted] = True
-                mine = self.of_words(k, found.context, count, event, found.H, context, node)
-                for whole, part in zip(features[k - 2], mine, strict=True):
-                    whole[some] = part
+                features_of_order = self.of_words(k, grams.context, count, event, grams.H, context, node)
+                for whole, part in zip(features[k - 2], features_of_order, strict=True):
+                    whole[chosen] = part
 
     def of_words(self, k, parent, count, event, H, context, node):
         """The features of order k. context, node (N,): the context of each held-out word, and its n-gram, -1 for none.
@@ -178,13 +178,13 @@ def best(features, D, k, V):
         size = 1.0
         while size > 1e-6:
             new = np.clip(d + size * step, LEAST, most)
-            there = p + slope @ (new - d)
-            if (there > 0).all() and np.log(there / p).sum() > 0:
+            new_p = p + slope @ (new - d)
+            if (new_p > 0).all() and np.log(new_p / p).sum() > 0:
                 break
             size /= 2
         else:
             return d
-        moved, d, p = np.abs(new - d).max(), new, there
+        moved, d, p = np.abs(new - d).max(), new, new_p
         if moved < 1e-7:
             return d
     return d

@@ -111,8 +111,8 @@ def predictors(model, rows, w):
         # the node of w_(t-k+1) .. w_(t-1); the root, 0, stands for none of them
         node = find_rows(orders, rows[:, : k - 1][:, ::-1], W)
         if k > 1:
-            there = rows[:, k - 2] >= 0
-            frequency[there] = values(levels[k - 2].count, node, 0)[there]
+            has_word = rows[:, k - 2] >= 0
+            frequency[has_word] = values(levels[k - 2].count, node, 0)[has_word]
         child = find(levels[k - 1].keys, node, w, W)
         total = values(model.totals[k - 1], node, 0)
         count = values(levels[k - 1].count, child, 0)
@@ -143,12 +143,12 @@ def estimate(counts, vocab, order, heldout, iterations=5, tolerance=0.001, tell=
     with np.errstate(divide="ignore"):
         logp = np.log(p)
 
-    def heard(iteration, _, L):
+    def tell_ppl(iteration, _, L):
         tell(iteration, math.exp(-L / len(at)))
 
     B = bin_count(model.T)
     alpha = estimate_weights(
-        logp, bins, np.full((B, order + 1), 1 / (order + 1)), iterations, tolerance, heard if tell else None
+        logp, bins, np.full((B, order + 1), 1 / (order + 1)), iterations, tolerance, tell_ppl if tell else None
     )
     if tell:
         tell(None, math.exp(-log_likelihood(logp, bins, alpha) / len(at)))
@@ -187,20 +187,21 @@ def read_text(stream, path, seen=()):
     try:
         settings = dict(line.split(b" ", 1) for line in header.split(b"\n")[1:] if line)
         order, B, V = (int(settings[name]) for name in (b"order", b"bins", b"predicted"))
-        named = {}
+        bodies = {}
         for section in sections:
             title, _, body = section.partition(b"\n")
-            named[title.rstrip(b"\\")] = (body, lines_before)
+            bodies[title.rstrip(b"\\")] = (body, lines_before)
             lines_before += body.count(b"\n") + 3
-        alpha = np.array([line.split()[1:] for line in named[b"weights"][0].split(b"\n")], dtype="S").astype(np.float64)
-        words = named[b"words"][0].split(b"\n")
+        rows = [line.split()[1:] for line in bodies[b"weights"][0].split(b"\n")]
+        alpha = np.array(rows, dtype="S").astype(np.float64)
+        words = bodies[b"words"][0].split(b"\n")
         vocab = vocab_of({"V": V, "unk": settings[b"unk"].decode("latin-1")}, words, path)
         if order < 1 or alpha.shape != (B, order + 1) or len(words) != int(settings[b"words"]):
             raise ValueError
         index = Known(vocab.index)
         rows, counts = [], []
         for k in range(1, order + 1):
-            body, line = named[b"%d-grams" % k]
+            body, line = bodies[b"%d-grams" % k]
             row, count = parse_rows(body + b"\n", index, floats=settings[b"counts"] == b"real")
             if set(row) - {k}:
                 raise FormatError(path, f"an n-gram of another order among the {k}-grams", line)

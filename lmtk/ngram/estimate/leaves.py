@@ -1,4 +1,6 @@
-"""Counts -> their n-grams in suffix order, as `suffix` finds those of a text, for the engine.
+"""Counts -> their n-grams in suffix order, for the engine, as `suffix` makes them from a text.
+
+`suffixes_of` sorts one order after the other. Suffixes and words that the counts lack are added with the count -1.
 
 symbol  shape    meaning
 n W     -        the highest order; the last id of the vocabulary, <s>. </s> is 0
@@ -30,7 +32,7 @@ u64 = np.uint64
 
 @dataclass(frozen=True)
 class Turned:
-    """The arrays of an order, as in the table above."""
+    """An order, turned from the order of prefixes to that of suffixes: the arrays of the table above."""
 
     order: np.ndarray
     context: np.ndarray
@@ -47,20 +49,20 @@ def suffixes_of(counts, vocab):
     id_of = np.array([vocab.index[word] for word in counts.words], np.int32)
     words = np.full(W + 1, -1, np.int32)
     words[id_of] = np.arange(len(id_of))
-    found = [None, Turned(words, None, None, np.arange(W + 2, dtype=np.int32))]
+    orders = [None, Turned(words, None, None, np.arange(W + 2, dtype=np.int32))]
     while k <= len(levels):
-        found[k:] = [turned(levels[k - 1], found[k - 1], id_of, W)]
-        if found[k] is None:
+        orders[k:] = [turn_level(levels[k - 1], orders[k - 1], id_of, W)]
+        if orders[k] is None:
             return None
-        if k > 2 and join(*vars(found[k - 1]).values(), *vars(found[k]).values()):
-            levels[k - 2 : k] = with_suffixes(*levels[k - 2 : k], found, k, id_of)
-            k -= 1  # the new ones may lack suffixes too
+        if k > 2 and join(*vars(orders[k - 1]).values(), *vars(orders[k]).values()):
+            levels[k - 2 : k] = with_suffixes(*levels[k - 2 : k], orders, k, id_of)
+            k -= 1  # the new n-grams may lack suffixes too
         else:
             k += 1
     raw = [None, np.full(W + 1, -1, levels[0].count.dtype)]
     raw[1][id_of] = levels[0].count
-    raw += [level.count[here.order] for level, here in zip(levels[1:], found[2:])]
-    return placed(found, raw, W)
+    raw += [level.count[turned.order] for level, turned in zip(levels[1:], orders[2:])]
+    return suffixes_from(orders, raw, W)
 
 
 def with_all_words(counts):
@@ -75,7 +77,7 @@ def with_all_words(counts):
     return levels
 
 
-def turned(level, below, id_of, W):
+def turn_level(level, below, id_of, W):
     """The Turned of a Level. Its suffixes are right for order 2; for others `join` sets them. None if <s> or </s> is
     in the middle of an n-gram.
     """
@@ -89,12 +91,12 @@ def turned(level, below, id_of, W):
     return Turned(order, context, np.repeat(np.arange(W + 1, dtype=np.int32), np.diff(start)), start)
 
 
-def with_suffixes(below, level, found, k, id_of):
+def with_suffixes(below, level, orders, k, id_of):
     """(Level k - 1 with the suffixes of k-grams that it lacks, counted -1 times; Level k with keys to match)."""
-    here, W = found[k], len(id_of)
-    nodes = np.flatnonzero(here.suffix < 0)
-    last = found[1].order[np.searchsorted(here.start, nodes, "right") - 1]
-    parent = found[k - 2].order[found[k - 1].suffix[here.context[nodes]]]
+    turned, W = orders[k], len(id_of)
+    nodes = np.flatnonzero(turned.suffix < 0)
+    last = orders[1].order[np.searchsorted(turned.start, nodes, "right") - 1]
+    parent = orders[k - 2].order[orders[k - 1].suffix[turned.context[nodes]]]
     keys = np.union1d(below.keys, parent.astype(np.int64) * W + last)
     moved = np.searchsorted(keys, below.keys)
     count = np.full(len(keys), -1, below.count.dtype)
@@ -103,8 +105,8 @@ def with_suffixes(below, level, found, k, id_of):
     return Level(keys, count, None), Level(moved[parent] * W + word, level.count, None)
 
 
-def placed(found, raw, W):
-    """The Suffixes of the Turned orders `found`, which is emptied. raw: how often each node was seen, by order. Raises
+def suffixes_from(orders, raw, W):
+    """The Suffixes of a list of Turned orders, which is emptied. raw: how often each node was seen, by order. Raises
     LmtkError if there are too many n-grams.
     """
     n, sizes = len(raw) - 1, [len(column) for column in raw[1:]]
@@ -112,9 +114,9 @@ def placed(found, raw, W):
         raise LmtkError(f"too many n-grams: {sum(sizes)}, where at most 2^31 are possible; prune or use less text")
     base = np.cumsum([0, 0, *sizes])
     context, suffix = np.zeros((2, base[-1]), np.int32)
-    for k, here in enumerate(found[2:], 2):
-        context[base[k] : base[k + 1]], suffix[base[k] : base[k + 1]] = here.context, here.suffix
-    found.clear()
+    for k, turned in enumerate(orders[2:], 2):
+        context[base[k] : base[k + 1]], suffix[base[k] : base[k + 1]] = turned.context, turned.suffix
+    orders.clear()
     suffixes = [suffix[a:b] for a, b in pairwise(base[1:])]
     fresh = [None]
     for k in range(1, n):
@@ -171,8 +173,8 @@ def turn(child, word, contexts, ended, head, order, context):
 
 @jit
 def join(order_1, context_1, suffix_1, start_1, order, context, suffix, start):
-    """suffix <- the suffixes of an order, from its other arrays and those of the order below (_1); -1 if the order
-    below lacks one. Returns how many it lacks.
+    """suffix <- the suffixes of an order, from its other arrays and those of the order below (_1), -1 for a suffix that
+    the order below lacks. Returns how many suffixes are lacking. One pass over both orders.
     """
     lacking = 0
     for w in range(len(start) - 1):
@@ -189,7 +191,8 @@ def join(order_1, context_1, suffix_1, start_1, order, context, suffix, start):
 
 @jit
 def find_places(W, base, suffix, begins, leaf, first):
-    """begins (L,) <- as in Suffixes, for the leaves; leaf (L,) <- the n-gram of each; first <- the first leaf of each
+    """Hard to read: a walk through the tree of suffixes; k is the depth, and at[k] the n-grams on the path.
+    begins (L,) <- as in Suffixes, for the leaves; leaf (L,) <- the n-gram of each leaf; first <- the first leaf of each
     n-gram of the orders below n. N-grams of order k are numbered from base[k] on.
     """
     n, j = len(base) - 2, 0
@@ -244,7 +247,7 @@ def find_ranks(begins, rank):
 
 @jit
 def find_oldest(base, context, words):
-    """words <- the oldest word of every n-gram, which is that of its context; order 1 has been filled in before."""
+    """words <- the oldest word of every n-gram, that of its context. Order 1 is filled in before."""
     for k in range(2, len(base) - 1):
         for i in range(base[k], base[k + 1]):
             words[i] = words[base[k - 1] + context[i]]

@@ -35,8 +35,8 @@ class Features:
     """The n-grams of all orders in one array of n nodes, after a node 0 for the empty n-gram.
 
     orders: the slice of each order. parent, suffix (n,): the nodes of an n-gram's context, and of the n-gram without
-    its oldest word. event (n,): whether it has a weight. seen (n,): how often it occurs in the text. M (n,): how often
-    it occurs there as the longest context of a word.
+    its oldest word. event (n,): whether the n-gram has a weight. seen (n,): how often the n-gram occurs in the text.
+    M (n,): how often the n-gram is the longest context of a word in the text.
     """
 
     orders: list
@@ -46,13 +46,13 @@ class Features:
     seen: np.ndarray
     M: np.ndarray
 
-    def handed_up(self, x):
+    def add_suffixes(self, x):
         """x (n,) <- at each node, the sum of x over the node and its suffixes."""
         for nodes in self.orders:
             x[nodes] += x[self.suffix[nodes]]
         return x
 
-    def handed_down(self, x):
+    def add_extensions(self, x):
         """x (n,) <- at each node, the sum of x over the node and all n-grams that end in it."""
         for nodes in reversed(self.orders):
             x[: nodes.start] += np.bincount(self.suffix[nodes], x[nodes], nodes.start)
@@ -60,23 +60,23 @@ class Features:
 
     def sums(self, weights):
         """(S, exp S, exp S minus exp S of the suffix, Z), (n,) each; Z is that of the node as a context."""
-        S = self.handed_up(weights.copy())
+        S = self.add_suffixes(weights.copy())
         exp = np.where(self.event, np.exp(S), 0)
         beyond = exp - exp[self.suffix]
-        return S, exp, beyond, self.handed_up(np.bincount(self.parent, beyond, len(S)))
+        return S, exp, beyond, self.add_suffixes(np.bincount(self.parent, beyond, len(S)))
 
     def loss(self, weights, sigma2):
         """(the function above without its last sum, its gradient (n,)), both divided by the tokens of the text."""
         _, exp, beyond, Z = self.sums(weights)
-        A = self.handed_down(self.M / Z)[self.parent]  # the sum of 1 / Z over the text's uses of the context
-        expected = self.handed_down(beyond * A) + exp[self.suffix] * A
+        A = self.add_extensions(self.M / Z)[self.parent]  # the sum of 1 / Z over the text's uses of the context
+        expected = self.add_extensions(beyond * A) + exp[self.suffix] * A
         N = self.M.sum()
         value = self.M @ np.log(Z) - self.seen @ weights + weights @ weights / (2 * sigma2)
         return value / N, np.where(self.event, expected - self.seen + weights / sigma2, 0) / N
 
 
-def features(levels, V):
-    """The Features of smoothing.Levels. Words with ids below V are predicted."""
+def features_of(levels, V):
+    """The Features of smoothing.Orders. Words with ids below V are predicted."""
     ends = np.cumsum([1, *(len(level.keys) for level in levels)])
     orders = [slice(a, b) for a, b in pairwise(ends)]
     below = [0, *ends[:-2].tolist()]
@@ -88,18 +88,18 @@ def features(levels, V):
     count = np.concatenate([[0.0], *(level.count for level in levels)])
     longer = np.bincount(suffix[orders[0].stop :], count[orders[0].stop :], len(count))
     first = np.where(event, np.maximum(count - longer, 0), 0)  # uses that are not part of a longer n-gram's
-    found = Features(orders, parent, suffix, event, first.copy(), np.bincount(parent, first, len(first)))
-    found.handed_down(found.seen)
-    return found
+    features = Features(orders, parent, suffix, event, first.copy(), np.bincount(parent, first, len(first)))
+    features.add_extensions(features.seen)
+    return features
 
 
 def estimate(counts, vocab, order, alpha, sigma2, tell=lambda line: None):
     """Counts -> Backoff, with the penalties alpha and sigma2 above. Raises LmtkError if nothing is counted."""
-    levels = levels_of(predicted(counts, vocab), vocab, order)
-    f = features(levels, vocab.V)
+    levels = levels_of(drop_unpredicted(counts, vocab), vocab, order)
+    f = features_of(levels, vocab.V)
     if not f.M.sum():
         raise LmtkError("the counts have no word of the vocabulary")
-    weights = least(lambda x: f.loss(x, sigma2), len(f.event), alpha / f.M.sum(), tell)
+    weights = minimise(lambda x: f.loss(x, sigma2), len(f.event), alpha / f.M.sum(), tell)
     S, _, _, Z = f.sums(weights)
     logZ = np.log(Z)
     log10p = np.where(f.event, (S - logZ[f.parent]) / LN10, np.nan).astype(np.float32)
@@ -109,18 +109,18 @@ def estimate(counts, vocab, order, alpha, sigma2, tell=lambda line: None):
     return Backoff(vocab, build_nodes(orders, len(vocab.words)))
 
 
-def predicted(counts, vocab):
-    """Counts with 0 for the n-grams that have a word that is not predicted, other than <s> as the first word."""
+def drop_unpredicted(counts, vocab):
+    """Counts with 0 for the n-grams with a word that is not predicted. <s> may be the first word."""
     ids = np.array([vocab.index.get(word, vocab.unk_id) for word in counts.words])
     levels = []
     for level, row in zip(counts.levels, to_rows(counts.levels, len(ids))):
-        odd = ids[row] >= vocab.V
-        odd[:, 0] &= ids[row[:, 0]] != vocab.sos_id
-        levels.append(replace(level, count=np.where(odd.any(axis=1), 0, level.count)))
+        outside = ids[row] >= vocab.V
+        outside[:, 0] &= ids[row[:, 0]] != vocab.sos_id
+        levels.append(replace(level, count=np.where(outside.any(axis=1), 0, level.count)))
     return replace(counts, levels=levels)
 
 
-def least(loss, n, c, tell):
+def minimise(loss, n, c, tell):
     """x (n,) that minimises loss(x) + c sum |x|, from x = 0 on. loss(x) -> (its value, its gradient (n,)).
 
     OWL-QN (Andrew and Gao 2007): L-BFGS in which numbers that would change their sign become 0. Like SRILM's, it stops
@@ -130,7 +130,8 @@ def least(loss, n, c, tell):
     value, g = loss(x)
     values, pairs, step = [value], [], None
     for number in range(1, ROUNDS + 1):
-        slope = steepest(x, g, c)
+        # the pseudo-gradient of loss(x) + c sum |x|
+        slope = np.where(x, g + c * np.sign(x), np.sign(g) * np.maximum(np.abs(g) - c, 0))
         if np.linalg.norm(slope) <= FLAT * max(np.linalg.norm(x), 1):
             break
         d = -times_inverse_hessian(slope, pairs)
@@ -157,12 +158,6 @@ def least(loss, n, c, tell):
         if number >= PAST and abs(values[-1 - PAST] - value) < LITTLE * abs(value):
             break
     return x
-
-
-def steepest(x, g, c):
-    """The pseudo-gradient of loss(x) + c sum |x|, from the gradient g of the loss (Andrew and Gao 2007)."""
-    at_zero = np.sign(g) * np.maximum(np.abs(g) - c, 0)
-    return np.where(x, g + c * np.sign(x), at_zero)
 
 
 def times_inverse_hessian(g, pairs):

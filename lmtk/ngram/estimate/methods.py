@@ -53,7 +53,8 @@ class Totals:
 # The discounted counts of a method: f(0) .. f(C - 1), and how much is subtracted from higher counts.
 
 
-def as_they_are(parameters):
+def keep(parameters):
+    """f(c) = c."""
     return [0.0], 0.0
 
 
@@ -62,18 +63,20 @@ def katz(d):
     return [0.0, *(r * d_r for r, d_r in enumerate(d, 1))], 0.0
 
 
-def lessened(parameters):
+def subtract(parameters):
+    """f(c) = c - D."""
     (D,) = parameters
     return [0.0], D
 
 
-def lessened_by_count(parameters):
+def subtract_by_count(parameters):
     """f(c) = c - D1, D2 or D3+ (Chen and Goodman 1998, section 3)."""
     D1, D2, D3 = parameters
     return [0.0, 1 - D1, 2 - D2], D3
 
 
-def increased(parameters):
+def add(parameters):
+    """f(c) = c + delta."""
     (delta,) = parameters
     return [0.0], -delta
 
@@ -218,12 +221,12 @@ class Smoothing:
 
 METHODS = {
     "gt": Smoothing(katz, good_turing, katz_coefficients, idle=lambda parameters: not parameters),
-    "wb": Smoothing(as_they_are, witten_bell),
-    "n": Smoothing(as_they_are, natural),
-    "cd": Smoothing(lessened, absolute, idle=lambda parameters: parameters[0] == 0),
-    "add": Smoothing(increased, additive, idle=lambda parameters: parameters[0] == 0),
-    "ukn": Smoothing(lessened, absolute, kneser_ney_discounts, True, ("1",)),
-    "kn": Smoothing(lessened_by_count, modified_kneser_ney, kneser_ney_discounts, True, ("1", "2", "3+")),
+    "wb": Smoothing(keep, witten_bell),
+    "n": Smoothing(keep, natural),
+    "cd": Smoothing(subtract, absolute, idle=lambda parameters: parameters[0] == 0),
+    "add": Smoothing(add, additive, idle=lambda parameters: parameters[0] == 0),
+    "ukn": Smoothing(subtract, absolute, kneser_ney_discounts, True, ("1",)),
+    "kn": Smoothing(subtract_by_count, modified_kneser_ney, kneser_ney_discounts, True, ("1", "2", "3+")),
 }
 
 
@@ -233,10 +236,9 @@ class Method:
 
     name: in METHODS. parameters: the number of -cdiscount, -addsmooth or -gtNmax, the D's of Kneser-Ney, or the
     coefficients of Good-Turing. interpolate: whether the lower order is added in. minimum: n-grams with lower counts
-    are left out. cutoff: once the discounts are known, n-grams seen so often or less are left out, and their counts go
-    to the lower order, as in KenLM's lmplz --prune. counts: when Kneser-Ney's counts of the words before an n-gram
-    replace its own: "before" the discounts are estimated, "after" it, or "never", if the given counts are these
-    already.
+    are left out. cutoff: once the discounts are known, n-grams seen `cutoff` times or less are left out, and their
+    counts go to the lower order, as in KenLM's lmplz --prune. counts: when continuation counts replace the raw counts:
+    "before" the discounts are estimated, "after", or "never", if the counts are continuation counts already.
     """
 
     name: str
@@ -256,7 +258,7 @@ class Method:
 
     @property
     def continued(self):
-        """Whether orders below the highest use Kneser-Ney's counts in place of an n-gram's own."""
+        """Whether orders below the highest use continuation counts."""
         return self.smoothing.continuation and self.counts != "never"
 
     @property
@@ -264,11 +266,11 @@ class Method:
         """Whether the counts stay unchanged, so that no mass is left for unseen words."""
         return self.minimum <= 1 and self.smoothing.idle(self.parameters)
 
-    def left_of(self, c):
+    def discount(self, c):
         """f(c) of counts (N,), 0 for counts below the minimum."""
         f, less = self.smoothing.kept(self.parameters)
-        at = np.ceil(np.minimum(c, MOST + 1)).astype(np.int64)
-        return np.where(c < self.minimum, 0.0, np.where(at < len(f), np.take(f, at, mode="clip"), c - less))
+        whole = np.ceil(np.minimum(c, MOST + 1)).astype(np.int64)
+        return np.where(c < self.minimum, 0.0, np.where(whole < len(f), np.take(f, whole, mode="clip"), c - less))
 
     def discounted(self, k, n, fallback=None, tell=lambda line: None, kenlm=False):
         """The method with its discounts of order k, estimated from counts of counts: n(r) gives n_1 .. n_r.
@@ -286,11 +288,11 @@ class Recipe:
     """How counts become a model.
 
     methods: a Method for each order. fallback, tell: as in Method.discounted. known: {order: Method} with discounts
-    that are given (-kn, -gt files). exact: all methods interpolate, and the weights of the lower orders are the
+    from files (-kn, -gt). exact: all methods interpolate, and the weights of the lower orders are the
     back-off weights, as in KenLM; otherwise back-off weights follow from the probabilities in single precision, as in
     SRILM. listed: with `exact`, only n-grams of these words are kept. size: with `exact`, the least number of words,
-    including unknown ones. heldout: a heldout.HeldOut, on which Kneser-Ney's discounts are tuned unless they are known,
-    or None. trusting: a context is seen as often as it is counted itself, not as often as it is extended.
+    including unknown ones. heldout: a heldout.HeldOut, on which Kneser-Ney's discounts are tuned unless they are in
+    `known`, or None. trusting: the total of a context is its own count, not the sum of the counts of its extensions.
     """
 
     methods: list
@@ -309,9 +311,9 @@ class Recipe:
 
     def tuned(self, first, features):
         """The Recipe with the discounts under which the held-out text is most likely. first, features: as in
-        HeldOut.known.
+        HeldOut.tune.
         """
-        return replace(self, known=self.heldout.known(first, features) | self.known)
+        return replace(self, known=self.heldout.tune(first, features) | self.known)
 
 
 def least_count(k, above=None):

@@ -181,9 +181,8 @@ def estimate(counts, vocab, recipe):
 
 
 def words_kept(recipe, vocab):
-    """(inside, size). inside (W,): whether a word's n-grams are kept, that is, whether the word is a mark or the recipe
-    lists it; None if the recipe has no list. size: with `exact`, the number of words of the uniform distribution, else
-    False.
+    """(inside, size). inside (W,): whether n-grams of a word are kept: of marks and of words that the recipe lists;
+    None without a list. size: with `exact`, the number of words of the uniform distribution, else False.
     """
     if recipe.listed is None:
         return None, recipe.exact and max(vocab.V, recipe.size)
@@ -424,7 +423,7 @@ def discounted(method, of, c, h, lost, lower, exact):
     grows by a share of itself.
     """
     T, interpolated = h.T.astype(np.float64), np.full(len(h.T), lower is not None)
-    f, p = method.left_of(c.astype(np.float64)), np.empty(len(c))
+    f, p = method.discount(c.astype(np.float64)), np.empty(len(c))
     left_out = np.zeros(len(c), bool)
     todo = slice(None)
     for round in itertools.count():

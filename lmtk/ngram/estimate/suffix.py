@@ -1,4 +1,6 @@
-"""The n-grams of a text by one sort of its positions: in suffix order, all orders at once.
+"""A text -> its n-grams of all orders in suffix order, by one sort of its positions.
+
+`suffix_order` makes Suffixes. The kernels below it gather the n-grams of a segment, count counts, and find words.
 
 symbol  shape        meaning
 N n W   -            positions, the highest order, words
@@ -18,8 +20,8 @@ words   (M,)         int32: the oldest word of each n-gram, those of order k fro
 blocks  (3, M_2)     for each bigram v w: its first place j, the place after its last, and w; int32. They are sorted by
                      v, where the border is W, then by w
 by      (W + 2,)     where the blocks of each v begin
-segment -            a range of words v; the border has one of its own. The n-grams whose context ends in a word of a
-                     segment depend on no other segment
+segment -            a range of words v; the border is a segment by itself. The n-grams whose context ends in a word of
+                     a segment depend on no other segment
 
 The border comes last where n-grams are compared by words before the last, since <s> is the last id of a model. As the
 last word, </s>, it comes first.
@@ -107,7 +109,7 @@ def suffix_order(x, n, W, marks):
     """
     N, threads = len(x), count()
     around = x[np.arange(1 - n, N + 1) % N] if n > N else np.concatenate((x[N - n + 1 :], x, x[:1]))
-    x = around[n - 1 : n - 1 + N]  # frees the memory of the x given, unless the caller holds it
+    x = around[n - 1 : n - 1 + N]  # the memory of the argument x is free now, unless the caller holds it
     parts = np.linspace(0, N, threads + 1).astype(np.int64)
     counts = np.zeros((threads, W), np.int32)
     map_at_once(lambda t: count_ids(x, parts[t], parts[t + 1], counts[t]), range(threads))
@@ -279,7 +281,8 @@ def bits_of(flags, begin):
 
 @jit
 def compare(x, n, order, come, begin, end, W, sos, eos, begins, rank, sizes, oldest):
-    """begins, rank <- at the places begin .. end, by comparing each place with the one before; `begin` is a multiple of
+    """Hard to read: SOME places at a time are compared word by word, in loops without branches.
+    begins, rank <- at the places begin .. end, by comparing each place with the one before; `begin` is a multiple of
     64. sizes (n,) <- how many n-grams of each order begin there; oldest (n, RANGE + 1) <- their oldest words, W for the
     border. x: the last n - 1 positions of the text, the text, and its first position. sos, eos: whether <s> and </s>
     count.
@@ -436,7 +439,8 @@ def sizes_of(rank, blocks, a, z, sizes):
 
 @jit
 def gather(begins, come, rank, blocks, a, z, first, local, sizes, rows):
-    """rows (5 N,) <- the n-grams of all orders k > 1 in the blocks a .. z, sizes[k] of them, order after order.
+    """Hard to read: all orders are gathered in one pass, and two columns first hold running sums.
+    rows (5 N,) <- the n-grams of all orders k > 1 in the blocks a .. z, sizes[k] of each order, order after order.
 
     Each has five numbers: its node; its context, numbered as in `local`, which has the places from `first` on; its
     suffix, the last word at order 2, else a number among the gathered n-grams of the order below; how many n-grams of
@@ -486,7 +490,7 @@ def gather(begins, come, rank, blocks, a, z, first, local, sizes, rows):
 def place(
     begins, come, rank, k, blocks, a, z, first, local, head, below, marks, log10p, log10bow, types, rows, logs, new
 ):
-    """rows <- the records of the n-grams of order k in the blocks a .. z that the model has; those of each context
+    """rows <- the records of the n-grams of order k in the blocks a .. z that are in the model. Those of each context
     begin at head (H,), which advances in place. new <- the row of each n-gram. local, first: as in `gather`.
 
     below: the rows of the n-grams of the order below, -1 for none. types: how many n-grams extend each; it takes the
@@ -556,8 +560,8 @@ def sum_up(types, total):
 
 
 @jit
-def own_counts(node, oldest, raw, V, count):
-    """count (N,) <- raw, for n-grams whose oldest word is not predicted, such as <s>: nothing precedes them."""
+def put_raw_counts(node, oldest, raw, V, count):
+    """count (N,) <- raw, for the n-grams whose oldest word is not predicted, such as <s>: no word precedes these."""
     for i in range(len(node)):
         if oldest[node[i]] >= V:
             count[i] = raw[i]

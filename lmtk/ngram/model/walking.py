@@ -11,19 +11,7 @@ from itertools import pairwise
 import numpy as np
 
 from lmtk.machine.jit import inlined, jit, of_numba, sealed
-from lmtk.ngram.model.nodes import (
-    AT,
-    BOW,
-    CHILD,
-    WIDE,
-    WIDTH,
-    ZERO,
-    P,
-    address_of,
-    children_of,
-    number,
-    suffix_of,
-)
+from lmtk.ngram.model.nodes import AT, BOW, CHILD, WIDE, WIDTH, ZERO, P, address_of, children_of, number, suffix_of
 from lmtk.ngram.model.searching import FEW, find_batch, find_children, probe, search, slot_of
 from lmtk.text.kernels import look_up
 

@@ -138,9 +138,8 @@ def load(job, b):
     x = suffix.Suffixes(come, begins, rank, words, base, *blocks, start, ended, sizes)
     if job.counts:
         raw = [None, None, *(get(("raw", b, k), np.int64) for k in range(2, job.order + 1))]
-        x = dataclasses.replace(
-            x, raw=raw, fresh=[None, None, *(get(("fresh", b, k), np.int64) for k in range(2, job.order))]
-        )
+        fresh = [None, None, *(get(("fresh", b, k), np.int64) for k in range(2, job.order))]
+        x = dataclasses.replace(x, raw=raw, fresh=fresh)
     work = engine.Estimator(x, vocab, job.methods, job.seen, inside=job.inside)
     work.scratch = job.scratch
     return work

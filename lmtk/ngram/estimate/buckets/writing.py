@@ -29,7 +29,8 @@ def write_arpa(out, job, path=None, layout=None, own=False):
     write = write_alone(out) if comm.size == 1 else write_together(out, comm, path)
     with write as (lines, done):
         if out:
-            printing.write_header(lines, job.sizes, layout)
+            sizes = b"".join(b"ngram %d=%d\n" % (k, size) for k, size in enumerate(job.sizes, 1))
+            lines.write(layout.begin + b"\\data\\\n" + sizes)
         for k in range(1, job.order + 1):
             if out:
                 lines.write(b"\n\\%d-grams:\n" % k)
