@@ -187,10 +187,10 @@ def kneser_ney_discounts(method, k, n, fallback, tell, kenlm):
     D, why = (one_discount if len(names) == 1 else three_discounts)(n, kenlm)
     if why:
         if fallback is None:
-            found = ", ".join(f"n{r} = {n_r}" for r, n_r in enumerate(n, 1))
+            counts = ", ".join(f"n{r} = {n_r}" for r, n_r in enumerate(n, 1))
             raise NoDiscount(
-                f"no Kneser-Ney discounts for order {k}: {found}; {why}; give fallback discounts (-discount-fallback), "
-                f"or use Witten-Bell smoothing (ngram-count -wbdiscount{k})"
+                f"no Kneser-Ney discounts for order {k}: {counts}; {why}; give fallback "
+                f"discounts (-discount-fallback), or use Witten-Bell smoothing (ngram-count -wbdiscount{k})"
             )
         D = tuple(fallback[: len(names)])
         sys.stderr.write(f"fallback discounts for order {k}: {' '.join(map(str, D))}\n")
@@ -339,7 +339,7 @@ def with_discounts(method, rows, path):
     """The method with the discounts and the minimum of a file that SRILM's -kn or -gt wrote. rows: the file's
     `decoding.lines`. Raises FormatError.
     """
-    found, minimum, names = {}, method.minimum, method.smoothing.names
+    values, minimum, names = {}, method.minimum, method.smoothing.names
     for number, line in rows:
         fields = line.split()
         if not fields or fields[0] == b"maxcount":
@@ -355,14 +355,14 @@ def with_discounts(method, rows, path):
         most = (int(name[0]) if name in names else 1) if names else MOST  # Katz's coefficients may be above 1
         if not 0 <= value <= most:
             raise FormatError(path, f"a discount of {value:g}, where it lies between 0 and {most}", number)
-        found[name] = value
+        values[name] = value
     if names is None:
         # counts without a coefficient are not discounted
-        upto = max((int(name) for name in found if re.fullmatch("[1-9][0-9]{0,3}", name)), default=0)
-        return replace(method, parameters=tuple(found.get(str(r), 1.0) for r in range(1, upto + 1)), minimum=minimum)
-    if any(name not in found for name in names):
+        upto = max((int(name) for name in values if re.fullmatch("[1-9][0-9]{0,3}", name)), default=0)
+        return replace(method, parameters=tuple(values.get(str(r), 1.0) for r in range(1, upto + 1)), minimum=minimum)
+    if any(name not in values for name in names):
         raise FormatError(path, f"no discounts of {len(names)} kinds in it; was it written for another method?")
-    return replace(method, parameters=tuple(found[name] for name in names), minimum=minimum)
+    return replace(method, parameters=tuple(values[name] for name in names), minimum=minimum)
 
 
 def finite(text):
