@@ -115,7 +115,7 @@ def test_buckets_hold_what_stands_around_their_words(seed, monkeypatch):
     x = np.append(x, np.zeros(n, np.int32))  # what stands before a text that is dealt out is empty
     ids = x.tolist()
     monkeypatch.setattr(division, "PART", 1 + 7 * (seed % 30))
-    shared = division.divided(Parts(x).seen(vocab), "words", vocab, n, None, ALONE)
+    shared = division.divide(Parts(x).seen(vocab), "words", vocab, n, None, ALONE)
     if seed % 2:
         dealing.share_text(shared, Parts(x).parts(vocab))
     else:

@@ -1,8 +1,7 @@
 """Prints the n-grams of large models as lines of ARPA files, by kernels.
 
 `write_order` prints an order of an estimated model in suffix order. `write_sorted` prints a Backoff in SRILM's order.
-Both gather n-grams piece by piece, in threads; `printed` makes their lines from cells, which are texts of numbers and
-words.
+Both gather n-grams piece by piece, in threads; `print_lines` makes the lines from cells: texts of numbers and words.
 
 A cell is text of up to 15 bytes in 16, or of up to 23 in 24, with its length in the last byte. It is copied by two or
 three stores of 8 bytes, whatever its length, since a loop over a few bytes would cost more.
@@ -49,7 +48,7 @@ def plain(words):
     """Return the Layout of SRILM's files."""
     cells = word_cells(words)
     longest = longest_word(cells)
-    return Layout(b"\n", lambda rows, p, bow, flags, k, room: printed((rows, p, bow, flags), cells, longest, room))
+    return Layout(b"\n", lambda rows, p, bow, flags, k, room: print_lines((rows, p, bow, flags), cells, longest, room))
 
 
 def write_order(out, x, columns, k, layout, scratch):
@@ -144,7 +143,7 @@ def write_sorted(out, model, rank, own=False):
                 )
                 if own and k == nodes.order:  # of lower orders the next contexts are still being made
                     give_back(contexts[begin:end])
-                return bytes(printed((rows, p, bow, flags), cells, longest, room))
+                return bytes(print_lines((rows, p, bow, flags), cells, longest, room))
 
         out.writelines(map_in_order(lines_of, pairwise(cuts)))
         written = contexts
@@ -252,7 +251,7 @@ def gather_lines(contexts, memory, logs, where, rank, weighted, rows, p, bow, fl
             line += 1
 
 
-def printed(columns, words, longest, room):
+def print_lines(columns, words, longest, room):
     """The lines of n-grams. columns: rows, log10 p, log10 of the weights and flags, as for `print_rows`; words: the
     result of `word_cells`; longest: how many letters the longest word has; room: of a Scratch.
     """

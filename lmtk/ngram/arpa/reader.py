@@ -64,8 +64,8 @@ def read_text(stream, path, seen=(), home=None, linked=True):
     if not sections.get(1):
         raise FormatError(path, "the model has no 1-grams")
     if positive:
-        told = counted(positive, "positive log probability", "positive log probabilities")
-        warnings.warn(f"{name_of(path)}: {told}, up to {worst:.7g}", LmtkWarning, stacklevel=2)
+        count = counted(positive, "positive log probability", "positive log probabilities")
+        warnings.warn(f"{name_of(path)}: {count}, up to {worst:.7g}", LmtkWarning, stacklevel=2)
     sizes = {k: sum(len(x.rows) if isinstance(x, Rows) else 1 for x in rows) for k, rows in sections.items()}
     growing.add(sections, stated)
     tell_sizes(path, stated, sizes | growing.sizes)
@@ -80,8 +80,8 @@ def read_text(stream, path, seen=(), home=None, linked=True):
     except KeyError as e:
         raise FormatError(path, f"the word {shown(e.args[0])} of an n-gram is not among the 1-grams") from None
     if repeated:
-        told = f"{name_of(path)}: {counted(repeated, 'repeated n-gram')}; the first of each is kept"
-        warnings.warn(told, LmtkWarning, stacklevel=2)
+        text = f"{name_of(path)}: {counted(repeated, 'repeated n-gram')}; the first of each is kept"
+        warnings.warn(text, LmtkWarning, stacklevel=2)
     return Backoff(vocab, nodes)
 
 
@@ -105,8 +105,8 @@ def read_sections(stream, path, growing):
         elif line == b"\\end\\":
             ended = True
             break
-        elif found := SECTION.match(line):
-            order = int(found[1])
+        elif head := SECTION.match(line):
+            order = int(head[1])
             if order != len(sections) + 1:
                 raise FormatError(
                     path, f"the {order}-grams follow the {len(sections)}-grams; orders must rise by one", number
@@ -114,9 +114,9 @@ def read_sections(stream, path, growing):
             growing.add(sections, stated)
             sections[order] = []
         elif order == 0:
-            if not (found := re.fullmatch(rb"ngram\s+(\d{1,9})\s*=\s*(\d{1,18})", line)):
+            if not (size := re.fullmatch(rb"ngram\s+(\d{1,9})\s*=\s*(\d{1,18})", line)):
                 raise FormatError(path, "expected 'ngram N=count'", number)
-            stated[int(found[1])] = int(found[2])
+            stated[int(size[1])] = int(size[2])
         else:
             entry = parse(line, order)
             if isinstance(entry, str):
@@ -175,8 +175,8 @@ def pieces(blocks, unigrams):
     """
     line, order, free, unigrams.table = 0, None, [], table_of({})  # 1-grams are not looked up
     for block in blocks:
-        found, lines, order = read_block(block, order, unigrams, free)
-        yield from ((line + number, piece) for number, piece in found)
+        items, lines, order = read_block(block, order, unigrams, free)
+        yield from ((line + number, piece) for number, piece in items)
         line += lines
         if order == ENDED:
             return
@@ -194,10 +194,10 @@ def pieces(blocks, unigrams):
     def read(item):
         return item, read_block(*item, unigrams, free)
 
-    for (block, guess), (found, lines, after) in map_in_order(read, guessed()):
+    for (block, guess), (items, lines, after) in map_in_order(read, guessed()):
         if guess != order:
-            found, lines, after = read_block(block, order, unigrams, free)
-        yield from ((line + number, piece) for number, piece in found)
+            items, lines, after = read_block(block, order, unigrams, free)
+        yield from ((line + number, piece) for number, piece in items)
         line, order = line + lines, after
 
 
@@ -211,7 +211,7 @@ def last_order(block, order):
     mark = block[at : at + 99].partition(b"\n")[0].strip(b" \t\r") if at >= 0 else b""
     if mark == b"\\end\\":
         return ENDED
-    return int(found[1]) if (found := SECTION.match(mark)) else order
+    return int(head[1]) if (head := SECTION.match(mark)) else order
 
 
 class Unigrams:
@@ -293,8 +293,8 @@ def next_order(order, line):
     line = line.strip(b" \t\r")
     if order is None:
         return 0 if line == b"\\data\\" else None
-    if found := SECTION.match(line):
-        return order + 1 if int(found[1]) == order + 1 else ENDED
+    if head := SECTION.match(line):
+        return order + 1 if int(head[1]) == order + 1 else ENDED
     return ENDED if line == b"\\end\\" else order
 
 
@@ -311,7 +311,7 @@ def read_block(block, order, unigrams, free):
     rows, to which `extend` returns it.
     """
     block = block if block.endswith(b"\n") else block + b"\n"
-    text, at, line, found = np.frombuffer(block, np.uint8), 0, 0, []
+    text, at, line, items = np.frombuffer(block, np.uint8), 0, 0, []
     while at < len(text) and order != ENDED:
         if order:
             rows = lent(free, (len(text) - at) // (2 * order + 2) + 1, order + 2)
@@ -319,24 +319,24 @@ def read_block(block, order, unigrams, free):
             at, size, lines, positive, worst, outside = unigrams.table.read_lines(text, at, order, rows)
             line += lines
             if size:
-                mine, unknown = [], None
+                words, unknown = [], None
                 if order == 1:
-                    unigrams.words += (mine := SECOND.findall(block, start, at))
+                    unigrams.words += (words := SECOND.findall(block, start, at))
                 elif outside >= 0:
                     lists = [fields for row in block[start:at].split(b"\n") if (fields := WORD.findall(row))]
                     unknown = lists[outside // order][1 + outside % order]
-                found.append((line, Rows(rows[:size], mine, positive, worst, unknown, free, text[start:at])))
+                items.append((line, Rows(rows[:size], words, positive, worst, unknown, free, text[start:at])))
             if at == len(text):
                 break
         end = block.index(b"\n", at)
         piece, at, line = block[at:end], end + 1, line + 1
-        found.append((line, piece))
+        items.append((line, piece))
         before, order = order, next_order(order, piece)
         if before == 1 and order == 2:
             unigrams.end()
         if before == order == 1 and not isinstance(entry := parse(piece, 1), str):
             unigrams.words += entry[1]
-    return found, line, order
+    return items, line, order
 
 
 def lent(free, size, width):
@@ -376,11 +376,11 @@ def nodes_of_lines(sections, vocab):
         ids = [[vocab.index[w] for w in words] for _, words, _ in entries]
         rows.append(np.array(ids, np.int32).reshape(-1, k))
     for entries, (keys, first, _) in zip(sections.values(), trie(rows, W), strict=True):
-        own = first < len(entries)  # the others are prefixes that the file lacks
-        repeated += len(entries) - int(own.sum())
+        is_entry = first < len(entries)  # the others are prefixes that the file lacks
+        repeated += len(entries) - int(is_entry.sum())
         log10p, log10bow = np.full(len(keys), np.nan, np.float32), np.zeros(len(keys), np.float32)
         for array, column in ((log10p, 0), (log10bow, 2)):
-            array[own] = single([entries[i][column] for i in first[own]])
+            array[is_entry] = single([entries[i][column] for i in first[is_entry]])
         orders.append((keys, log10p, log10bow))
     return build_nodes(orders, W), repeated
 
@@ -432,10 +432,10 @@ def rows_of_trie(trie, k):
     """The rows (N, k + 2) of an order that is records already."""
     from lmtk.ngram.arpa.sorting import fill_rows
 
-    found, size = np.empty((trie.sizes[k - 1], k + 3), np.int32), trie.sizes[k - 1]
+    rows, size = np.empty((trie.sizes[k - 1], k + 3), np.int32), trie.sizes[k - 1]
     numbers = np.arange(trie.W, dtype=np.int32)
-    fill_rows(trie.memory, trie.memory.view(np.float32), trie.where, 0, numbers, np.zeros(size, np.uint8), found)
-    return found[:, :-1].copy()
+    fill_rows(trie.memory, trie.memory.view(np.float32), trie.where, 0, numbers, np.zeros(size, np.uint8), rows)
+    return rows[:, :-1].copy()
 
 
 def sorted_rows(rows, W):
@@ -454,7 +454,7 @@ def mend(rows, W):
         rows[k - 1] = rows[k - 1][places[k - 1][fresh[k - 1]]]
         if k < len(rows):
             longer = rows[k][:, :-3]
-            every = np.concatenate((rows[k - 1], joined(longer[changes(longer)], np.nan, 0)))
+            every = np.concatenate((rows[k - 1], make_rows(longer[changes(longer)], np.nan, 0)))
             every = every[sorted_rows(every, W)]
             rows[k - 1] = every[changes(every[:, :-2])]
     return sum(int((~new).sum()) for new in fresh)
@@ -467,7 +467,7 @@ def changes(ids):
     return new
 
 
-def joined(ids, p, bow):
+def make_rows(ids, p, bow):
     """The rows (N, k + 2), as Rows has them, of ids (N, k), log10 p and log10 bow."""
     rows = np.empty((len(ids), ids.shape[1] + 2), np.int32)
     rows[:, :-2] = ids
@@ -477,15 +477,15 @@ def joined(ids, p, bow):
 
 def rows_of_pieces(k, pieces, index):
     """The rows (N, k + 2) of a section of parsed lines and Rows. index: word -> id."""
-    found = []
+    parts = []
     for kind, run in groupby(pieces, type):
         if kind is Rows:
             for x in run:
                 if k == 1:
                     x.rows[:, 0] = [index[w] for w in x.words]
-                found.append(x.rows)
+                parts.append(x.rows)
         else:
             p, words, bow = zip(*run)
             ids = np.array([[index[w] for w in row] for row in words], np.int32)
-            found.append(joined(ids, single(p), single(bow)))
-    return found[0] if len(found) == 1 else np.concatenate([np.empty((0, k + 2), np.int32), *found])
+            parts.append(make_rows(ids, single(p), single(bow)))
+    return parts[0] if len(parts) == 1 else np.concatenate([np.empty((0, k + 2), np.int32), *parts])

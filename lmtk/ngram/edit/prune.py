@@ -257,9 +257,9 @@ def copy_staying(memory, where, k, kept, stays, base, new, new_where):
 
 @jit
 def drop_low(memory, logs, where, far, k, first, last, extended):
-    """In place, makes those n-grams of order k bare for which backing off gives more, and sets the weights (log10) of
-    contexts to 0 that nothing extends any more. Returns the number of n-grams that became bare. extended (N_(k-1),)
-    uint8: whether a context of order k ends in an n-gram.
+    """Makes an n-gram of order k bare, in place, if backing off gives it a higher probability. If nothing extends a
+    context any more, its weight (log10) becomes 0. Returns the number of n-grams that became bare. extended
+    (N_(k-1),) uint8: whether a context of order k ends in an n-gram.
     """
     weights, gone = np.empty(len(where) + 1, np.float32), 0
     above, wide, below, width = where[k - 2, AT], where[k - 2, WIDTH], where[k - 1, AT], where[k - 1, WIDTH]

@@ -52,7 +52,7 @@ class HeldOut:
         one = np.zeros(len(self.words), np.int64)
         event = first.counted & (first.word < self.vocab.V)
         of_words = self.of_words(1, np.zeros_like(first.word), first.count, event, 1, one, self.words[:, 0])
-        return tuned([of_words, *features], self.methods, self.vocab.V)
+        return tune_orders([of_words, *features], self.methods, self.vocab.V)
 
     def of_levels(self, levels):
         """The features of the orders from 2 on, from smoothing.Orders of all orders."""
@@ -134,7 +134,7 @@ def held_out(corpus, vocab, methods):
     return HeldOut(np.column_stack((corpus.ids, contexts(corpus, len(methods))))[at], vocab, methods)
 
 
-def tuned(features, methods, V):
+def tune_orders(features, methods, V):
     """{k: Method} with the discounts under which the words of these features are most likely. The likelihood includes
     n-grams that a minimum will leave out.
     """
@@ -142,7 +142,7 @@ def tuned(features, methods, V):
     before = -np.inf
     for _ in range(SWEEPS):
         for k in range(len(D)):
-            D[k] = best(features, D, k, V)
+            D[k] = best_discounts(features, D, k, V)
         gained = np.log(probability(features, D, V)[0]).mean()
         if gained - before < ENOUGH:
             break
@@ -161,7 +161,7 @@ def probability(features, D, V):
     return p, below
 
 
-def best(features, D, k, V):
+def best_discounts(features, D, k, V):
     """The discounts of order k + 1 under which the words are most likely, while the other orders have those in D."""
     p, below = probability(features, D, V)
     weight = np.ones(len(p))

@@ -342,7 +342,7 @@ def with_discounts(method, rows, path):
     """The method with the discounts and the minimum of a file that SRILM's -kn or -gt wrote. rows: the file's
     `decoding.lines`. Raises FormatError.
     """
-    found, minimum, names = {}, method.minimum, method.smoothing.names
+    values, minimum, names = {}, method.minimum, method.smoothing.names
     for number, line in rows:
         fields = line.split()
         if not fields or fields[0] == b"maxcount":
@@ -358,14 +358,14 @@ def with_discounts(method, rows, path):
         most = (int(name[0]) if name in names else 1) if names else MOST  # Katz's coefficients may be above 1
         if not 0 <= value <= most:
             raise FormatError(path, f"a discount of {value:g}, where it lies between 0 and {most}", number)
-        found[name] = value
+        values[name] = value
     if names is None:
         # counts without a coefficient are not discounted
-        upto = max((int(name) for name in found if re.fullmatch("[1-9][0-9]{0,3}", name)), default=0)
-        return replace(method, parameters=tuple(found.get(str(r), 1.0) for r in range(1, upto + 1)), minimum=minimum)
-    if any(name not in found for name in names):
+        upto = max((int(name) for name in values if re.fullmatch("[1-9][0-9]{0,3}", name)), default=0)
+        return replace(method, parameters=tuple(values.get(str(r), 1.0) for r in range(1, upto + 1)), minimum=minimum)
+    if any(name not in values for name in names):
         raise FormatError(path, f"expected {len(names)} discounts; was the file written for another method?")
-    return replace(method, parameters=tuple(found[name] for name in names), minimum=minimum)
+    return replace(method, parameters=tuple(values[name] for name in names), minimum=minimum)
 
 
 def finite(text):

@@ -289,7 +289,7 @@ def smooth(events, method, V, exact):
     kept = slice(None) if kept.all() else np.flatnonzero(kept)
     context, count = context[kept], count[kept]
     lower = np.full(len(count), uniform(exact, V)) if events.k == 1 else events.lower_p[events.parent[kept]]
-    p, weight, left_out = discounted(method, context, count, h, lost, lower if method.interpolate else None, exact)
+    p, weight, left_out = share_mass(method, context, count, h, lost, lower if method.interpolate else None, exact)
     log10p = np.full(len(events.context), np.nan, f32)
     with np.errstate(divide="ignore"):
         kept_log10p = np.log10(p).astype(f32)
@@ -413,7 +413,7 @@ def uniform(exact, V):
     return 1 / exact if exact else 10.0 ** float(f32(-np.log10(V)))
 
 
-def discounted(method, of, c, h, lost, lower, exact):
+def share_mass(method, of, c, h, lost, lower, exact):
     """(p of n-grams, the lower order's weight in each context, which n-grams are left out). c, of (N,): the n-grams'
     counts and contexts; h: the Totals of the contexts; lost: the sum of the counts that are cut in each context, or
     None; lower: p of the lower order, None without interpolation.

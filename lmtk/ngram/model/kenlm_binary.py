@@ -265,8 +265,8 @@ def build_model(levels, words, path):
     for k, (rows, p, bow) in enumerate(levels, 1):
         if rows.max(initial=0) >= len(words):
             raise IndexError
-        joined = reader.joined(ids[rows], p + np.float32(0), bow + np.float32(0))
+        kenlm_rows = reader.make_rows(ids[rows], p + np.float32(0), bow + np.float32(0))
         unigram_words = [w for w, stays in zip(words, kept) if stays] if k == 1 else []
-        sections[k] = [reader.Rows(joined[kept] if k == 1 else joined, unigram_words, 0, 0.0, None)]
+        sections[k] = [reader.Rows(kenlm_rows[kept] if k == 1 else kenlm_rows, unigram_words, 0, 0.0, None)]
     nodes, _ = reader.nodes_of_rows(sections, vocab)
     return Backoff(vocab, nodes, kenlm_numbers(vocab, words))

@@ -139,7 +139,7 @@ def in_one(suffixes, vocab, recipe, inside, types):
     return job
 
 
-def divided(seen, what, vocab, order, memory, comm):
+def divide(seen, what, vocab, order, memory, comm):
     """Empty Buckets for the positions of a text, or for counted n-grams. seen: as in Buckets; what: what it counts,
     "words" or "n-grams"; memory: bytes, or None. Raises LmtkError if memory is too small for a bucket, or if the text
     is too large.
@@ -150,7 +150,7 @@ def divided(seen, what, vocab, order, memory, comm):
     each = max(BYTES, 35 * order - 40)
     room = max(memory - WORD_BYTES * W, LEAST) // each if memory else None
     most = max(1, room // workers if memory else min(PART, -(-N // (2 * workers * comm.size))))
-    bounds = ranges(seen, comm.size, most, not memory)
+    bounds = cut_ranges(seen, comm.size, most, not memory)
     largest = int(np.diff(np.append(0, np.cumsum(seen))[bounds]).max())
     word = shown(vocab.words[int(seen.argmax())])
     if memory and largest > room:
@@ -165,7 +165,7 @@ def divided(seen, what, vocab, order, memory, comm):
     return Buckets(vocab, order, comm, Shelf(), seen, bounds, most, workers, not memory, what != "words")
 
 
-def ranges(seen, ranks, most, even):
+def cut_ranges(seen, ranks, most, even):
     """The first word of each bucket, and the end, (B + 1,), with equally many buckets for each rank. A bucket has up to
     `most` positions, or those of a single word; with `even`, all have about as many. seen (W,): the number of each
     word's positions.

@@ -19,7 +19,7 @@ from lmtk.ngram.estimate.buckets import of_counts
 from lmtk.ngram.estimate.buckets.dealing import deal_out, share_text
 from lmtk.ngram.estimate.buckets.division import (
     contexts_from,
-    divided,
+    divide,
     edge,
     ends_of,
     in_one,
@@ -39,7 +39,7 @@ def count(ngrams, vocab, recipe, memory=None, comm=ALONE, show=lambda share, wha
 
     ngrams: suffix.Suffixes, which make one bucket in memory; or a collection.Text or runs.Spilled, dealt to buckets,
     the part of each rank of `comm`. recipe: a methods.Recipe. memory: bytes, or None. show: as in Buckets. types: as
-    for `in_one`. Raises NoDiscount, and LmtkError as `divided` does or if nothing is counted.
+    for `in_one`. Raises NoDiscount, and LmtkError as `divide` does or if nothing is counted.
     """
     methods, exact, n = recipe.methods, recipe.exact, len(recipe.methods)
     inside, size = words_kept(recipe, vocab)
@@ -49,10 +49,10 @@ def count(ngrams, vocab, recipe, memory=None, comm=ALONE, show=lambda share, wha
         if ngrams.raw and (exact or not engine.ends_in_words(ngrams, vocab)):
             engine.need_seen(seen, vocab)
     elif isinstance(ngrams, Spilled):
-        job, sort = divided(of_counts.seen(ngrams, vocab, n), "n-grams", vocab, n, memory, comm), of_counts.sort_bucket
+        job, sort = divide(of_counts.seen(ngrams, vocab, n), "n-grams", vocab, n, memory, comm), of_counts.sort_bucket
         seen = of_counts.deal_out(job, ngrams, exact)
     else:
-        job = divided(comm.sum(ngrams.seen(vocab)), "words", vocab, n, memory, comm)
+        job = divide(comm.sum(ngrams.seen(vocab)), "words", vocab, n, memory, comm)
         job.show, sort = show, partial(sort_bucket, marks=ngrams.marks)
         small = job.ample and comm.size <= n + 1 and job.seen.sum() < 1 << 31
         (share_text if small else deal_out)(job, ngrams.parts(vocab))

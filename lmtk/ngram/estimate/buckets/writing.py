@@ -51,7 +51,7 @@ def write_alone(out):
     yield out, lambda: None
 
 
-class Kept:
+class Buffer:
     """Keeps the bytes that are written, in memory that is used again."""
 
     def __init__(self):
@@ -69,18 +69,18 @@ class Kept:
 
 @contextlib.contextmanager
 def write_together(out, comm, path):
-    """Yields (a Kept to which a rank writes, a function that all ranks must call equally often). The function puts the
-    bytes that the ranks have written since the last call, in the order of ranks, into rank 0's `out`.
+    """Yields (a Buffer to which a rank writes, a function that all ranks must call equally often). The function puts
+    the bytes that the ranks have written since the last call, in the order of ranks, into rank 0's `out`.
 
     If `out` is a plain file that all ranks can open, each rank writes to its own place in it, one call later, so that
     none waits for the others' sizes; otherwise rank 0 receives all.
     """
-    kept, end, ahead, spare = Kept(), 0, deque(), []
-    name, file = opened(out, comm)
+    buffer, end, ahead, spare = Buffer(), 0, deque(), []
+    name, file = open_shared(out, comm)
 
     def done():
-        ahead.append((kept.room, kept.size, comm.tell(kept.size)))
-        kept.room, kept.size = spare.pop() if spare else np.empty(0, np.uint8), 0
+        ahead.append((buffer.room, buffer.size, comm.tell(buffer.size)))
+        buffer.room, buffer.size = spare.pop() if spare else np.empty(0, np.uint8), 0
         if len(ahead) > 1 or file is None:
             put()
 
@@ -101,7 +101,7 @@ def write_together(out, comm, path):
         spare.append(room)
 
     try:
-        yield kept, done
+        yield buffer, done
         while ahead:
             put()
         comm.gather(None)  # rank 0's file is whole when every rank has written
@@ -117,7 +117,7 @@ def write_together(out, comm, path):
             os.close(file)
 
 
-def opened(out, comm):
+def open_shared(out, comm):
     """(the name of rank 0's `out`, a descriptor of it on every rank: None where it is no plain file that all ranks can
     write).
     """
