@@ -204,8 +204,8 @@ def test_a_text_of_one_word():
 def test_shrinking_leaves_the_biases(times):
     theta = parameters()
     mine = Small(theta, output="sampled")
-    mine.mine.shrink(0.1, times)
-    sgd.shrink(mine.theta, 0.1, 2, times)
+    mine.mine.shrink(0.9**times)
+    sgd.shrink(mine.theta, 0.9**times, 0.8**times)
     for name, before, after in zip("CHdUWb", theta, mine.arrays(), strict=True):
         share = {"C": 0.8, "d": 1, "b": 1}.get(name, 0.9)
         assert after == pytest.approx(share**times * before, rel=1e-5), name

@@ -214,10 +214,10 @@ def gather_weights(layer, h, direct):
     return dict(words) | dict(of_classes) | low
 
 
-def shrink(layer, share, times):
-    """Apply the weight decay of `times` updates, each of which removes `share` of the weights. Biases do not decay."""
-    layer.MT[:-1] *= f32((1 - share) ** times)
-    layer.M[:, :-1] *= f32((1 - share) ** times)
+def shrink(layer, keep):
+    """Multiply the weights by `keep`: weight decay. Biases do not decay."""
+    layer.MT[:-1] *= f32(keep)
+    layer.M[:, :-1] *= f32(keep)
 
 
 def update_output(layer, pace, z, w, epsilon, curvature):

@@ -85,7 +85,7 @@ def step(p, weights, pace, contexts, w, words, log_inclusion, epsilon, decay, fe
     )
     of_C, of_H, of_v, of_b = (f32(epsilon) * part for part in paces)
     if decay:
-        shrink(p, feature_rate, K * epsilon * decay)
+        shrink(p, 1 - K * epsilon * decay, 1 - K * epsilon * decay * feature_rate)
     H[:, :m] += of_H * (gu @ C_out)
     H[:, m:] += of_H * g.arrays["H"]
     d += of_H * g.arrays["d"]
@@ -99,13 +99,11 @@ def step(p, weights, pace, contexts, w, words, log_inclusion, epsilon, decay, fe
     return total, float(np.linalg.norm(go))
 
 
-def shrink(p, feature_rate, share, times=1):
-    """Apply the weight decay of `times` updates, each of which removes `share` of v and H, and feature_rate times as
-    much of C.
-    """
-    p.v *= f32((1 - share) ** times)
-    p.H *= f32((1 - share) ** times)
-    p.C *= f32((1 - share * feature_rate) ** times)
+def shrink(p, keep, keep_C):
+    """Multiply v and H by `keep`, and C by keep_C: weight decay."""
+    p.v *= f32(keep)
+    p.H *= f32(keep)
+    p.C *= f32(keep_C)
 
 
 def rate_factors_of(weights, pace, A, B, H, v, g, C, w):

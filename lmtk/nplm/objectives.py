@@ -35,8 +35,8 @@ class OutputTrainer:
 
     update(z, w, epsilon, curvature, at, epoch, number) -> (L, dL/dz): updates the weights from the examples `at`, which
     are minibatch `number` of `epoch`, both from 0. arrays() -> copies of the weights by letter; all ranks call it
-    together. shrink(share, times): applies the weight decay of `times` updates at once, each of which removes `share`
-    of the weights, after every `every` updates; None: each update decays all weights.
+    together. shrink(keep): multiplies the weights by `keep`, the weight decay of some updates, `every` or more; None:
+    each update decays all weights.
     """
 
     update: Callable
@@ -62,15 +62,15 @@ class Learner:
 
 def train_on_all(now, data, settings, pace, threads, comm, C):
     """Train the softmax of section 2 on all words, or on all words of the shortlist."""
-    p, every = now.theta, decay_interval(data, settings, 1)
+    p = now.theta
     layer = outputs.make_blocks(p.U, p.W, p.b, outputs.count_blocks(threads), comm, p.b_low)
-    each = settings.weight_decay if every == 1 else 0
+    each = settings.weight_decay if is_fused(data, settings) else 0
 
     def update(z, w, epsilon, curvature, at, epoch, number):
         return outputs.update_output(layer, threads, pace.outputs, each, z, w, epsilon, curvature)
 
     shrink = None if each else layer.shrink
-    return OutputTrainer(update, lambda: outputs.gather_blocks(layer, now.h, p.W is not None), shrink, every)
+    return OutputTrainer(update, lambda: outputs.gather_blocks(layer, now.h, p.W is not None), shrink)
 
 
 def train_on_sample(now, data, settings, pace, threads, comm, C):
@@ -87,7 +87,7 @@ def train_on_sample(now, data, settings, pace, threads, comm, C):
             rows, threads, count_blocks(threads, z, words[0]), pace.outputs, *words, z, w, epsilon, curvature
         )
 
-    return row_trainer(rows, now, data, settings, update)
+    return row_trainer(rows, now, update)
 
 
 def count_blocks(threads, z, words):
@@ -110,7 +110,7 @@ def train_against_noise(now, data, settings, pace, threads, comm, C):
             rows, threads, count_blocks(threads, z, noise[0]), pace.outputs, *noise, z, w, epsilon, curvature
         )
 
-    return row_trainer(rows, now, data, settings, update)
+    return row_trainer(rows, now, update)
 
 
 def train_classes(now, data, settings, pace, threads, comm, C):
@@ -121,8 +121,7 @@ def train_classes(now, data, settings, pace, threads, comm, C):
         return classes.update_output(layer, pace, z, w, epsilon, curvature)
 
     arrays = lambda: classes.gather_weights(layer, now.h, now.theta.W is not None)
-    every = decay_interval(data, settings, sampled.DECAY_EVERY)
-    return OutputTrainer(update, arrays, partial(classes.shrink, layer), every)
+    return OutputTrainer(update, arrays, partial(classes.shrink, layer), sampled.DECAY_EVERY)
 
 
 def train_tree(now, data, settings, pace, threads, comm, C):
@@ -132,7 +131,7 @@ def train_tree(now, data, settings, pace, threads, comm, C):
     def update(z, w, epsilon, curvature, at, epoch, number):
         return tree.update_output(rows, *ways, pace.outputs, z, w, epsilon, curvature)
 
-    return row_trainer(rows, now, data, settings, update)
+    return row_trainer(rows, now, update)
 
 
 def make_rows(now, comm, C):
@@ -140,9 +139,9 @@ def make_rows(now, comm, C):
     return outputs.make_rows(p.get("U"), p.get("W"), p["b"], comm, C, p["b_low"])
 
 
-def row_trainer(rows, now, data, settings, update):
+def row_trainer(rows, now, update):
     arrays = lambda: outputs.gather_rows(rows, now.h, vars(now.theta).get("W") is not None)
-    return OutputTrainer(update, arrays, rows.shrink, decay_interval(data, settings, sampled.DECAY_EVERY))
+    return OutputTrainer(update, arrays, rows.shrink, sampled.DECAY_EVERY)
 
 
 def make_proposal(data, settings, V):
@@ -194,7 +193,7 @@ def make_learner(now, data, settings, threads, comm, state=None):
     """
     now = with_low(now)
     if now.layer == "energy":
-        return make_energy_learner(now, data, settings, threads, comm)
+        return make_energy_learner(now, data, settings, threads, comm, state)
     p, layer = vars(now.theta), LAYERS[now.layer]
     w = now.places(data.w)
     pace = make_pace(settings, data, len(now.C), *OUTPUTS[now.output].variances(now.theta, w))
@@ -202,7 +201,13 @@ def make_learner(now, data, settings, threads, comm, state=None):
     theta = sgd.make_parameters(layer, before, now.direct, pace, comm, now.m, threads)
     make_trainer = OBJECTIVES[now.output][settings.objective]
     trainer = make_trainer(now, replace(data, w=w), settings, pace, threads, comm, theta.p.C)
-    decay, keep = make_decay(theta, trainer, data, settings), make_dropout(settings, layer)
+    pending, keep = pending_decay(state), make_dropout(settings, layer)
+
+    def shrink(keep, keep_C):
+        trainer.shrink(keep)
+        sgd.shrink(theta, keep, keep_C)
+
+    decay = make_decay(pending, trainer.every, trainer.shrink and shrink, data, settings)
     each = settings.weight_decay if trainer.shrink is None else 0
     theta.state = (state or {}).get("state")
     feed = running.make_feed(data.contexts, w, data.fresh, settings, threads) if layer.carries else None
@@ -226,7 +231,8 @@ def make_learner(now, data, settings, threads, comm, state=None):
         return result
 
     network = lambda: now.having(sgd.copy_arrays(theta) | trainer.arrays())
-    return Learner(step, network, lambda: {} if theta.state is None else {"state": theta.state})
+    carried = lambda: {} if theta.state is None else {"state": theta.state}
+    return Learner(step, network, lambda: {"decay": pending.copy()} | carried())
 
 
 def with_low(network):
@@ -259,42 +265,32 @@ def make_dropout(settings, layer):
     return keep
 
 
-def make_decay(theta, trainer, data, settings):
-    """A function decay(epsilon, number) that applies weight decay if not each update does.
+def make_decay(pending, every, shrink, data, settings):
+    """A function decay(epsilon, number) that applies weight decay, if not each update does.
 
-    Every trainer.every updates, and at the end of an epoch, it applies the decay of all updates since the last time.
-    """
-
-    def shrink(share, times):
-        trainer.shrink(share, times)
-        sgd.shrink(theta, share, settings.feature_rate, times)
-
-    return decay_together(data, settings, trainer.every, shrink) if trainer.shrink else lambda *_: None
-
-
-def decay_together(data, settings, every, shrink):
-    """A function decay(epsilon, number) that calls shrink(share, times) every so many updates and at the end of an
-    epoch, for all updates since the last time.
+    An update keeps 1 - K epsilon decay of a weight. Single precision would round what it takes away, 1e-7 or 1e-8 in
+    the paper, to a multiple of 6e-8. So the updates are collected, and shrink(keep, keep_C) gets their product: at the
+    end of an epoch, and after `every` updates or more that take away LEAST_DECAY or more. shrink: None if each update
+    decays all weights. pending (3,) float64: ln keep, ln keep_C, for C alone, and the number of updates; a checkpoint
+    has them too.
     """
     K, steps = minibatches(data, settings)
 
     def decay(epsilon, number):
-        due = (number + 1) % every or every
-        if settings.weight_decay and (due == every or number + 1 == steps):
-            shrink(K * epsilon * settings.weight_decay, due)
+        if shrink is None:
+            return
+        share = K * epsilon * settings.weight_decay
+        pending[:] += math.log1p(-share), math.log1p(-share * settings.feature_rate), 1
+        if number + 1 == steps or (pending[2] >= every and pending[0] <= -LEAST_DECAY):
+            shrink(*map(math.exp, pending[:2]))
+            pending[:] = 0
 
     return decay
 
 
-def decay_interval(data, settings, least):
-    """The number of updates, `least` or more, whose weight decay is applied at once.
-
-    Single precision rounds the share that one update takes away from a weight to a multiple of 6e-8. With one example
-    in an update, as in the paper, this share is 1e-7 or 1e-8. So it is collected until it is LEAST_DECAY.
-    """
-    K, _ = minibatches(data, settings)
-    share = K * settings.rate * settings.weight_decay
-    return max(least, math.ceil(LEAST_DECAY / share)) if share else least
+def is_fused(data, settings):
+    """Whether each update of all output weights applies its weight decay, because its share is large enough."""
+    return minibatches(data, settings)[0] * settings.rate * settings.weight_decay >= LEAST_DECAY
 
 
 def minibatches(data, settings):
@@ -304,15 +300,20 @@ def minibatches(data, settings):
     return settings.minibatch, -(-len(data.w) // settings.minibatch)
 
 
-def make_energy_learner(now, data, settings, threads, comm):
+def pending_decay(state):
+    """`pending` of `make_decay`: that of the `state` of a resumed run, or 0."""
+    return np.array((state or {}).get("decay", np.zeros(3)))
+
+
+def make_energy_learner(now, data, settings, threads, comm, state=None):
     """Make the Learner of the energy network, which is trained on all words or on a sample of the words."""
     p = SimpleNamespace(**{name: comm.place(a.copy()) for name, a in now.named().items()})
     V, weights = len(p.b), energy.WEIGHTS[now.output]
     pace = make_pace(settings, data, len(now.C), variances(data.w, V))
-    every = decay_interval(data, settings, 1)
-    rates = settings.weight_decay if every == 1 else 0, settings.feature_rate
-    shrink = partial(energy_sgd.shrink, p, settings.feature_rate)
-    decay = decay_together(data, settings, every, shrink) if every > 1 else lambda *_: None
+    fused, pending = is_fused(data, settings), pending_decay(state)
+    rates = settings.weight_decay if fused else 0, settings.feature_rate
+    shrink = None if fused else partial(energy_sgd.shrink, p)
+    decay = make_decay(pending, 1, shrink, data, settings)
     draw = make_draw(data, settings, V) if settings.objective == "sampled" else lambda *_: (np.arange(V), None)
 
     def step(at, epsilon, epoch, number):
@@ -321,4 +322,5 @@ def make_energy_learner(now, data, settings, threads, comm):
         decay(epsilon, number)
         return result
 
-    return Learner(step, lambda: now.having({name: a.copy() for name, a in vars(p).items()}))
+    network = lambda: now.having({name: a.copy() for name, a in vars(p).items()})
+    return Learner(step, network, lambda: {"decay": pending.copy()})

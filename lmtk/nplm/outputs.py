@@ -106,10 +106,10 @@ class Blocks:
             self.buffers = [np.empty((K, block.size), f32) for block in self.blocks]
         return [y[:K] for y in self.buffers]
 
-    def shrink(self, share, times):
-        """Apply the weight decay of `times` updates to U and W."""
+    def shrink(self, keep):
+        """Multiply U and W by `keep`: weight decay."""
         for block in self.blocks:
-            block.take()[0][:-1] *= f32((1 - share) ** times)
+            block.take()[0][:-1] *= f32(keep)
 
 
 def count_blocks(threads):
@@ -215,10 +215,10 @@ class Rows:
         else:
             self.M[words - self.first] = MT.T
 
-    def shrink(self, share, times):
-        """Apply the weight decay of `times` updates to U and W. A tied U decays with the arrays of the hidden layer."""
+    def shrink(self, keep):
+        """Multiply U and W by `keep`: weight decay. A tied U decays with the arrays of the hidden layer."""
         if self.M is not None:
-            self.M[:, :-1] *= f32((1 - share) ** times)
+            self.M[:, :-1] *= f32(keep)
 
 
 def make_rows(U, W, b, comm=parallel.ALONE, C=None, low=None):

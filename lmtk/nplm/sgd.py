@@ -108,7 +108,7 @@ def backward(theta, memory, gz, epsilon, decay, feature_rate, kept=None):
         rate *= rate_factors(pace.H / steps, sum(of_inputs) * of_go)
         rates *= rate_factors(pace.C, of_features)
     if decay:
-        shrink(theta, K * epsilon * decay, feature_rate)
+        shrink(theta, 1 - K * epsilon * decay, 1 - K * epsilon * decay * feature_rate)
     for name, gradient in g.arrays.items():
         gradient *= f32(rate)
         a = getattr(p, name)
@@ -116,14 +116,11 @@ def backward(theta, memory, gz, epsilon, decay, feature_rate, kept=None):
     kernels.add_features(p.C, contexts, gx, rates)
 
 
-def shrink(theta, share, feature_rate, times=1):
-    """Apply the weight decay of `times` updates, each of which removes `share` of the weights.
-
-    C loses feature_rate times as much; biases do not decay.
-    """
+def shrink(theta, keep, keep_C):
+    """Multiply the weights by `keep`, and C by keep_C: weight decay. Biases do not decay."""
     for name, a in vars(theta.p).items():
         if a.ndim > 1:
-            a *= f32((1 - share * (feature_rate if name == "C" else 1)) ** times)
+            a *= f32(keep_C if name == "C" else keep)
 
 
 @np.errstate(over="ignore", invalid="ignore")

@@ -351,10 +351,11 @@ def restore(state, arrays, network):
 def begin(network, settings):
     """The Progress of a run that begins."""
     network = with_low(network)
-    if not settings.layer.carries:
-        return Progress(network)
-    width = settings.layer.width(settings.hidden)
-    return Progress(network, state={"state": np.zeros((running.minibatch_shape(settings)[1], width), f32)})
+    state = {"decay": np.zeros(3)}
+    if settings.layer.carries:
+        width = settings.layer.width(settings.hidden)
+        state["state"] = np.zeros((running.minibatch_shape(settings)[1], width), f32)
+    return Progress(network, state=state)
 
 
 def checkpoint_arrays(network, progress):
