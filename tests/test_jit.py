@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from helpers import ENVIRONMENT
 
-from lmtk.machine import jit, kernel_cache, large
+from lmtk.machine import jit, kernel_cache, large, objects
 from lmtk.machine.large import LARGE, pays
 
 KERNEL = """
@@ -52,6 +52,7 @@ def test_a_kernel_takes_arrays_of_any_stride_numbers_none_and_tuples():
     assert found == (3, 0.5, True, 23) and out.tolist() == [11, 23, 35]
     assert [type(x) for x in found] == [int, float, bool, int]
     assert everything((out, records), np.ones((3, 2), np.uint8), rows, False, None, 7)[:2] == (3, 7)
+    assert jit.fallback not in everything.codes.values() or not objects.is_usable()
 
 
 @jit.jit

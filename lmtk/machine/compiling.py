@@ -163,6 +163,8 @@ def argument(context, builder, kind, values):
         return array_of(context, builder, type_of(kind), pointer(builder, next(values), BYTE), [next(values)])
     if isinstance(kind, type):
         number, word = type_of(kind), next(values)
+        if number == types.boolean:
+            return builder.icmp_unsigned("!=", word, WORD(0))
         if isinstance(number, types.Float):
             return context.cast(builder, builder.bitcast(word, DOUBLE), types.float64, number)
         return context.cast(builder, word, types.int64, number)

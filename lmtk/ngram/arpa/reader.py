@@ -108,9 +108,7 @@ def read_sections(stream, path, growing):
         elif head := SECTION.match(line):
             order = int(head[1])
             if order != len(sections) + 1:
-                raise FormatError(
-                    path, f"the {order}-grams follow the {len(sections)}-grams; orders must rise by one", number
-                )
+                raise FormatError(path, f"expected {len(sections) + 1}-grams, found {order}-grams", number)
             growing.add(sections, stated)
             sections[order] = []
         elif order == 0:
