@@ -140,7 +140,7 @@ print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss, status)
 
 
 def peak(command, cwd, most):
-    """(the most resident memory of a command in MB, its exit status, its stderr). Above `most` the command is run again,
+    """(the most resident memory of a command in MB, its exit status, its stderr). Above `most` it is run again,
     since compiling a kernel for the first time takes memory too.
     """
     run = [sys.executable, "-S", "-c", MEASURE, f"{command} >&2"]
