@@ -17,11 +17,17 @@ OPTIONS = {
     "Model": {
         "attention": option("The attention: additive (RNNsearch) or none (RNNencdec).", "additive|none"),
         "unit": option("The kind of hidden unit: gated (the paper's) or lstm.", "gated|lstm"),
-        "hidden": option("n, the number of hidden units.", "N", low=1),
-        "embedding": option("m, the size of the word embeddings.", "M", low=1),
-        "maxout": option("l, the number of maxout units of the deep output (default: 128, with -tied M).", "L", low=1),
+        "hidden": option("n, the number of hidden units (default: 256, with -paper 1000).", "N", low=1),
+        "embedding": option("m, the size of the word embeddings (default: 256, with -paper 620).", "M", low=1),
+        "maxout": option(
+            "l, the number of maxout units of the deep output (default: 128, with -paper 500, with -tied M).",
+            "L",
+            low=1,
+        ),
         "tied": option("Use the embedding of a target word as its output weights too."),
-        "alignment": option("n', the number of hidden units of the alignment model (default: 256).", "N'", low=1),
+        "alignment": option(
+            "n', the number of hidden units of the alignment model (default: 256, with -paper 1000).", "N'", low=1
+        ),
     },
     "Training": {
         "minibatch": option("Number of sentence pairs in an update (default: 40, with -paper 80).", "N", low=1),
@@ -49,7 +55,7 @@ OPTIONS = {
             high=1,
         ),
         "paper": option(
-            "Use the paper's recipe: Adadelta, its first values, minibatches of 80, no dropout, no smoothing."
+            "Use the paper's recipe: its sizes and first values, Adadelta, minibatches of 80, no dropout or smoothing."
         ),
         **shared("minutes seed save_every resume finish"),
     },

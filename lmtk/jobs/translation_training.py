@@ -29,8 +29,8 @@ class TrainTranslationJob:
     model: str | None = None
     attention: str = "additive"
     unit: str = "gated"
-    hidden: int = 256
-    embedding: int = 256
+    hidden: int | None = None
+    embedding: int | None = None
     maxout: int | None = None
     tied: bool = False
     alignment: int | None = None
@@ -73,8 +73,8 @@ RULES = (
     one_of("keep", ("bleu", "likelihood")),
     wrong(lambda job: job.attention == "none" and job.alignment, "-alignment cannot be combined with -attention none"),
     wrong(
-        lambda job: job.tied and job.maxout not in (None, job.embedding),
-        "-tied needs -maxout to equal -embedding ({embedding})",
+        lambda job: job.tied and job.maxout and job.maxout != chosen(job)["embedding"],
+        "-tied needs -maxout to equal -embedding",
     ),
     excludes("rate", "paper", "-rate cannot be combined with -paper: Adadelta sets its own rate"),
 )
@@ -163,18 +163,23 @@ def run_of(job, settings, texts):
 
 def chosen(job):
     """The options that training.Settings holds; None where the recipe fills one in."""
-    from lmtk.nmt.recipes import ALIGNMENT, MAXOUT
+    from lmtk.nmt.recipes import OUR_SIZES, PAPER_SIZES
 
-    names = "embedding", "hidden", "tied", "minibatch", "epochs", "rate", "dropout", "smoothing", "bpe", "seed"
-    return {name: getattr(job, name) for name in names} | {
-        "maxout": job.maxout or (job.embedding if job.tied else MAXOUT),
-        "alignment": 0 if job.attention == "none" else job.alignment or ALIGNMENT,
+    sizes = PAPER_SIZES if job.paper else OUR_SIZES
+    sizes = {name: getattr(job, name) or size for name, size in sizes.items()}
+    if job.tied:
+        sizes["maxout"] = sizes["embedding"]
+    if job.attention == "none":
+        sizes["alignment"] = 0
+    names = "tied", "minibatch", "epochs", "rate", "dropout", "smoothing", "bpe", "seed"
+    others = {
         "unit": job.unit,
         "average": job.average or None,
         "keep": "BLEU" if job.keep == "bleu" else job.keep,
         "patience": job.patience if job.heldout_source else 0,
         "minutes": job.life.minutes,
     }
+    return sizes | others | {name: getattr(job, name) for name in names}
 
 
 def read(job):

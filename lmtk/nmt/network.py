@@ -74,7 +74,10 @@ class Model:
         if self.sizes["tied"]:
             yield "output weights", "those of the target embeddings"
         yield "parameters", self.theta.size
-        yield from container.settings_for_people(self.settings)
+        if "dropout" in self.settings:  # a model from training
+            rate = self.settings.get("rate")
+            yield "optimiser", "Adadelta" if rate is None else f"Adam, rate {rate:g}"
+        yield from container.settings_for_people({k: v for k, v in self.settings.items() if k != "rate"})
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,8 @@ from lmtk.nmt.training import Settings
 
 OURS = {"minibatch": 40, "rate": None, "dropout": 0.3, "smoothing": 0.1}
 PAPER = {"minibatch": 80, "rate": None, "dropout": 0.0, "smoothing": 0.0}  # Adadelta needs no rate
-ALIGNMENT, MAXOUT = 256, 128
+OUR_SIZES = {"embedding": 256, "hidden": 256, "alignment": 256, "maxout": 128}
+PAPER_SIZES = {"embedding": 620, "hidden": 1000, "alignment": 1000, "maxout": 500}  # A.2.3
 EPOCHS = 16
 SHARE = 20  # sentences of a minibatch that are enough work for a thread
 
