@@ -250,5 +250,5 @@ def open_vocabulary(model):
 
     if not isinstance(model, Network) or model.kind not in ("nplm", "nplm-energy"):
         kind = next(model.describe())[1]
-        raise UsageError(f"-oov-features needs a model of nplm-train -model nplm or energy, not {kind}")
+        raise UsageError(f"-oov-features needs a model made by nplm-train -model nplm or energy; this one is a {kind}")
     return OpenNetwork(model)
