@@ -45,7 +45,8 @@ def elsewhere(name, options):
         *first, last = others
         return f"; lmtk {', '.join(first)} and {last} have it" if first else f"; lmtk {last} has it"
     order = re.search(r"\d+", name)
-    return nearest(name.replace("N", "2"), [o.replace("N", order[0] if order else "2") for o in options])
+    similar = nearest(name.replace("N", "2"), [o.replace("N", order[0] if order else "2") for o in options])
+    return similar or "; -help lists the options"
 
 
 def spelled(words, options, plain=None, stray=False):
