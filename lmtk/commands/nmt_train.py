@@ -49,7 +49,7 @@ OPTIONS = {
             high=1,
         ),
         "paper": option(
-            "Use the paper's recipe: Adadelta, its first values, minibatches of 80, no dropout, no smoothing."
+            "Use the paper's recipe: Adadelta, its initial weights, minibatches of 80, no dropout, no smoothing."
         ),
         **shared("minutes seed save_every resume finish"),
     },
