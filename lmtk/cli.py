@@ -165,7 +165,7 @@ def no_command(word):
     if word in PROGRAMS:
         return f"no command {word}; run lmtk -as {word}, or the program in the folder that lmtk -bin prints"
     kind = "option" if word.startswith("-") else "command"
-    return f"no {kind} {word}{about_program(word) or nearest(word, COMMANDS) or '; lmtk -help lists them'}"
+    return f"no {kind} {word}{about_program(word) or nearest(word, COMMANDS) or '; lmtk -help lists the commands'}"
 
 
 def programs_folder():

@@ -99,7 +99,7 @@ def finish(program, model, debug=0):
     """
     checkpoint = checkpoint_of(model)
     if not checkpoint or not os.path.exists(checkpoint):
-        raise LmtkError(f"{checkpoint or model}: no checkpoint found to make a model from")
+        raise LmtkError(f"{checkpoint or model}: no such checkpoint; -finish needs that of an unfinished run")
     about, arrays = read_checkpoint(program, checkpoint)
     state, about = about["state"], about["model"]
     if about is None:
@@ -263,7 +263,7 @@ class Saver:
             self.failed = None
         except OSError as e:
             if not self.failed:
-                self.tell.warn(f"{self.run.checkpoint}: {e.strerror}; training goes on without a new checkpoint")
+                self.tell.warn(f"{self.run.checkpoint}: {e.strerror}; training continues without a new checkpoint")
             self.failed = e.strerror
 
     def what_now(self, progress):
@@ -274,5 +274,5 @@ class Saver:
         if self.failed and not os.path.exists(checkpoint):
             return f", and no checkpoint could be written: {self.failed}"
         older = f", an older one ({self.failed})," if self.failed else ""
-        made = ", -finish makes a model of the best so far" if progress.best is not None else ""
-        return f"; -resume goes on from {checkpoint}{older}{made}"
+        made = ", -finish writes the best model so far" if progress.best is not None else ""
+        return f"; -resume continues from {checkpoint}{older}{made}"

@@ -44,7 +44,9 @@ def test_a_checkpoint_that_cannot_be_written_is_a_warning(texts, monkeypatch, ca
         run.run_training(mine, progress, training.train(progress, data, made, 1), Reporter(mine, progress, Life()))
     assert progress.epoch == 3 and not list(texts.glob("m*"))
     err = capsys.readouterr().err
-    assert err.count("\n") == 1 and "m.ckpt: No space left on device; training goes on without a new checkpoint" in err
+    assert (
+        err.count("\n") == 1 and "m.ckpt: No space left on device; training continues without a new checkpoint" in err
+    )
 
 
 def test_minutes_end_a_run_within_an_epoch(texts):

@@ -91,7 +91,7 @@ def test_ranks_that_are_interrupted_leave_a_checkpoint_for_one_process(tmp_path,
     assert process.stderr.readline().startswith("epoch 1:")
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)
-    assert process.returncode == 130 and "interrupted; -resume goes on from" in err
+    assert process.returncode == 130 and "interrupted; -resume continues from" in err
     assert [p.name for p in tmp_path.iterdir()] == ["m.ckpt"]
     assert mpi(2, *words, "-mpi", *how)[0] == 1  # beside a run that has not ended
     done = subprocess.run([*LMTK, *words, "-resume"], env=ENVIRONMENT, capture_output=True, text=True, check=True)

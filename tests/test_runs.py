@@ -52,7 +52,7 @@ def test_an_interrupted_training_goes_on_to_the_same_bytes(tmp_path, number, sta
     running.send_signal(number)
     _, err = running.communicate(timeout=60)
     assert running.returncode == status
-    assert err.decode().splitlines()[-1].startswith("lmtk nplm-train: interrupted; -resume goes on from ")
+    assert err.decode().splitlines()[-1].startswith("lmtk nplm-train: interrupted; -resume continues from ")
     assert {p.name for p in tmp_path.iterdir()} == {"whole", "cut.ckpt"}
     with open(tmp_path / "cut.ckpt", "rb") as stream:
         about, _ = container.read(stream, str(tmp_path / "cut.ckpt"))

@@ -43,9 +43,11 @@ OPTIONS = {
     },
     "Smoothing": {
         "gtmin": option("Leave out n-grams with counts below C, at orders above 9.", "C", low=0),
-        "gtmin_n": option("Leave out n-grams of order N with counts below C [1, 1, then 2].", "C"),
+        "gtmin_n": option("Leave out n-grams of order N with counts below C (default: 1, from order 3 on 2).", "C"),
         "gtmax": option("The highest count that Good-Turing discounts, at orders above 9.", "C", low=0),
-        "gtmax_n": option("The highest count that Good-Turing discounts, at order N [1, then 7].", "C"),
+        "gtmax_n": option(
+            "The highest count that Good-Turing discounts, at order N (default: 1, from order 2 on 7).", "C"
+        ),
         "gt": option("File of the Good-Turing discounts of order N: read if a model is written, else written.", "FILE"),
         "kn_all": option("Like -knN, for all orders that have no other method.", "FILE"),
         "kn_counts_modified": option("The counts below the highest order are continuation counts."),

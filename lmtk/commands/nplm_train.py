@@ -24,7 +24,7 @@ OPTIONS = {
         "features": option("m, the number of features of a word.", "M", low=1),
         "senses": option("Give each word K feature vectors, among which the context chooses.", "K", low=2, high=100),
         "direct": option("Add W, direct connections from the features to the outputs."),
-        "tied": option("Use the features of a word as its output weights too (U = C, needs h = m)."),
+        "tied": option("Use the features of a word as its output weights too; -hidden and -features must be equal."),
         "init_features": option("Start from these features of words (word2vec text format).", "FILE"),
     },
     "Training": {
@@ -50,7 +50,9 @@ OPTIONS = {
         "feature_rate": option(
             "Learn the features C with X times the rate (default: 4; gru, lstm 1; with -paper 1).", "X", low=0
         ),
-        "dropout": option("The fraction of x and a that an update leaves out.", "X", low=0, high=0.99),
+        "dropout": option(
+            "The fraction of features and hidden units that an update leaves out.", "X", low=0, high=0.99
+        ),
         "minibatch": option(
             "K, the number of examples in an update (default: 256; gru, lstm 1024; with -paper 1).", "K", low=1
         ),

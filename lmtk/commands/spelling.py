@@ -42,9 +42,11 @@ def elsewhere(name, options):
         return hint
     others = [other for other in COMMANDS if name not in options and name in table(click_command(other))]
     if others:
-        return f"; lmtk {others[0]} has it" if len(others) == 1 else f"; {', '.join(others)} have it"
+        *first, last = others
+        return f"; lmtk {', '.join(first)} and {last} have it" if first else f"; lmtk {last} has it"
     order = re.search(r"\d+", name)
-    return nearest(name.replace("N", "2"), [o.replace("N", order[0] if order else "2") for o in options])
+    similar = nearest(name.replace("N", "2"), [o.replace("N", order[0] if order else "2") for o in options])
+    return similar or "; -help lists the options"
 
 
 def spelled(words, options, plain=None, stray=False):
@@ -67,7 +69,7 @@ def spelled(words, options, plain=None, stray=False):
                 hint = f"; did you mean {first} {word}?" if os.path.exists(word) else ""
                 raise UsageError(f"'{word}' has no option before it{hint}")
             if plain in out and not options[plain].several:
-                raise UsageError(f"'{word}' has no option before it, and {plain} takes only one value")
+                raise UsageError(f"'{word}' has no option before it; {plain} already has a value and takes only one")
             out += [plain, checked(plain, word, options[plain])]
             continue
         word, equals, value = word.partition("=")

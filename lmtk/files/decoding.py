@@ -51,8 +51,9 @@ def warn_about_bytes(blocks, path):
             returns += block.count(b"\r") - block.count(b"\r\n")
         yield block
     if bad:
-        line = f"{name}: {counted(bad, 'line is', 'lines are')} no UTF-8"
-        warnings.warn(f"{line}; for {FORMS[form]}: iconv -f {form} -t utf-8", LmtkWarning, stacklevel=2)
+        line = f"{name}: {counted(bad, 'line is', 'lines are')} not UTF-8"
+        remedy = f"if it is {FORMS[form]}, convert it: iconv -f {form} -t utf-8"
+        warnings.warn(f"{line}; {remedy}", LmtkWarning, stacklevel=2)
     if returns:
         line = f"{name}: {counted(returns, 'carriage return')} inside lines, taken as blanks; tr '\\r' '\\n'"
         warnings.warn(f"{line} turns them into line ends", LmtkWarning, stacklevel=2)
@@ -62,7 +63,7 @@ def warn_if_model(blocks, path):
     """Yield the blocks of a text; warn if it is an ARPA file or JSON lines."""
     for i, block in enumerate(blocks):
         if i == 0 and ARPA.match(block):
-            message = f"{name_of(path)}: it looks like a model, but is read as a text"
+            message = f"{name_of(path)}: it looks like a model, but is read as plain text"
             warnings.warn(message, LmtkWarning, stacklevel=2)
         elif i == 0 and JSONL.match(block):
             message = f"{name_of(path)}: it looks like JSON lines, but is read as a text; extract the text first"

@@ -101,7 +101,7 @@ def load_translation(path):
             raise FormatError(path, "not a translation model; lmtk nmt-train makes one")
         about, arrays = container.read(stream, path)
         if about["kind"] not in TRANSLATION:
-            raise FormatError(path, f"a file of kind {about['kind']}; a translation model was wanted")
+            raise FormatError(path, f"expected a translation model, not a file of the kind {about['kind']}")
         return import_function(TRANSLATION[about["kind"]])(about, arrays, path)
 
 

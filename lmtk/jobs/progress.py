@@ -75,7 +75,7 @@ class Reporter:
             try:
                 curve.write_plot(self.plot, progress.curve, self.run.unigram)
             except OSError as error:
-                self.warn(f"{self.plot}: {error.strerror}; training goes on without the picture")
+                self.warn(f"{self.plot}: {error.strerror}; training continues without the picture")
                 self.plot = None
 
     def advise(self, progress):
@@ -113,7 +113,7 @@ class Log:
             self.out.write(curve.log_line(e, self.kind[1]).encode())
             self.out.flush()
         except OSError as error:
-            self.tell.warn(f"{self.path}: {error.strerror}; training goes on without the log")
+            self.tell.warn(f"{self.path}: {error.strerror}; training continues without the log")
             if self.path != "-":
                 with contextlib.suppress(OSError):  # else Python would tell of it once more
                     self.out.close()

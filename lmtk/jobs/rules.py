@@ -53,7 +53,7 @@ def build(job, values):
     known = fields_of(job)
     for name in values:
         if name not in known:
-            raise TypeError(f"{job.__name__} has no field '{name}'")
+            raise TypeError(f"{job.__name__} has no option '{name}'")
 
     def part(job):
         inside = {about.name: part(about.type) for about in fields(job) if is_dataclass(about.type)}

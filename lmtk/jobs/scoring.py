@@ -101,7 +101,10 @@ RULES = (
     wrong(lambda job: job.format == "kenlm" and job.scoring.counts, "-counts cannot be combined with -format kenlm"),
     wrong(lambda job: job.format == "kenlm" and job.scoring.stream, "-stream cannot be combined with -format kenlm"),
     wrong(lambda job: job.scoring.debug > most_debug(job) == 3, "-debug takes values up to 3"),
-    wrong(lambda job: job.scoring.debug > most_debug(job) == 2, "-debug takes values up to 2 here"),
+    wrong(
+        lambda job: job.scoring.debug > most_debug(job) == 2,
+        "-debug takes values up to 2 with -oov-features or -format kenlm",
+    ),
     excludes("oov_features", "counts", "-oov-features cannot be combined with -counts"),
     excludes("oov_features", "format", "-oov-features cannot be combined with -format kenlm"),
 )
@@ -250,5 +253,5 @@ def open_vocabulary(model):
 
     if not isinstance(model, Network) or model.kind not in ("nplm", "nplm-energy"):
         kind = next(model.describe())[1]
-        raise UsageError(f"-oov-features needs a model of nplm-train -model nplm or energy, not {kind}")
+        raise UsageError(f"-oov-features needs a model made by nplm-train -model nplm or energy, not {kind}")
     return OpenNetwork(model)

@@ -122,7 +122,8 @@ def parse_plain(line):
     try:
         ac, lm, n = map(parse_number, fields[:3])
     except ValueError as e:
-        raise ValueError(f"expected acscore lmscore nwords and the words, or Moses' fields with |||: {e}") from None
+        forms = "SRILM's form is acscore lmscore nwords words, Moses' has |||"
+        raise ValueError(f"not a line of an n-best list: {e}; {forms}") from None
     words = fields[3] if len(fields) > 3 else b""
     return None, SRILM_NAMES, words, (ac, lm, n), ac + LMW * lm + WTW * n, None
 

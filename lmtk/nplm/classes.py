@@ -161,7 +161,8 @@ def read_classes(path, vocab):
         if word < vocab.V:
             name = names.setdefault(fields[0], len(names))
             if classes[word] not in (-1, name):
-                raise FormatError(path, f"'{shown(fields[-1])}' is in a second class; a word can be in one", number)
+                message = f"'{shown(fields[-1])}' is in a second class; a word can be in one only"
+                raise FormatError(path, message, number)
             classes[word] = name
     if not names:
         raise FormatError(path, "it has a class for no word of the vocabulary")

@@ -175,7 +175,7 @@ def read_strings(path, vocab):
         w = vocab.index.get(fields[1], vocab.V)
         if w < vocab.V:
             if strings[w] not in (None, fields[0]):
-                raise FormatError(path, f"'{shown(fields[1])}' has a second path; a word can have one", number)
+                raise FormatError(path, f"'{shown(fields[1])}' has a second path; a word can have only one", number)
             strings[w] = fields[0]
     if not any(strings):
         raise FormatError(path, "it has a path for no word of the vocabulary")

@@ -211,7 +211,7 @@ COUNT_CASES = {
     "adding up past 2^63": (b"b c\t1", b"b c\t9223372036854775807\nb c\t1", "the sum of the counts is above 2^63"),
     "negative": (b"b c\t1", b"b c\t-1", "m:4: expected words and a whole count"),
     "a plus": (b"b c\t1", b"b c\t+1", "m:4: expected words and a whole count"),
-    "fractional": (b"b c\t1", b"b c\t1.5", "m:4: expected words and a whole count (-float-counts takes others)"),
+    "fractional": (b"b c\t1", b"b c\t1.5", "m:4: expected words and a whole count (-float-counts allows fractions)"),
     "exponent": (b"b c\t1", b"b c\t1e3", "m:4: expected words and a whole count"),
     "nan": (b"b c\t1", b"b c\tnan", "m:4: expected words and a whole count"),
     "infinite": (b"b c\t1", b"b c\tinf", "m:4: expected words and a whole count"),

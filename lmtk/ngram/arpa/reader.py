@@ -154,7 +154,8 @@ def parse(line, k):
     fields = TOKEN.findall(line)
     if len(fields) not in (k + 1, k + 2):
         return (
-            f"expected {counted(k, 'word')} after the probability, got {len(fields) - 1}; is this a {k}-gram section?"
+            f"expected {counted(k, 'word')} after the probability, got {len(fields) - 1}; "
+            "the file may be damaged or cut short"
         )
     numbers = [fields[0], *fields[k + 1 :], b"0"]
     if not all(map(NUMBER.match, numbers[:2])):

@@ -362,7 +362,7 @@ def weighted_lines(path, blocks, floats, weight_of=FIRST):
         times = parse_counts(weights, floats)
         if times is None:
             line = next(n for n, (weight, _) in enumerate(rows) if weight and parse_counts([weight], floats) is None)
-            expected = "a number" if floats else "a whole number (-float-counts takes others)"
+            expected = "a number" if floats else "a whole number (-float-counts allows fractions)"
             message = f"expected how often the line counts, {expected}, found '{shown(rows[line][0])}'"
             raise FormatError(path, message, lines + line + 1)
         lines += len(rows)

@@ -313,7 +313,7 @@ def row_parts(path, index, order=None, floats=False, tolower=False, text=None):
         try:
             found = parse_many(block, reader, order) if large else parse_rows(block, index, order, floats, tolower)
         except BadLine as e:
-            what = "a count" if floats else "a whole count (-float-counts takes others)"
+            what = "a count" if floats else "a whole count (-float-counts allows fractions)"
             raise FormatError(path, f"expected words and {what}, found '{e.args[1]}'", before + e.args[0]) from None
         yield found
         before += block.count(b"\n")

@@ -29,7 +29,8 @@ class NoDiscount(LmtkError):
         found = ", ".join(f"n{r} = {n_r}" for r, n_r in enumerate(n, 1))
         self.order = order
         self.cause = f"order {order} has too few different counts for Kneser-Ney discounts ({found})"
-        super().__init__(f"{self.cause}; add -discount-fallback, or use Witten-Bell smoothing (-wbdiscount{order})")
+        remedy = f"add -discount-fallback, or use Witten-Bell smoothing (ngram-count -wbdiscount{order})"
+        super().__init__(f"{self.cause}; {remedy}")
 
 
 @dataclass(frozen=True)
