@@ -55,7 +55,7 @@ OPTIONS = {
             high=1,
         ),
         "paper": option(
-            "Use the paper's recipe: its sizes and initial weights, Adadelta, minibatches of 80, no dropout or smoothing."
+            "Use the paper's recipe: its sizes, initial weights, Adadelta, minibatches of 80, no dropout or smoothing."
         ),
         **shared("minutes seed save_every resume finish"),
     },

@@ -98,8 +98,7 @@ def read_sections(stream, path, growing):
             continue
         line = line.strip(b" \t\r")
         if order is None:
-            if line == b"\\data\\":
-                order = 0
+            order = 0 if line == b"\\data\\" else None
         elif not line:
             continue
         elif line == b"\\end\\":
