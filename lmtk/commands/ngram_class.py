@@ -11,8 +11,8 @@ OPTIONS = {
     "Classes": {
         "numclasses": option("The number of classes.", "N", low=2),
         "init": option("Classes to start from.", "FILE"),
-        "noclass_vocab": option("Words that get no class, such as <s> and </s>.", "FILE"),
-        "incremental": option("Merge classes (Brown et al.) in a window of N classes, adding words one by one."),
+        "noclass_vocab": option("A list of words that get no class.", "FILE"),
+        "incremental": option("Merge classes (Brown et al.), adding words one by one."),
         "full": option("Merge classes, starting from one class per word."),
         "iterations": option(
             "Make at most N passes over the words (default: until no word moves; 0 after merging).", "N", low=0

@@ -6,8 +6,8 @@ from lmtk.jobs.smoothing import fallback_discounts
 OPTIONS = {
     "Data": {
         **shared("text"),
-        "text_has_weights": option("Each line of -text begins with the number of times that it counts."),
-        "text_has_weights_last": option("Each line of -text ends with the number of times that it counts."),
+        "text_has_weights": option("Each line of -text begins with the number of times that it is counted."),
+        "text_has_weights_last": option("Each line of -text ends with the number of times that it is counted."),
         **shared("vocab"),
         "limit_vocab": option("Remove n-grams of -read with words outside -vocab."),
         "nonevents": option("Words that occur in contexts only and are never predicted.", "FILE"),

@@ -43,7 +43,7 @@ def option(help, metavar=None, *also, **settings):
 
 SHARED = {
     "text": option("Text to read, one sentence per line (several; -: stdin).", "FILE"),
-    "vocab": option("Word list: the first word of each line counts.", "FILE"),
+    "vocab": option("Word list: the first word of each line is used.", "FILE"),
     "classes": option("Word classes, in the form that ngram-class writes.", "FILE"),
     "order": option("The length of the longest n-grams.", "N", low=1, high=MAX_ORDER),
     "unk": option("Replace unknown words by <unk>, which is predicted like any other word."),

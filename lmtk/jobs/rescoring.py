@@ -188,8 +188,8 @@ OF_SRILM = (
             else None
         )
     ),
-    wrong(lambda job: job.name, "-name is for lists of Moses's; the scores in SRILM's have no names"),
-    wrong(lambda job: job.words, "-words is for lists of Moses's; SRILM's have the number of words"),
+    wrong(lambda job: job.name, "-name works with Moses lists only; the scores in SRILM lists have no names"),
+    wrong(lambda job: job.words, "-words works with Moses lists only; SRILM lists already have the number of words"),
 )
 
 

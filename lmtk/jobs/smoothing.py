@@ -131,7 +131,8 @@ def method_of(n, chosen, files):
     own = [(name, single[n]) for name, (_, single) in chosen.items() if n in single]
     own += [(name, ()) for name, paths in files.items() if n in paths and not (name == "kn" and n in chosen["ukn"][1])]
     if len({name for name, _ in own}) > 1:
-        raise UsageError(f"several smoothing methods for order {n}: {', '.join(sorted({name for name, _ in own}))}")
+        several = ", ".join(sorted({name for name, _ in own}))
+        raise UsageError(f"several smoothing methods for order {n} ({several}); choose one")
     if own:
         return own[0]
     for name, (everywhere, _) in chosen.items():

@@ -69,7 +69,8 @@ def read(paths):
                     parse = PARSERS.get(line.strip(BLANKS), parse_moses if b"|||" in line else parse_plain)
                     line_form = MOSES if parse is parse_moses else SRILM
                     if form not in (None, line_form):
-                        raise ValueError(f"a list of {line_form} form after one of {form}; rescore them one by one")
+                        now = f"this list has {line_form} form, but earlier lists have {form}"
+                        raise ValueError(f"{now}; rescore them separately")
                     form = line_form
                     if parse not in (parse_moses, parse_plain):
                         continue
@@ -344,7 +345,7 @@ def match_weights(rows, names, path):
         if name not in names:
             raise FormatError(path, f"the lists have no feature {shown(name)}; they have {features_of(names)}", i)
         if name in found:
-            raise FormatError(path, f"a second line for {shown(name)}", i)
+            raise FormatError(path, f"{shown(name)} has two lines; give each feature one line", i)
         if len(values) != names.count(name):
             wanted = counted(names.count(name), "weight")
             raise FormatError(path, f"expected {wanted} of {shown(name)}, found {len(values)}", i)

@@ -165,7 +165,7 @@ def read_classes(path, vocab):
                 raise FormatError(path, message, number)
             classes[word] = name
     if not names:
-        raise FormatError(path, "it has a class for no word of the vocabulary")
+        raise FormatError(path, "no word of the vocabulary has a class in it")
     return close_gaps(np.where(classes < 0, len(names), classes))
 
 

@@ -404,5 +404,5 @@ def read_features(path, vocab, m=None):
             path, f"the first line says {counted(stated, 'word')}, but the file has {vectors}; is it complete?"
         )
     if not features:
-        raise FormatError(path, "it has features for no word of the vocabulary")
+        raise FormatError(path, "no word of the vocabulary has features in it")
     return features

@@ -178,7 +178,7 @@ def read_strings(path, vocab):
                 raise FormatError(path, f"'{shown(fields[1])}' has a second path; a word can have only one", number)
             strings[w] = fields[0]
     if not any(strings):
-        raise FormatError(path, "it has a path for no word of the vocabulary")
+        raise FormatError(path, "no word of the vocabulary has a path in it")
     return strings
 
 

@@ -276,7 +276,7 @@ def reverse_lm(words):
     swapped, p, name = {b"<s>": b"</s>", b"</s>": b"<s>"}, {}, temporary()
     path, *more = assigned(words)[1]
     if more:
-        raise UsageError("one file is read")
+        raise UsageError("only one file can be read")
     with open(name, "wb") as out:
         for k, line, fields in arpa_lines(path):
             if k == 1:

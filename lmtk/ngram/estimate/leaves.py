@@ -111,7 +111,7 @@ def suffixes_from(orders, raw, W):
     """
     n, sizes = len(raw) - 1, [len(column) for column in raw[1:]]
     if sum(sizes) >= 1 << 31:
-        raise LmtkError(f"too many n-grams: {sum(sizes)}, where at most 2^31 are possible; prune or use less text")
+        raise LmtkError(f"too many n-grams: {sum(sizes)}; the limit is 2^31, so prune or use less text")
     base = np.cumsum([0, 0, *sizes])
     context, suffix = np.zeros((2, base[-1]), np.int32)
     for k, turned in enumerate(orders[2:], 2):

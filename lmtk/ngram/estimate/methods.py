@@ -358,7 +358,7 @@ def with_discounts(method, rows, path):
             continue
         most = (int(name[0]) if name in names else 1) if names else MOST  # Katz's coefficients may be above 1
         if not 0 <= value <= most:
-            raise FormatError(path, f"a discount of {value:g}, where it lies between 0 and {most}", number)
+            raise FormatError(path, f"the discount {value:g} is not between 0 and {most}", number)
         values[name] = value
     if names is None:
         # counts without a coefficient are not discounted
