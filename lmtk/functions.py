@@ -151,6 +151,9 @@ class Perplexity:
     zeroprobs: int
     log10p: float
 
+    def __str__(self):
+        return f"{self.sentences} sentences, {self.words} words, {self.oovs} OOVs, ppl {self.ppl:.7g}"
+
     @property
     def ppl(self):
         """The perplexity of the words and of the ends of sentences, nan without any."""
@@ -213,6 +216,8 @@ def translate(model, text, **options):
     from lmtk.jobs.translating import TranslateJob
     from lmtk.jobs.translating import translate as run
 
+    if isinstance(model, Model):
+        raise TypeError("expected a file of a translation model, or a list of files, not a Model")
     models = [model] if is_name(model) else model
     out = io.BytesIO()
     with in_file(text) as path:

@@ -5,6 +5,7 @@ FIFOs and open files are written in place. `open_folder` does the same for a fol
 while its process lives, so that the next process can remove the files of killed ones (`clear_away`).
 """
 
+import errno
 import io
 import os
 import re
@@ -169,6 +170,8 @@ def check_output(path):
                 os.unlink(temporary)  # while locked, since another process may check the same output
     except OSError as e:
         e.filename = path
+        if e.errno == errno.ENOENT:
+            e.strerror = "the folder does not exist"
         raise
 
 

@@ -143,6 +143,7 @@ def refused_in_table(job):
 
 RULES = (
     required("lm"),
+    wrong(lambda job: any(threshold < 0 for threshold in job.prune), "-prune must be 0 or more"),
     needs("compact", "write_bin", "-compact needs -write-bin"),
     needs("quantize kenlm_numbers", "write_bin"),
     one_of("kenlm_numbers", ("probing", "trie")),

@@ -167,11 +167,12 @@ def write_translations(job, models, out, write_alignment):
     from lmtk.text.corpus import TOKEN
     from lmtk.text.vocab import lower
 
-    first = models.models[0]
+    first, references = models.models[0], References(job.reference, job.tolower) if job.reference else None
+    if references is not None and (lines := count_lines(job.text)):
+        references.check(lines)
     dictionary = read_dictionary(job.dictionary) if job.dictionary else {}
     shown = partial(translated_words, job, first.vocab, dictionary)
     number, tally, searched = 0, Counter(), []
-    references = References(job.reference, job.tolower) if job.reference else None
     with Bar(job.quiet) as bar:
         total = count_lines(job.text) if bar.width else 0
 
@@ -204,7 +205,8 @@ def write_translations(job, models, out, write_alignment):
         told = "{sentences} sentences, {blank} blank lines, {words} words, {unknown} of them [UNK]\n"
         sys.stderr.write(told.format_map(tally))
     if references is not None:
-        sys.stderr.write(references.report(number))
+        references.check(number)
+        sys.stderr.write(references.report())
 
 
 def count_lines(path):
@@ -252,12 +254,15 @@ class References:
         reference = self.lines[number] if number < len(self.lines) else b""
         self.stats.append(statistics([self.change(translation)], [reference])[0])
 
-    def report(self, number):
-        """A line with BLEU and sacrebleu's signature. Raises FormatError if there were not `number` references."""
-        from lmtk.nbest.tuning import SIGNATURE, bleu
-
+    def check(self, number):
+        """Raises FormatError if there are not `number` references."""
         if len(self.lines) != number:
             raise FormatError(self.path, f"{counted(len(self.lines), 'line')}, but the text has {number}")
+
+    def report(self):
+        """A line with BLEU and sacrebleu's signature."""
+        from lmtk.nbest.tuning import SIGNATURE, bleu
+
         signature = SIGNATURE if self.change is bytes else SIGNATURE.replace("case:mixed", "case:lc")
         return f"BLEU|{signature} = {100 * float(bleu(sum(self.stats))):.2f}\n"
 
