@@ -83,15 +83,13 @@ def test_every_array_is_that_of_double_precision(updates):
 @pytest.mark.parametrize("model", ["nplm", "energy"])
 @pytest.mark.parametrize("objective", ["full", "sampled"])
 def test_output_biases_do_not_drift(model, objective, updates):
-    """The gradients of the biases of a softmax sum to 0, so their sum stays. Single precision alone keeps only the
-    steps upwards.
+    """The gradients of the biases of a softmax sum to 0, and so do those of a sample, so the sum of the biases stays.
+    Single precision alone keeps only the steps upwards.
     """
     more = {"model": "energy", "direct": False} if model == "energy" else {}
     data = zipf(updates // 4 if model == "energy" else updates)
     made = settings(objective=objective, samples=100 if objective == "sampled" else None, paper=None, **more)
     network, first = learned(made, data)
-    if objective == "sampled":  # the gradients of a sample sum to 0 too
-        assert np.count_nonzero(network.theta.b != first.theta.b) < V
     upwards = len(data.w) * RATE
     total = lambda p: float(p.b.astype(float).sum() + getattr(p, "b_low", np.zeros(1)).astype(float).sum())
     assert abs(total(network.theta) - total(first.theta)) < 0.01 * upwards

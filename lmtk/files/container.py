@@ -34,7 +34,7 @@ VERSION = 1
 DTYPES = {"I64": "<i8", "F64": "<f8", "F32": "<f4", "I32": "<i4", "U8": "<u1"}  # in the order of a file's arrays
 MAX_HEADER = 100_000_000  # bytes, as in the safetensors library
 PAGE = 4096  # bytes
-LARGE = 1 << 24  # bytes of arrays that begin at pages and that threads check
+LARGE = 1 << 24  # bytes: from this size on arrays begin at memory pages, and threads check them
 
 
 def looks_binary(head):
