@@ -268,13 +268,9 @@ def decode(p, source, target, sos, drop=no_dropout):
     h, H = apply_mask(h, mask_h), apply_mask(H, mask_H)
     side = pack(target)
     n, l, (units, gates, d) = len(p.U), p.Uo.shape[1] // 2, widths(p)
-    P, K, A = len(side.words), len(target), H.shape[2]
-    before = np.empty(P, np.int32)
-    before[:K] = sos
-    # y_(i-1): the word of the same sentence one time step before
+    P, A = len(side.words), H.shape[2]
     starts = np.concatenate(([0], np.cumsum(side.sizes)))
-    before[K:] = side.words[starts[side.time[K:] - 1] + side.row[K:]]
-    distinct, number = np.unique(before, return_inverse=True)
+    distinct, number = np.unique(previous_words(side, starts, sos), return_inverse=True)
     mask_E = drop((len(distinct), p.Ey.shape[1]))
     e = apply_mask(p.Ey[distinct], mask_E)
     G = e @ p.Wy + p.by
@@ -317,6 +313,14 @@ def decode(p, source, target, sos, drop=no_dropout):
         mask_E=mask_E, mask_t=mask_t,
     )  # fmt: skip
     return out, side.words, kept
+
+
+def previous_words(side, starts, sos):
+    """y_(i-1) of each word of the targets, (P,): the word of the same sentence one time step before, <s> at first."""
+    K, before = side.sizes[0], np.empty(len(side.words), np.int32)
+    before[:K] = sos
+    before[K:] = side.words[starts[side.time[K:] - 1] + side.row[K:]]
+    return before
 
 
 def decode_backward(p, g, gt, kept):

@@ -165,6 +165,75 @@ def renumber(ids, new_id, out):
         out[i] = new_id[ids[i]]
 
 
+@inlined
+def read_number(text, i):
+    """(where the number at text[i] ends, the number, whether it was read). Minus zero becomes zero.
+
+    A number of up to 15 digits and a power of ten up to 22 is one division or product of exact doubles, so that it is
+    rounded as Python rounds it. Other numbers, and those above 1e30, are not read.
+    """
+    size, c = len(text), text[i]
+    minus = c == 45
+    if minus or c == 43:
+        i += 1
+        c = text[i]
+    mantissa, digits, first, point, e = 0, 0, i, -1, 0
+    if i + 10 < size and text[i + 1] == 46 and 48 <= c <= 57:
+        # d.dddd: up to eight digits after the point are read at once, in one uint64
+        x8 = load8(text, i + 2) ^ u64(0x3030303030303030)
+        odd = ((x8 & LOW7) + u64(0x7676767676767676) | x8) & ~LOW7
+        d = np.int64(trailing_zeros(odd)) >> 3 if odd else 8
+        after = text[i + 2 + d]
+        if d and (after == 32 or after == 10 or after == 9 or after == 13):
+            v = x8 << u64(64 - 8 * d)
+            v = (v * u64(10) + (v >> u64(8))) & u64(0x00FF00FF00FF00FF)
+            v = (v * u64(100) + (v >> u64(16))) & u64(0x0000FFFF0000FFFF)
+            v = (v * u64(10000) + (v >> u64(32))) & u64(0xFFFFFFFF)
+            mantissa = np.int64(c - 48) * POWER[d] + np.int64(v)
+            digits, point = 1, i + 1
+            i += 2 + d
+            c = after
+    while True:
+        if 48 <= c <= 57:
+            mantissa = mantissa * 10 + (c - 48)
+            digits += mantissa != 0
+        elif c == 46 and point < 0:
+            point = i
+        else:
+            break
+        i += 1
+        c = text[i]
+        if digits > 15:
+            break
+    good = digits <= 15 and i - first > (point >= 0)
+    if point >= 0:
+        e = point + 1 - i
+    if good and (c == 101 or c == 69):
+        i, power, good = read_power(text, i + 1)
+        e += power
+        c = text[i]
+    if not good or e > 22 or e < -22 or not (c == 32 or c == 10 or c == 9 or c == 13):
+        return i, 0.0, False
+    number = mantissa * TEN[e] if e > 0 else mantissa / TEN[-e]
+    return i, -number if minus and mantissa else number, number <= 1e30
+
+
+@inlined
+def read_power(text, i):
+    """(where the power of ten at text[i] ends, the power, whether it has a digit)."""
+    c = text[i]
+    down = c == 45
+    if down or c == 43:
+        i += 1
+        c = text[i]
+    power, begun = 0, i
+    while 48 <= c <= 57 and power < 1000:
+        power = power * 10 + (c - 48)
+        i += 1
+        c = text[i]
+    return i, -power if down else power, i > begun
+
+
 @jit
 def read_lines(text, at, k, slots, letters, ends, value, unknown, rows, numbers):
     """rows (N, k + 2) <- the n-grams of the lines of text[at:]: log10 p, k words and an optional log10 weight.
@@ -173,11 +242,10 @@ def read_lines(text, at, k, slots, letters, ends, value, unknown, rows, numbers)
     table lacks is `unknown`. A word that was in the same place in the line before, as most are in sorted files, is not
     looked up again.
 
-    A number of up to 15 digits and a power of ten up to 22 is one division or product of exact doubles, so that it is
-    rounded as Python rounds it, then to float32. Minus zero becomes zero. Stops at any other line, at a number above
-    1e30, and if `rows` has no room. Returns where it stopped; how many n-grams it read; how many lines it passed,
-    including blank ones; how many log p are positive, and the largest of these; the place, row * k + column, of the
-    first word that the table lacks, or -1. Bound by instructions, about two a byte.
+    Stops at any other line, at a number that `read_number` does not read, and if `rows` has no room. Returns where it
+    stopped; how many n-grams it read; how many lines it passed, including blank ones; how many log p are positive, and
+    the largest of these; the place, row * k + column, of the first word that the table lacks, or -1. Bound by
+    instructions, about two a byte.
     """
     size = len(text)
     found, lines, positive, worst, outside = 0, 0, 0, 0.0, -1
@@ -195,62 +263,9 @@ def read_lines(text, at, k, slots, letters, ends, value, unknown, rows, numbers)
             if c == 10:
                 break
             if fields == 0 or fields == k + 1:
-                minus = c == 45
-                if minus or c == 43:
-                    i += 1
-                    c = text[i]
-                mantissa, digits, first, point, e = 0, 0, i, -1, 0
-                if i + 10 < size and text[i + 1] == 46 and 48 <= c <= 57:
-                    # d.dddd: up to eight digits after the point are read at once, in one uint64
-                    x8 = load8(text, i + 2) ^ u64(0x3030303030303030)
-                    odd = ((x8 & LOW7) + u64(0x7676767676767676) | x8) & ~LOW7
-                    d = np.int64(trailing_zeros(odd)) >> 3 if odd else 8
-                    after = text[i + 2 + d]
-                    if d and (after == 32 or after == 10 or after == 9 or after == 13):
-                        v = x8 << u64(64 - 8 * d)
-                        v = (v * u64(10) + (v >> u64(8))) & u64(0x00FF00FF00FF00FF)
-                        v = (v * u64(100) + (v >> u64(16))) & u64(0x0000FFFF0000FFFF)
-                        v = (v * u64(10000) + (v >> u64(32))) & u64(0xFFFFFFFF)
-                        mantissa = np.int64(c - 48) * POWER[d] + np.int64(v)
-                        digits, point = 1, i + 1
-                        i += 2 + d
-                        c = after
-                while True:
-                    if 48 <= c <= 57:
-                        mantissa = mantissa * 10 + (c - 48)
-                        digits += mantissa != 0
-                    elif c == 46 and point < 0:
-                        point = i
-                    else:
-                        break
-                    i += 1
-                    c = text[i]
-                    if digits > 15:
-                        break
-                good = digits <= 15 and i - first > (point >= 0)
-                if point >= 0:
-                    e = point + 1 - i
-                if good and (c == 101 or c == 69):
-                    i += 1
-                    c = text[i]
-                    down = c == 45
-                    if down or c == 43:
-                        i += 1
-                        c = text[i]
-                    power, begun = 0, i
-                    while 48 <= c <= 57 and power < 1000:
-                        power = power * 10 + (c - 48)
-                        i += 1
-                        c = text[i]
-                    good = i > begun
-                    e += -power if down else power
-                if not good or e > 22 or e < -22 or not (c == 32 or c == 10 or c == 9 or c == 13):
-                    good = False
+                i, number, good = read_number(text, i)
+                if not good:
                     break
-                number = mantissa * TEN[e] if e > 0 else mantissa / TEN[-e]
-                good = number <= 1e30
-                if minus and mantissa:
-                    number = -number
                 if fields == 0:
                     x = number
                 else:
