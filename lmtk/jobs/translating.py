@@ -261,10 +261,11 @@ class References:
 
     def report(self):
         """A line with BLEU and sacrebleu's signature."""
-        from lmtk.nbest.tuning import SIGNATURE, bleu
+        from lmtk.nbest.tuning import SIGNATURE, bleu, statistics
 
         signature = SIGNATURE if self.change is bytes else SIGNATURE.replace("case:mixed", "case:lc")
-        return f"BLEU|{signature} = {100 * float(bleu(sum(self.stats))):.2f}\n"
+        sums = sum(self.stats, statistics([b""], [b""])[0])
+        return f"BLEU|{signature} = {100 * float(bleu(sums)):.2f}\n"
 
 
 def make_search(job, models, tell):
