@@ -230,7 +230,7 @@ def warn_of_unknown(job, tally):
     """Warns if the model does not know many of the words that were read."""
     if tally["missing"] <= UNKNOWN_SHARE * tally["seen"]:
         return
-    told = f"{tally['missing']} of {counted(tally['seen'], 'source word')} are unknown to the model"
+    told = f"{tally['missing']} of {tally['seen']} source words are unknown to the model"
     if tally["upper"]:
         told += f"; with -tolower only {tally['missing'] - tally['upper']} would be"
     warnings.warn(told, LmtkWarning, stacklevel=2)
