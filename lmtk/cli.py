@@ -56,7 +56,7 @@ HELP = """usage: lmtk COMMAND [OPTION ...]
 lmtk COMMAND -help lists a command's options; man lmtk-COMMAND says more.
 lmtk completion bash (zsh, fish) writes the shell's completion of all of them.
 lmtk -bin prints the folder of SRILM's and KenLM's program names: PATH=$(lmtk -bin):$PATH make
-Options have one dash or two; "-" is stdin or stdout; numbers in reports are log10.
+Options have one dash or two; "-" is stdin or stdout; logprobs in reports are log10.
 """
 
 

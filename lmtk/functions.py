@@ -48,7 +48,7 @@ def estimate(text, order=3, smoothing="kn", interpolate=True, vocab=None, unk=Tr
     minimum, fallback = options.pop("minimum", 1), options.pop("fallback", None)
     least = [minimum] if isinstance(minimum, (int, float)) else [*minimum]
     for is_wrong, why in (
-        (order < 1, f"an order of 1 or more is wanted, not {order}"),
+        (order < 1, f"order must be 1 or more, not {order}"),
         (not least, "minimum is a number, or one for each order"),
         (fallback is not None and len(fallback) != 3, "fallback is D1, D2 and D3+"),
         (isinstance(vocab, (str, bytes)), "vocab is a list of words, not a text"),

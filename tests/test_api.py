@@ -154,7 +154,7 @@ def test_estimate_is_ngram_count(tmp_path, large_from, smoothing, large):
 @pytest.mark.parametrize(
     ("wrong", "why"),
     [
-        ({"order": 0}, "an order of 1 or more is wanted, not 0"),
+        ({"order": 0}, "order must be 1 or more, not 0"),
         ({"smoothing": "x"}, "unknown method 'x'; choose one of gt, wb, n, cd, add, ukn, kn"),
         ({"smoothing": "cd"}, "take a parameter, and they need one"),
         ({"smoothing": ("kn", 0.7)}, "take a parameter, and they need one"),

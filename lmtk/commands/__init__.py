@@ -8,13 +8,13 @@ COMMANDS = {
     "ngram": "a back-off model to another: pruned, merged, cut, ARPA or binary; or random sentences",
     "ngram-interp": "counts and held-out text to a deleted-interpolation model",
     "nplm-train": "text to a neural model",
-    "nmt-train": "two sides of a bitext to a translation model",
+    "nmt-train": "a text and its translation to a translation model",
     "translate": "a translation model and a text to translations",
     "mix": "models and held-out text to a mixture",
     "rescore": "models and n-best lists to rescored lists, with weights given or tuned",
     "ppl": "a model and a text to perplexity",
-    "features": "a neural model to the words that are alike, vectors or a picture",
-    "info": "any file of lmtk's, described",
+    "features": "a neural model to similar words, word vectors or a picture",
+    "info": "any lmtk file to a description of it",
 }
 
 

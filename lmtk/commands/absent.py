@@ -58,8 +58,14 @@ OPTIONS = {
     "-src": ("", "-source FILE is the source text"),
     "-tgt": ("", "-target FILE is the target text"),
     "-ref": ("", "-reference FILE prints BLEU"),
-    "-adapt-marginals": ("adapts a model to 1-gram probabilities", "lmtk mix mixes in a model of the new domain"),
-    "-base-marginals": ("adapts a model to 1-gram probabilities", "lmtk mix mixes in a model of the new domain"),
+    "-adapt-marginals": (
+        "adapts a model to 1-gram probabilities",
+        "lmtk mix -lm MODEL NEW mixes MODEL with a model of the new domain",
+    ),
+    "-base-marginals": (
+        "adapts a model to 1-gram probabilities",
+        "lmtk mix -lm MODEL NEW mixes MODEL with a model of the new domain",
+    ),
     "-codebook": ("reads quantised probabilities", "-write-bin FILE -quantize N writes a quantised model"),
     "-write-codebook": ("writes quantised probabilities", "-write-bin FILE -quantize N writes a quantised model"),
     "-write-with-codebook": ("writes quantised probabilities", "-write-bin FILE -quantize N writes a quantised model"),

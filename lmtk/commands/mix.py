@@ -17,7 +17,7 @@ OPTIONS = {
 RULES = (
     wrong(
         lambda job: not (job.heldout or (job.weight and job.write)),
-        "-lambda alone writes nothing: add -write FILE, or give -heldout to learn weights",
+        "nothing to do: give -heldout FILE to learn weights, or -lambda and -write FILE",
     ),
 )
 

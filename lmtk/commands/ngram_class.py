@@ -28,7 +28,7 @@ OPTIONS = {
     },
     "Parallel": {
         "threads": option(
-            "Threads of the exchange algorithm; any number above 1 gives the same classes.", "N", low=1, high=MANY
+            "Threads of the exchange algorithm; 2 or more give other classes than 1.", "N", low=1, high=MANY
         ),
     },
 }

@@ -78,7 +78,7 @@ OPTIONS = {
         "maxent": option("Estimate a maximum-entropy model, as SRILM does."),
         "maxent_alpha": option("With -maxent: factor of the penalty on the sum of |weight|.", "A", low=0),
         "maxent_sigma2": option("With -maxent: variance of the Gaussian prior of the weights.", "S", low=0),
-        "trust_totals": option("Use the count of a context as the total of its extensions, instead of their sum."),
+        "trust_totals": option("Use a context's count as its total, instead of the sum of its n-grams' counts."),
     },
     "KenLM": {
         "prune_by_count": option("Leave out n-grams that occur K times or less, with one K per order.", "K", low=0),

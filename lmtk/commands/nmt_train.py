@@ -35,7 +35,7 @@ OPTIONS = {
         "keep": option("Keep the epoch with the best BLEU, or likelihood, of the held-out text.", "bleu|likelihood"),
         "patience": option("Stop after N epochs without a better one (0: never).", "N", low=0),
         "rate": option(
-            "Adam's rate at the start; it falls to a twentieth (default: 0.001; up to 0.004 for few updates).",
+            "Adam's rate at the start; at the end it is 1/20 of this (default: 0.001; up to 0.004 for few updates).",
             "X",
             low=0,
         ),

@@ -93,7 +93,7 @@ OPTIONS = {
         **shared("threads"),
         "mpi": option("Train with the ranks started by mpiexec."),
         "parallel": option(
-            "With -mpi: what the ranks share, the output units or the text (default: outputs).", "outputs|data"
+            "With -mpi: divide the output units or the text among the ranks (default: outputs).", "outputs|data"
         ),
     },
 }

@@ -24,7 +24,7 @@ OPTIONS = {
         "lmw": option("A weight for each model; its weighted score is added to that of the list.", "X"),
         "wtw": option("A score for each word, which is added to that of the list.", "X"),
         "tune": option("References to learn the weights on, one line for each list (several).", "FILE"),
-        "words": option("Add the number of words to Moses lists, as the feature words=."),
+        "words": option("Add the feature words=, the number of words, to Moses lists without it."),
         "restarts": option("Number of random starts of -tune.", "N", low=0),
         **shared("seed"),
     },

@@ -151,7 +151,9 @@ def check_kind(name, model):
         kind = next(value for name, value in model.describe() if name == "kind")
         remedies = {Mixture: "; lmtk mix and lmtk ppl take models of any kind"}
         remedies |= dict.fromkeys((ClassModel, Expanding), "; add -expand-classes to turn it into one")
-        raise LmtkError(f"{name_of(name)}: expected a back-off n-gram model, not {kind}{remedies.get(type(model), '')}")
+        raise LmtkError(
+            f"{name_of(name)}: expected a back-off n-gram model, but its kind is {kind}{remedies.get(type(model), '')}"
+        )
 
 
 def merge_parts(model):

@@ -47,7 +47,9 @@ def lmplz(words):
     parser.add_argument("-o", "--order", type=int, required=True, help="order of the model")
     parser.add_argument("--text", default="-", help="text (else stdin)")
     parser.add_argument("--arpa", default="-", help="the model (else stdout)")
-    parser.add_argument("--prune", nargs="+", default=[], help="leave out n-grams seen so often or less, by order")
+    parser.add_argument(
+        "--prune", nargs="+", default=[], help="for each order: leave out n-grams that occur this often or less"
+    )
     parser.add_argument("--limit_vocab_file", help="leave out n-grams with words that are not in this list")
     parser.add_argument("--discount_fallback", nargs="*", help="discounts where the counts give none [0.5 1 1.5]")
     parser.add_argument("--interpolate_unigrams", nargs="?", default="1", const="1", help="1 or 0")

@@ -360,7 +360,7 @@ def compute_oov_rate(words):
             try:
                 n = float(rest[0]) if rest else 0
             except ValueError:
-                what = f"a word and its count were wanted, not '{os.fsdecode(line)[:60]}'"
+                what = f"expected a word and its count, not '{os.fsdecode(line)[:60]}'"
                 raise FormatError(path, what, number) from None
             unknown, broken = word not in listed, bool(FRAGMENT.search(word[-2:]) or FRAGMENT.match(word))
             tokens[unknown, broken] += n

@@ -110,7 +110,7 @@ class Tagger:
         model = load(path)
         if not isinstance(model, Backoff):
             kind = next(value for name, value in model.describe() if name == "kind")
-            raise LmtkError(f"{name_of(path)}: expected a back-off n-gram model, not {kind}")
+            raise LmtkError(f"{name_of(path)}: expected a back-off n-gram model, but its kind is {kind}")
         tag_model = make_tag_model(model, self.job.order)
         for i in np.flatnonzero(tag_model.unigram >= 0).tolist():
             name = self.tags.fold(model.vocab.words[i])
