@@ -50,10 +50,13 @@ def build(job, values):
     """The job, a class, with the fields that `values` has, {name: value}; the others have their defaults. Raises
     TypeError for a name that is not a field, UsageError where a rule is broken.
     """
+    from difflib import get_close_matches
+
     known = fields_of(job)
     for name in values:
         if name not in known:
-            raise TypeError(f"{job.__name__} has no option '{name}'")
+            near = get_close_matches(name, known, 1)
+            raise TypeError(f"unknown option '{name}'" + (f"; did you mean '{near[0]}'?" if near else ""))
 
     def part(job):
         inside = {about.name: part(about.type) for about in fields(job) if is_dataclass(about.type)}
