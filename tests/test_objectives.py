@@ -306,7 +306,7 @@ def test_classes_of_a_file(tmp_path):
     for bad, message in (
         ("X a\nY a\n", "classes:2: 'a' is in a second class"),
         ("a\n", "classes:1: expected a class and a word, got 1"),
-        ("X zebra\n", "for no word of the vocabulary"),
+        ("X zebra\n", "no word of the vocabulary has a"),
     ):
         path.write_text(bad)
         with pytest.raises(FormatError, match=message):
@@ -438,7 +438,7 @@ def test_paths_of_a_file(tmp_path):
         ("00 a\n01 a\n", "paths:2: 'a' has a second path"),
         ("X a\n", "paths:1: expected a path of 0s and 1s, then a word"),
         ("0 a 1 2\n", "paths:1: expected a path"),
-        ("0 zebra\n", "for no word of the vocabulary"),
+        ("0 zebra\n", "no word of the vocabulary has a"),
     ):
         path.write_text(bad)
         with pytest.raises(FormatError, match=message):
