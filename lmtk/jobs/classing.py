@@ -61,6 +61,7 @@ RULES = (
         )
     ),
     wrong(lambda job: not job.init and job.numclasses is None, "-numclasses is missing"),
+    wrong(lambda job: job.numclasses is not None and job.numclasses < 2, "-numclasses must be 2 or more"),
     wrong(lambda job: job.seed is not None and (job.init is not None or job.merges), SEEDED),
     needs("save", "classes", SAVED),
     needs("save", "incremental full", SAVED),

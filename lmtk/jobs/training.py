@@ -148,6 +148,7 @@ RULES = (
     required("lm"),
     required("text"),
     Rule(no_such_model),
+    wrong(lambda job: job.epochs is not None and job.epochs < 1, "-epochs must be 1 or more"),
     wrong(lambda job: is_energy(job) and job.direct, "-direct cannot be combined with -model energy"),
     wrong(
         lambda job: is_energy(job) and job.hidden == 0,

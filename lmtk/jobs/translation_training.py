@@ -68,6 +68,7 @@ RULES = (
         lambda job: (job.heldout_source is None) != (job.heldout_target is None),
         "-heldout-source and -heldout-target must be given together",
     ),
+    wrong(lambda job: job.epochs is not None and job.epochs < 1, "-epochs must be 1 or more"),
     one_of("attention", ("additive", "none")),
     one_of("unit", ("gated", "lstm")),
     one_of("keep", ("bleu", "likelihood")),
