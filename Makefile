@@ -1,6 +1,7 @@
 # make demo   builds .venv and runs the quick start, from raw text to a table of perplexities
 # make test   builds .venv and runs the test suite
-# make test-all  the same, with all random cases and parameters; against SRILM and KenLM too where they are on PATH
+# make test-all  the same, with all random cases and parameters, and with the oldest numpy and numba; against SRILM and
+#                KenLM too where they are on PATH
 # make smoke  wheel and sdist, installed and removed again, by the Pythons at hand
 # make docs   README, manual pages and examples as HTML in build/docs (needs mandoc)
 PYTHON ?= python3
@@ -15,7 +16,7 @@ test test-all: .venv/installed-test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/python -m pytest -q -n auto --dist worksteal $(if $(filter test-all,$@),--all)
-	$(MAKE) oldest
+	$(if $(filter test-all,$@),$(MAKE) oldest)
 
 # timings, side by side with references where they are installed; stability*.py are no timings, and take hours
 bench: .venv/installed
