@@ -11,9 +11,8 @@ import warnings
 
 from lmtk import __version__
 from lmtk.commands import COMMANDS, click_command
-from lmtk.commands.absent import about_program
-from lmtk.commands.spelling import INPUT, nearest, spelled, table
-from lmtk.errors import LmtkError, LmtkWarning, UsageError, notes, typed
+from lmtk.commands.spelling import INPUT, spelled, table
+from lmtk.errors import LmtkError, LmtkWarning, UsageError, nearest, notes, typed
 from lmtk.machine import large, mpiexec
 from lmtk.machine.threads import import_numpy
 
@@ -164,6 +163,8 @@ def top(words):
 def no_command(word):
     if word in PROGRAMS:
         return f"no command {word}; run lmtk -as {word}, or the program in the folder that lmtk -bin prints"
+    from lmtk.commands.absent import about_program
+
     kind = "option" if word.startswith("-") else "command"
     return f"no {kind} {word}{about_program(word) or nearest(word, COMMANDS) or '; lmtk -help lists the commands'}"
 

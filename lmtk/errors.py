@@ -54,6 +54,14 @@ def first_words(words):
     return ", ".join(map(shown, words[:3])) + " ..." * (len(words) > 3)
 
 
+def nearest(word, names):
+    """ "; did you mean X?" for the name most like `word`, or nothing."""
+    import difflib
+
+    similar = difflib.get_close_matches(word, names, 1, 0.7)
+    return f"; did you mean {similar[0]}?" if similar else ""
+
+
 def option_name(field):
     """The name, without the dash, of the option that sets a dataclass field."""
     return field.metadata.get("option", field.name.replace("_", "-"))

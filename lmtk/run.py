@@ -111,8 +111,11 @@ def finish(program, model, debug=0):
     remove(checkpoint)
     kept = curve.epochs(state["curve"])[state["best_epoch"] - 1]
     line = f"{model}: the model of epoch {kept.number}, {curve.format_short(kept)}"
-    for tell in [sys.stderr.write] if debug else notes:
-        tell(line + "\n" * bool(debug))
+    if debug:
+        sys.stderr.write(line + "\n")
+    else:
+        for tell in notes:
+            tell(line)
 
 
 def has_checkpoint(run, resume):

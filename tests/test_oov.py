@@ -25,6 +25,15 @@ def scored(model, path, marks=SENTENCES):
     return opened, *map(np.concatenate, zip(*parts))
 
 
+def assert_is_twin(twin, letters, model, rows, ids, logp):
+    """The plain loops `twin` give each word its p, and all words together 1."""
+    arrays = [getattr(model.theta, name) for name in letters]
+    theta = [None if a is None else a.astype(float).tolist() for a in arrays]
+    expected = twin(*theta, rows.tolist(), ids.tolist())
+    assert np.exp(logp) == pytest.approx([p for p, _ in expected], rel=1e-5)
+    assert [total for _, total in expected] == pytest.approx([1] * len(ids))
+
+
 @pytest.mark.parametrize("direct", [False, True])
 @pytest.mark.parametrize("unk", [False, True])
 @pytest.mark.parametrize("rows", [2, 2048])
@@ -36,11 +45,7 @@ def test_new_words_are_those_of_plain_loops(texts, monkeypatch, direct, unk, row
     opened, ids, logp, contexts_ = scored(model, texts / "open")
     assert opened.vocab.words == [*model.vocab.words, b"zebra", b"yak", b"gnu"]
     assert opened.count.tolist() == [5, 3, 1]
-    p = model.theta
-    theta = [None if x is None else x.astype(float).tolist() for x in (p.C, p.H, p.d, p.U, p.W, p.b)]
-    found = naive.open_vocabulary(*theta, contexts_.tolist(), ids.tolist())
-    assert np.exp(logp) == pytest.approx([p for p, _ in found], rel=1e-5)
-    assert [total for _, total in found] == pytest.approx([1] * len(ids))
+    assert_is_twin(naive.open_vocabulary, "CHdUWb", model, contexts_, ids, logp)
 
 
 @pytest.mark.parametrize("each", [False, True])
@@ -53,10 +58,7 @@ def test_new_words_of_the_energy_network_are_those_of_plain_loops(texts, monkeyp
     (texts / "open").write_text(OPEN)
     opened, ids, logp, contexts_ = scored(model, texts / "open")
     assert opened.count.tolist() == [5, 3, 1]
-    theta = [getattr(model.theta, name).astype(float).tolist() for name in "CHdvb"]
-    found = naive.open_energy(*theta, contexts_.tolist(), ids.tolist())
-    assert np.exp(logp) == pytest.approx([p for p, _ in found], rel=1e-5)
-    assert [total for _, total in found] == pytest.approx([1] * len(ids))
+    assert_is_twin(naive.open_energy, "CHdvb", model, contexts_, ids, logp)
 
 
 @pytest.mark.parametrize("unk", [False, True])

@@ -118,7 +118,7 @@ OPTIONS = {
 
 
 def about_program(name):
-    """The end of the message that there is no command of this name; "" if the name is not in PROGRAMS."""
+    """What to add to the message about an unknown command; "" if PROGRAMS does not have the name."""
     subject, remedy = PROGRAMS.get(name, ("", ""))
     if not subject:
         return remedy and f"; {remedy}"

@@ -8,8 +8,7 @@ import warnings
 from typing import NamedTuple
 
 from lmtk.commands import COMMANDS, click_command
-from lmtk.commands.absent import about_option
-from lmtk.errors import LmtkWarning, UsageError
+from lmtk.errors import LmtkWarning, UsageError, nearest
 
 # the one obvious input of a command: words that follow no option are its values
 INPUT = {
@@ -25,19 +24,13 @@ ALIKE = {"-model": ["-lm"], "-lm": ["-model"], "-text": ["-read"], "-write": ["-
 MOST = 2**31 - 1  # of a whole number in an option that says no other bound
 
 
-def nearest(word, names):
-    """ "; did you mean X?" for the name most like `word`, or nothing."""
-    import difflib
-
-    found = difflib.get_close_matches(word, names, 1, 0.7)
-    return f"; did you mean {found[0]}?" if found else ""
-
-
 def elsewhere(name, options):
     """What to say of an option that the command lacks: its name here, the commands that have it, or a name like it."""
     for alike in ALIKE.get(name, ()):
         if alike in options:
             return f"; did you mean {alike}?"
+    from lmtk.commands.absent import about_option
+
     if hint := about_option(name, options):
         return hint
     others = [other for other in COMMANDS if name not in options and name in table(click_command(other))]

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import MISSING, field, fields, is_dataclass
 from typing import NamedTuple
 
-from lmtk.errors import UsageError, counted, option_name
+from lmtk.errors import UsageError, counted, nearest, option_name
 
 
 class Rule(NamedTuple):
@@ -50,13 +50,10 @@ def build(job, values):
     """The job, a class, with the fields that `values` has, {name: value}; the others have their defaults. Raises
     TypeError for a name that is not a field, UsageError where a rule is broken.
     """
-    from difflib import get_close_matches
-
     known = fields_of(job)
     for name in values:
         if name not in known:
-            near = get_close_matches(name, known, 1)
-            raise TypeError(f"unknown option '{name}'" + (f"; did you mean '{near[0]}'?" if near else ""))
+            raise TypeError(f"unknown option '{name}'{nearest(repr(name), map(repr, known))}")
 
     def part(job):
         inside = {about.name: part(about.type) for about in fields(job) if is_dataclass(about.type)}

@@ -85,7 +85,7 @@ def most_debug(job):
 
 
 def model_missing(job):
-    """The message that there is no model, or None. A model given without -lm was taken as a text."""
+    """The message about a missing -lm, or None. Without -lm the model's file was read as a text."""
     texts = job.scoring.text
     if job.lm or not texts or texts[0] == "-":
         return None

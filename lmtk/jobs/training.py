@@ -115,6 +115,7 @@ class TrainJob:
         return self.mpi and self.parallel != "data"
 
 
+NO_EPOCHS = wrong(lambda job: job.epochs is not None and job.epochs < 1, "-epochs must be 1 or more")
 DRAWN = "sampled", "nce"
 RUNNING = "gru", "lstm"  # models that carry their state
 
@@ -148,7 +149,7 @@ RULES = (
     required("lm"),
     required("text"),
     Rule(no_such_model),
-    wrong(lambda job: job.epochs is not None and job.epochs < 1, "-epochs must be 1 or more"),
+    NO_EPOCHS,
     wrong(lambda job: is_energy(job) and job.direct, "-direct cannot be combined with -model energy"),
     wrong(
         lambda job: is_energy(job) and job.hidden == 0,

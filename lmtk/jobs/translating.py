@@ -11,7 +11,6 @@ from functools import partial
 
 from lmtk.errors import FormatError, LmtkWarning, counted
 from lmtk.files.figure import KINDS
-from lmtk.jobs.bar import Bar
 from lmtk.jobs.rules import Rule, check, check_outputs, needs, one_stdin, options_given, required, show, wrong
 
 UNKNOWN_SHARE = 0.2  # of the words of a text: above it a warning says that the model does not know them
@@ -162,24 +161,25 @@ def check_attention(job, models):
 def write_translations(job, models, out, write_alignment):
     """Writes the translations of a text to `out`. write_alignment: of `alignment.alignment_writer`."""
     from lmtk.files.decoding import blocks
+    from lmtk.jobs.bar import Bar
     from lmtk.lm import LN10
     from lmtk.text.bitext import read_dictionary
     from lmtk.text.corpus import TOKEN
     from lmtk.text.vocab import lower
 
     first, references = models.models[0], References(job.reference, job.tolower) if job.reference else None
-    if references is not None and (lines := count_lines(job.text)):
-        references.check(lines)
     dictionary = read_dictionary(job.dictionary) if job.dictionary else {}
     shown = partial(translated_words, job, first.vocab, dictionary)
-    number, tally, searched = 0, Counter(), []
+    number, tally = 0, Counter()
     with Bar(job.quiet) as bar:
-        total = count_lines(job.text) if bar.width else 0
+        total = count_lines(job.text) if bar.width or references is not None else 0
+        if references is not None and total:
+            references.check(total)
 
         def tell(sentences):
-            searched.append(sentences)
+            tally["searched"] += sentences
             if total:
-                bar(sum(searched) / total, "translating")
+                bar(tally["searched"] / total, "translating")
 
         search = make_search(job, models, tell)
         write = bar.aside(out.write) if job.write == "-" and sys.stdout.isatty() else out.write
@@ -205,7 +205,7 @@ def write_translations(job, models, out, write_alignment):
         told = "{sentences} sentences, {blank} blank lines, {words} words, {unknown} of them [UNK]\n"
         sys.stderr.write(told.format_map(tally))
     if references is not None:
-        references.check(number)
+        references.check(references.number)
         sys.stderr.write(references.report())
 
 
@@ -241,31 +241,32 @@ class References:
 
     def __init__(self, path, tolower):
         from lmtk.files.decoding import lines
+        from lmtk.nbest.tuning import statistics
         from lmtk.text.vocab import lower
 
-        self.path, self.change, self.stats = path, lower if tolower else bytes, []
+        self.path, self.change = path, lower if tolower else bytes
         self.lines = [self.change(line) for _, line in lines(path)]
+        self.number, self.sums = 0, statistics([b""], [b""])[0]
 
     def add(self, translation):
         """Counts the translation of the next line."""
         from lmtk.nbest.tuning import statistics
 
-        number = len(self.stats)
-        reference = self.lines[number] if number < len(self.lines) else b""
-        self.stats.append(statistics([self.change(translation)], [reference])[0])
+        reference = self.lines[self.number] if self.number < len(self.lines) else b""
+        self.sums += statistics([self.change(translation)], [reference])[0]
+        self.number += 1
 
     def check(self, number):
-        """Raises FormatError if there are not `number` references."""
+        """Raises FormatError if there are not `number` references, as many as the text has lines."""
         if len(self.lines) != number:
             raise FormatError(self.path, f"{counted(len(self.lines), 'line')}, but the text has {number}")
 
     def report(self):
         """A line with BLEU and sacrebleu's signature."""
-        from lmtk.nbest.tuning import SIGNATURE, bleu, statistics
+        from lmtk.nbest.tuning import SIGNATURE, bleu
 
         signature = SIGNATURE if self.change is bytes else SIGNATURE.replace("case:mixed", "case:lc")
-        sums = sum(self.stats, statistics([b""], [b""])[0])
-        return f"BLEU|{signature} = {100 * float(bleu(sums)):.2f}\n"
+        return f"BLEU|{signature} = {100 * float(bleu(self.sums)):.2f}\n"
 
 
 def make_search(job, models, tell):

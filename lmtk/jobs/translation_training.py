@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 from lmtk.jobs.rules import check, excludes, one_of, one_stdin, required, wrong
-from lmtk.jobs.training import Life, check_trained
+from lmtk.jobs.training import NO_EPOCHS, Life, check_trained
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ RULES = (
         lambda job: (job.heldout_source is None) != (job.heldout_target is None),
         "-heldout-source and -heldout-target must be given together",
     ),
-    wrong(lambda job: job.epochs is not None and job.epochs < 1, "-epochs must be 1 or more"),
+    NO_EPOCHS,
     one_of("attention", ("additive", "none")),
     one_of("unit", ("gated", "lstm")),
     one_of("keep", ("bleu", "likelihood")),

@@ -24,7 +24,7 @@ import numpy as np
 
 from lmtk.exponential import exp_outputs
 from lmtk.machine.blas import add_product
-from lmtk.machine.jit import jit
+from lmtk.machine.jit import inlined, jit
 
 f32 = np.float32
 LEAST = f32(1e-30)  # the smallest scale of a block: the probabilities are practically 0, and 1 / scale stays finite
@@ -135,13 +135,19 @@ def add_weights(rate, z, gy, keep, MT, low):
     add_exactly(b, low, MT[-1])
 
 
+@inlined
+def add_to_pair(high, low, step):
+    """(the sum in single precision, what it rounds off) of high + low + step, a number in two parts and a step."""
+    exact = np.float64(high) + np.float64(low) + np.float64(step)
+    rounded = f32(exact)
+    return rounded, f32(exact - np.float64(rounded))
+
+
 @jit
 def add_exactly(b, low, steps):
     """b + low + steps, exactly: steps <- the sum in single precision, low <- the rest. All (V_i,), in place."""
     for j in range(len(b)):
-        exact = np.float64(b[j]) + np.float64(low[j]) + np.float64(steps[j])
-        steps[j] = f32(exact)
-        low[j] = f32(exact - np.float64(steps[j]))
+        steps[j], low[j] = add_to_pair(b[j], low[j], steps[j])
 
 
 @jit
@@ -152,9 +158,7 @@ def add_biases(M, low, rows, steps):
     D = M.shape[1]
     for i in range(len(rows)):
         j = rows[i]
-        exact = np.float64(M[j, D - 1]) + np.float64(low[j]) + np.float64(steps[i])
-        M[j, D - 1] = f32(exact)
-        low[j] = f32(exact - np.float64(M[j, D - 1]))
+        M[j, D - 1], low[j] = add_to_pair(M[j, D - 1], low[j], steps[i])
 
 
 @jit
