@@ -26,7 +26,7 @@ def statistics(name):
         epochs = list(csv.DictReader(log, delimiter="\t"))
     best = max(epochs, key=lambda e: (float(e["bleu"]), -float(e["heldout"])))
     cells = best["updates"], best["epoch"], *(f"{float(best[k]):.1f}" for k in ("training-nll", "heldout-nll"))
-    return f"| {name} | " + " | ".join(cells) + f" | {float(epochs[-1]['seconds']) / 60:.1f} |"
+    return f"| {name} | " + " | ".join(cells) + " |"
 
 
 def main(test, plot, *names):
@@ -40,7 +40,7 @@ def main(test, plot, *names):
         translations = lines(f"{name}.out")
         parts = ([[x[i] for i in numbers] for x in (translations, references)] for numbers in classes.values())
         curves[name] = [SCORER.corpus_score(part, [wanted]).score for part, wanted in parts]
-    print("| model | updates | epoch | NLL training | NLL held-out | minutes |\n|---|---|---|---|---|---|")
+    print("| model | updates | epoch | NLL training | NLL held-out |\n|---|---|---|---|---|")
     print(*map(statistics, names), sep="\n")
     print("\n| words | sentences | " + " | ".join(names) + " |\n|---|---|" + "---|" * len(names))
     for k, (number, numbers) in enumerate(classes.items()):
@@ -63,9 +63,11 @@ def draw(path, lengths, curves):
         axes.text(words + 0.4, 103, f"trained up to {words}", fontsize=7, color="0.4")
     for name, values in curves.items():
         marker, line, color = STYLES.get(name, ("o", "-", "black"))
-        axes.plot(lengths, values, marker=marker, linestyle=line, color=color, markersize=4, label=name)
+        axes.plot(
+            lengths, values, marker=marker, linestyle=line, color=color, markersize=4, label=name.replace("rnn", "RNN")
+        )
     axes.set(xlabel="words of the source", ylabel="BLEU", xlim=(0, 60), ylim=(0, 102))
-    axes.legend(frameon=False, loc="center left", bbox_to_anchor=(0.0, 0.35))
+    axes.legend(frameon=False, loc="upper right", bbox_to_anchor=(1, 0.93))
     axes.spines[["top", "right"]].set_visible(False)
     figure.savefig(path, metadata={"Date": None})
 

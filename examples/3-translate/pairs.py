@@ -122,10 +122,10 @@ def pair(longest):
 
 number, seed, *longest = map(int, sys.argv[1:])
 random.seed(seed)
-found = {}
-while len(found) < number:
+pairs = {}
+while len(pairs) < number:
     english, french = pair(*longest or [0])
-    found[english] = french
+    pairs[english] = french
 sys.stdout.reconfigure(encoding="utf-8")
-for english, french in found.items():
+for english, french in pairs.items():
     print(english, french, sep="\t")
