@@ -23,7 +23,7 @@ from lmtk.ngram.arpa.digits import shortest
 from lmtk.ngram.counting.counts import trie
 from lmtk.ngram.model.backoff import Backoff, Walk
 from lmtk.ngram.model.building import build_nodes
-from lmtk.ngram.model.hashed import Hashed
+from lmtk.kenlm.hashed import Hashed
 from lmtk.ngram.model.nodes import find_unigrams, is_suffix_closed
 from lmtk.ngram.model.walking import as_kenlm_log
 from lmtk.text.corpus import NEWLINE, Closed, Corpus, Reader
