@@ -79,6 +79,11 @@ class Hashed:
         yield "predicted words |V|", self.vocab.V
 
 
+def count_buckets(entries, multiplier):
+    """The number of buckets of KenLM's hash table for so many entries."""
+    return max(entries + 1, int(np.float32(multiplier) * np.float32(entries)))
+
+
 def with_minus(log10p):
     return -np.abs(log10p)
 

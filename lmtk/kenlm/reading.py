@@ -12,7 +12,7 @@ import struct
 import numpy as np
 
 from lmtk.errors import FormatError
-from lmtk.kenlm.hashed import LONGEST, MIDDLE, ONE, Hashed
+from lmtk.kenlm.hashed import LONGEST, MIDDLE, ONE, Hashed, count_buckets
 from lmtk.kenlm.layout import FIXED, INCOMPLETE, KINDS, MAGIC, MISSING, VERSION, chop_bits, header_size
 from lmtk.ngram.arpa import reader
 from lmtk.ngram.model.backoff import Backoff
@@ -76,7 +76,7 @@ def read_probing(data, counts, multiplier, path):
     version, V = part(np.dtype("<u4"), 2).tolist()
     if version:
         raise FormatError(path, f"KenLM's vocabulary of version {version}; this lmtk reads version 0")
-    buckets = [max(n + 1, int(np.float32(multiplier) * np.float32(n))) for n in counts]
+    buckets = [count_buckets(n, multiplier) for n in counts]
     part(np.dtype("V12"), buckets[0])  # skips the hashes and numbers of words
     first = part(ONE, counts[0] + 1)
     kinds = [MIDDLE] * (len(counts) - 2) + [LONGEST]
