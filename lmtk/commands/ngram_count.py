@@ -36,7 +36,7 @@ OPTIONS = {
         "lm": option("Output file for the back-off model, in ARPA format.", "FILE"),
         "write_bin": option("Output file for the back-off model, in binary form.", "FILE"),
         "write_binary_lm": option("Write -lm in binary form.", type=bool, default=False),
-        **shared("compact quantize"),
+        **shared("write_kenlm kenlm_type compact quantize"),
         "prune": option("Remove n-grams whose removal raises perplexity by less than the fraction X.", "X", low=0),
         "minprune": option("Prune only n-grams of N words or more.", "N", low=2),
         **shared("debug"),
@@ -100,7 +100,7 @@ OPTIONS = {
         "mpi": option("Share the work among the ranks started by mpiexec."),
     },
 }
-OUTPUTS = "write", "write_n", "write_vocab", "lm", "write_bin", "class_lm", "gt", "kn", "kn_all"
+OUTPUTS = "write", "write_n", "write_vocab", "lm", "write_bin", "write_kenlm", "class_lm", "gt", "kn", "kn_all"
 
 
 @takes(EstimateJob, OPTIONS)

@@ -14,6 +14,7 @@ from functools import partial
 from lmtk.errors import LmtkWarning, UsageError
 from lmtk.jobs import counting
 from lmtk.jobs.counting import CountJob
+from lmtk.jobs.kenlm_files import KENLM_RULES, form_of, write_kenlm
 from lmtk.jobs.rules import check, check_outputs, excludes, needs, one_stdin, wrong
 from lmtk.jobs.smoothing import Smoothing, methods_of
 
@@ -22,17 +23,20 @@ from lmtk.jobs.smoothing import Smoothing, methods_of
 class EstimateJob:
     """Estimate a back-off model from counts, and write it.
 
-    count: the CountJob. smoothing: the Smoothing of each order. lm, write_bin, class_lm: files for the model, as ARPA,
-    in binary form, as a class model. keep: return the model. unk: predict unknown words. prune: the share of perplexity
-    below which an n-gram is dropped, from order `minprune` on. heldout: a text to tune discounts on. limit_vocab_file:
-    n-grams of other words are left out. vocab_pad: the least number of words, unknown ones among them. maxent_alpha,
-    maxent_sigma2: the penalty on the sum of |weight| and the variance of the weights' prior.
+    count: the CountJob. smoothing: the Smoothing of each order. lm, write_bin, write_kenlm, class_lm: files for the
+    model, as ARPA, in binary form, in KenLM's, as a class model. keep: return the model. unk: predict unknown
+    words. prune: the share of perplexity below which an n-gram is dropped, from order `minprune` on. heldout: a
+    text to tune discounts on. limit_vocab_file: n-grams of other words are left out. vocab_pad: the least number of
+    words, unknown ones among them. maxent_alpha, maxent_sigma2: the penalty on the sum of |weight| and the variance
+    of the weights' prior.
     """
 
     count: CountJob = field(default_factory=CountJob)
     smoothing: Smoothing = field(default_factory=Smoothing)
     lm: str | None = None
     write_bin: str | None = None
+    write_kenlm: str | None = None
+    kenlm_type: str = "probing"
     class_lm: str | None = None
     keep: bool = False
     unk: bool = False
@@ -61,7 +65,7 @@ class EstimateJob:
 
     @property
     def model_written(self):
-        return bool(self.lm or self.write_bin or self.class_lm)
+        return bool(self.lm or self.write_bin or self.write_kenlm or self.class_lm)
 
     @property
     def model_wanted(self):
@@ -93,8 +97,8 @@ class EstimateJob:
     def is_shared(self):
         """Whether machines share the job to its end: a model of texts, written with -lm alone, as it is estimated."""
         count = self.count
-        more = count.read or count.writes_counts or self.write_bin or self.class_lm or self.verbose_header or self.keep
-        return bool(self.lm and not (self.is_changed or self.maxent) and not more)
+        files = count.read or count.writes_counts or self.write_bin or self.write_kenlm or self.class_lm
+        return bool(self.lm and not (self.is_changed or self.maxent or files or self.verbose_header or self.keep))
 
 
 def check_method(job, n, method):
@@ -136,8 +140,7 @@ RULES = (
         "kenlm heldout prune_by_count gt kn kn_all",
         "-maxent cannot be combined with -kenlm, -heldout, -prune-by-count or files of discounts",
     ),
-    needs("compact", "write_bin", "-compact needs -write-bin"),
-    needs("quantize", "write_bin"),
+    *KENLM_RULES,
 )
 
 
@@ -215,7 +218,8 @@ def outputs_of(job):
     what, smoothing = job.count, job.smoothing
     # if several orders have one file of discounts, the last of them stays in it
     discounts = [] if job.reads_discounts else [*smoothing.gt.values(), *smoothing.kn.values(), smoothing.kn_all]
-    return what.write, *what.write_n.values(), what.write_vocab, job.lm, job.write_bin, job.class_lm, *discounts
+    models = job.lm, job.write_bin, job.write_kenlm, job.class_lm
+    return what.write, *what.write_n.values(), what.write_vocab, *models, *discounts
 
 
 def count_ngrams(job, lists, comm):
@@ -326,7 +330,7 @@ def maxent_model(job, counted, vocabulary, tell):
 
 def is_as_nodes(job, counted):
     """Whether the whole model is wanted as a Backoff."""
-    return bool(counted.is_changed or job.write_bin or job.class_lm or job.keep)
+    return bool(counted.is_changed or job.write_bin or job.write_kenlm or job.class_lm or job.keep)
 
 
 def write_discounts(job, methods):
@@ -356,7 +360,8 @@ def write_model(job, counted, model, layout, rank):
     elif job.lm and not changed:
         with open_out(job.lm) as out:
             writing.write_arpa(out, model, job.lm, layout, own=not as_nodes)
-    if job.write_bin and not (changed or job.compact or job.quantize or job.class_lm or job.keep):
+    needs_whole = changed or job.compact or job.quantize or job.write_kenlm or job.class_lm or job.keep
+    if job.write_bin and not needs_whole:
         with open_out(job.write_bin) as out:
             backoff.write_binary(out, assembly.backoff_of(model, memory, partial(building.map_in_file, out)))
     elif as_nodes:
@@ -383,10 +388,13 @@ def write_backoff(job, counted, model, lm):
             if job.kenlm_layout:
                 kenlm_layout.write_text(out, model)
             else:
-                writer.write_text(out, model, job.count.sort, own=not (job.write_bin or job.class_lm or job.keep))
+                is_last = not (job.write_bin or job.write_kenlm or job.class_lm or job.keep)
+                writer.write_text(out, model, job.count.sort, own=is_last)
     if job.write_bin:
         with open_out(job.write_bin) as out:
             compact.write_binary(out, model, job.compact, job.quantize or 0)
+    if job.write_kenlm:
+        write_kenlm(model, job.write_kenlm, form_of(job), "the model")
     if job.class_lm:
         write_class_model(job, counted, model)
     return model if job.keep else None

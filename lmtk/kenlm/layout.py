@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lmtk.errors import LmtkError
 from lmtk.text.vocab import UNK
 
 MAGIC = b"mmap lm http://kheafield.com/code format version "
@@ -40,7 +39,8 @@ class Form:
     kind: "probing" or "trie". bits, weight_bits: the bits of a quantized log10 p and back-off weight in a trie; 0: no
     quantization. pointer_bits: the most bits of a pointer that a trie keeps in arrays; None: none. multiplier: the
     buckets of a hash table for each of its entries. unknown: log10 p of <unk> if the model does not have <unk>.
-    has_words: whether the file contains the words.
+    has_words: whether the file contains the words. allows_positive: whether positive log probabilities become 0;
+    allows_missing_marks: whether <s> and </s> may lack a 1-gram; both are errors otherwise.
     """
 
     kind: str = "probing"
@@ -50,6 +50,8 @@ class Form:
     multiplier: float = 1.5
     unknown: float = float(MISSING)
     has_words: bool = True
+    allows_positive: bool = False
+    allows_missing_marks: bool = False
 
     @property
     def number(self):
@@ -71,12 +73,6 @@ def make_header(form, sizes):
     version = 0 if form.kind == "probing" else 1
     fixed = struct.pack("<BxxxfIBxxxI", len(sizes), form.multiplier, form.number, form.has_words, version)
     return (magic + tests + fixed + struct.pack(f"<{len(sizes)}Q", *sizes)).ljust(header_size(len(sizes)), b"\0")
-
-
-def check_order(order):
-    """Raises LmtkError for a model that KenLM cannot have."""
-    if order < 2:
-        raise LmtkError("KenLM's binary files need a model of order 2 or more; this model has only 1-grams")
 
 
 def chop_bits(largest, size, most):

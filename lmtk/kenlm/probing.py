@@ -1,8 +1,8 @@
 """Writes KenLM's probing files, from an ARPA file or from a model in memory.
 
-For each order above 1 there is a hash table of its n-grams (`hashed` has the keys and the records), with linear probing.
-The place of an n-gram depends on those before it, so n-grams are inserted in the order of the ARPA file, as they are
-read. KenLM needs every n-gram without its first word. Where the model lacks one, a blank takes its place, with the
+Each order above 1 has a hash table of its n-grams, with linear probing (`hashed` has the keys and the records). The
+place of an n-gram depends on those before it, so n-grams are inserted in the order of the ARPA file, as they are read.
+KenLM needs every n-gram without its first word. Where the model lacks one, a blank takes its place, with the
 probability that the model backs off to.
 
 Two signs tell KenLM how much of a context it has to keep. log10 p loses its sign if a longer n-gram ends in this one. A
@@ -19,6 +19,7 @@ from lmtk.kenlm.layout import ZERO, hash_words, is_unknown, join_words, make_hea
 from lmtk.machine import memory
 from lmtk.machine.jit import inlined, jit, of_numba
 from lmtk.ngram.arpa import reader
+from lmtk.ngram.edit.closing import close
 from lmtk.text.vocab import UNK
 
 f32, u32, u64 = np.float32, np.uint32, np.uint64
@@ -32,21 +33,24 @@ LACKS_CONTEXT, FULL = 1, 2  # what stops `insert`
 prefetch = of_numba("lmtk.machine.intrinsics", "prefetch")
 
 
-def convert(stream, path, out, form):
-    """Writes the ARPA file in `stream` as a KenLM probing file. form: a `layout.Form`. Returns the words of the file.
-    Raises FormatError.
+def read(stream, path, form):
+    """Returns (the Tables of the ARPA file in `stream`, the number of positive log probabilities, the largest of them).
+    form: a `layout.Form`. Raises FormatError.
     """
     growing = Growing(form, path)
-    sections, stated, *_ = reader.read_sections(stream, path, growing)
+    sections, stated, positive, worst = reader.read_sections(stream, path, growing)
     growing.add(sections, stated)
-    growing.tables.write(out, form)
-    return growing.tables.words
+    if growing.tables is None:
+        raise FormatError(path, "the model has no 1-grams")
+    return growing.tables, positive, worst
 
 
 def write(out, model, form):
     """Writes a Backoff of order 2 or more as a KenLM probing file. form: a `layout.Form`."""
-    nodes, words = model.nodes, model.vocab.words
-    rows = reader.make_rows(*model.ngrams(1))
+    model, words = close(model), model.vocab.words
+    nodes, rows = model.nodes, reader.make_rows(*model.ngrams(1))
+    is_bare = np.isnan(rows.view(f32)[:, -2])
+    rows.view(f32)[is_bare, -2] = [form.unknown if is_unknown(words[w]) else ZERO for w in rows[is_bare, 0]]
     tables = Tables(form, [nodes.size(k) for k in range(1, nodes.order + 1)], len(words))
     tables.insert_words(rows, [words[w] for w in rows[:, 0].tolist()])
     for k in range(2, nodes.order + 1):
@@ -103,8 +107,8 @@ class Growing:
     def start(self, section, stated):
         """Makes the tables, and inserts the 1-grams. Returns their number."""
         words = reader.words_of(section)
-        if sorted(stated) != [*range(1, len(stated) + 1)] or len(stated) < 2:
-            raise FormatError(self.path, "KenLM needs a model of order 2 or more")
+        if sorted(stated) != [*range(1, len(stated) + 1)]:
+            raise FormatError(self.path, "\\data\\ does not state the number of n-grams of every order")
         self.unigrams.vocab = self.unigrams.vocab or reader.vocabulary(words)
         index = self.unigrams.vocab.index
         self.tables = Tables(self.form, [stated[k] for k in sorted(stated)], len(index))
@@ -122,7 +126,7 @@ class Tables:
 
     def __init__(self, form, sizes, W):
         buckets = [count_buckets(size, form.multiplier) for size in sizes]
-        widths = [ONE, *[MIDDLE] * (len(sizes) - 2), LONGEST]
+        widths = [ONE, *[MIDDLE] * (len(sizes) - 2), LONGEST][: len(sizes)]
         self.sizes, self.word_buckets, self.numbers = sizes, buckets[0], np.zeros(W, np.int32)
         buckets[0] = sizes[0] + 1
         ends = HEAD + WORD * self.word_buckets + np.cumsum([0, *(w * n for w, n in zip(widths, buckets))])
@@ -236,8 +240,8 @@ def make_keys(word, keys):
 
 @jit
 def link_suffixes(memory, logs, where, word, keys, contexts, changed):
-    """Marks the suffix of an n-gram as the end of a longer one. If the suffix is not in its table, inserts blanks for it
-    and for its own suffixes that are missing. changed: memory for their places. Returns whether there was room.
+    """Marks the suffix of an n-gram as the end of a longer n-gram. If its table lacks the suffix, inserts blanks for it
+    and for shorter suffixes that are missing. changed: memory for their places. Returns whether there was room.
     """
     k, many, order = len(word), 0, len(word) - 1
     while order > 1:

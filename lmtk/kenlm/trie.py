@@ -10,7 +10,7 @@ their places in tables of numbers (the weight's first); below the highest order,
 array-compressed pointers the upper bits of the pointers are kept in a table of the first record of each value.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -60,7 +60,7 @@ class Fields:
 
 def write(out, model, form):
     """Writes a Backoff of order 2 or more as a KenLM trie. form: a `layout.Form`."""
-    nodes = close(model).nodes
+    nodes = close(clip(model) if form.allows_positive else model).nodes
     numbers, hashes, words = number_words(nodes, model.vocab.words)
     sizes = [len(words), *(nodes.size(k) for k in range(2, nodes.order + 1))]
     tables = [make_tables(nodes, k, form) for k in range(2, nodes.order + 1)] if form.bits else []
@@ -88,6 +88,14 @@ def write(out, model, form):
         out.write(join_words(words))
 
 
+def clip(model):
+    """The model with 0 in place of positive log probabilities."""
+    nodes = replace(model.nodes, memory=model.nodes.memory.copy(), path="")
+    for level in nodes.levels[1:]:
+        np.minimum(level["log10p"], 0, out=level["log10p"])
+    return replace(model, nodes=nodes)
+
+
 def number_words(nodes, words):
     """(KenLM's number of each of the W words, (W,) int32, 0 for a word without a 1-gram; the hashes in the order of the
     numbers, from number 1 on; the words in that order, <unk> first).
@@ -105,10 +113,11 @@ def make_unigrams(nodes, numbers, size, unknown):
     <unk> if it has no 1-gram.
     """
     level, unigrams = nodes.levels[1], np.zeros(size + 2, UNIGRAM)
+    is_context, level = level["child"][1:] > level["child"][:-1], level[:-1]
+    place, bow = numbers[level["word"]], level["log10bow"]
+    log10p = np.where(np.isnan(level["log10p"]), np.where(place, ZERO, f32(unknown)), with_zero(level["log10p"]))
     unigrams["log10p"][0] = unknown
-    place, bow = numbers[level["word"][:-1]], level["log10bow"][:-1]
-    unigrams["log10p"][place] = with_zero(level["log10p"][:-1])
-    is_context = level["child"][1:] > level["child"][:-1]
+    unigrams["log10p"][place] = log10p
     unigrams["log10bow"][place] = np.where(bow == 0, np.where(is_context, f32(0), f32(-0.0)), with_zero(bow))
     return unigrams
 

@@ -14,14 +14,14 @@ from lmtk.ngram.model.nodes import find_unigrams, is_suffix_closed
 
 
 def is_closed(nodes):
-    """Whether the model has every suffix and every context of its n-grams, with a probability."""
-    has_probability = (not np.isnan(level["log10p"][:-1]).any() for level in nodes.levels[1:])
+    """Whether the model has every suffix and every context of two words or more of its n-grams, with a probability."""
+    has_probability = (not np.isnan(level["log10p"][:-1]).any() for level in nodes.levels[2:])
     return is_suffix_closed(nodes) and all(has_probability)
 
 
 def close(model):
     """Returns a Backoff with the same probabilities that has every suffix and every context of its n-grams. The added
-    probabilities are sums in KenLM's order and rounding.
+    probabilities are sums in KenLM's order and rounding. A 1-gram without a probability stays as it is.
     """
     if is_closed(model.nodes):
         return model
@@ -38,7 +38,8 @@ def close(model):
         rows[k - 1] = level = level[changes(level[:, :-2])]  # the model's own n-gram comes first among equal ones
         log10p = level.view(np.float32)[:, -2]
         is_bare = np.isnan(log10p)
-        log10p[is_bare] = backed_off(model, level[is_bare, :-2])
+        if k > 1:
+            log10p[is_bare] = backed_off(model, level[is_bare, :-2])
     trie = trie_of(rows, W, None)
     return Backoff(model.vocab, finish(trie.memory, trie.where, W))
 
