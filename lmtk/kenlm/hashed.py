@@ -3,6 +3,13 @@ n-grams cannot be listed.
 
 The key of an n-gram w_1 .. w_k, where w are KenLM's numbers of words, goes from the last word back: key(w_k) = w_k, and
 key(w_i .. w_k) = A key(w_(i+1) .. w_k) xor B (1 + w_i), modulo 2^64. Every suffix of an n-gram is in the tables too.
+
+symbol  shape   meaning
+memory  (M,)    the file from the vocabulary on, int32; logs: the same memory as float32
+where   (n, .)  for each order, where its records begin in the memory, and the number of buckets; int64
+ONE     -       a record of order 1: log10 p, log10 of the weight; its place is the number of the word
+MIDDLE  -       a record of the orders between: the key (two numbers, 0: a free bucket), log10 p, log10 of the weight
+LONGEST -       a record of the highest order: the key, log10 p
 """
 
 from dataclasses import dataclass, replace
@@ -10,21 +17,26 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from lmtk.lm import LN10, UNKNOWN, Scores
+from lmtk.machine.jit import inlined, jit, of_numba
+from lmtk.machine.large import pays
+from lmtk.machine.threads import map_in_order
 from lmtk.text.vocab import Vocab
 
-A, B = np.uint64(8978948897894561157), np.uint64(17894857484156487943)
-ONE = np.dtype([("log10p", "<f4"), ("log10bow", "<f4")])
-MIDDLE = np.dtype([("key", "<u8"), ("log10p", "<f4"), ("log10bow", "<f4")])
-LONGEST = np.dtype([("key", "<u8"), ("log10p", "<f4")])
+f32, u32, u64 = np.float32, np.uint32, np.uint64
+A, B = u64(8978948897894561157), u64(17894857484156487943)
+HEAD, WORD = 2, 3  # int32 numbers before the table of words, and in a record of a word: its hash, its number
+ONE, MIDDLE, LONGEST = 2, 4, 3  # int32 numbers in a record
+LOG10P, BOW = 2, 3  # places in the record of an n-gram
+AT, BUCKETS = 0, 1  # columns of `where`
+BLOCK = 1 << 16  # tokens that a thread scores at once
+SOME = 32  # tokens whose places are prefetched together
+prefetch = of_numba("lmtk.machine.intrinsics", "prefetch")
 
 
 @dataclass(frozen=True)
 class Hashed:
-    """A back-off model of hashed n-grams.
-
-    number (W,): KenLM's number of each word. first (W',): a record ONE for each number. tables: for each order above
-    1, a hash table of MIDDLE or LONGEST records (linear probing; the key 0 marks a free entry). sizes: the number of
-    n-grams of each order.
+    """A back-off model of hashed n-grams: memory and where, as in the table above; number (W,): KenLM's number of each
+    word; sizes: the number of n-grams of each order.
 
     The sign bit of a log10 p is not a sign: KenLM clears it if a longer n-gram ends in this one.
     """
@@ -32,8 +44,8 @@ class Hashed:
     vocab: Vocab
     order: int
     number: np.ndarray
-    first: np.ndarray
-    tables: list
+    memory: np.ndarray
+    where: np.ndarray
     sizes: list
 
     def score(self, corpus):
@@ -47,25 +59,58 @@ class Hashed:
 
     def log10p(self, corpus):
         """(KenLM's log10 p of scored tokens, (N,) float32; the length of the n-gram used, (N,)); 0 for other tokens."""
-        ids, N = corpus.ids, len(corpus.ids)
-        number = self.number[ids]
-        before = np.arange(N) - np.repeat(corpus.starts[:-1], np.diff(corpus.starts))
-        log10p, used, key = with_minus(self.first["log10p"][number]), np.ones(N, np.int8), number.astype(np.uint64)
-        weights, at = [self.first["log10bow"][number]], np.arange(N)
-        for k, table in enumerate(self.tables[: self.order - 1], 2):
+        number = self.number[corpus.ids]
+        before = np.arange(len(number)) - np.repeat(corpus.starts[:-1], np.diff(corpus.starts))
+        walk = self.walk if pays("ngrams", len(number), "score hashed") else self.walk_plain
+        log10p, used = walk(number, before)
+        log10p[~corpus.scored] = used[~corpus.scored] = 0
+        return log10p, used
+
+    def walk(self, number, before):
+        """Score tokens by a kernel. number (N,): their numbers; before (N,): how many tokens of a sentence are before
+        each. Returns log10 p (N,) float32 and used (N,) int8.
+        """
+        N, where = len(number), self.where[: self.order]
+        log10p, used, logs = np.empty(N, f32), np.empty(N, np.int8), self.memory.view(f32)
+
+        def score_block(first):
+            # a block begins with the last words of the block before it, as contexts
+            begin, end = max(first - self.order, 0), min(first + BLOCK, N)
+            p, length = np.empty(end - begin, f32), np.empty(end - begin, np.int8)
+            reach = np.minimum(before[begin:end], np.arange(end - begin))
+            score_tokens(self.memory, logs, where, number[begin:end], reach, p, length)
+            log10p[first:end], used[first:end] = p[first - begin :], length[first - begin :]
+
+        for _ in map_in_order(score_block, range(0, N, BLOCK)):
+            pass
+        return log10p, used
+
+    def walk_plain(self, number, before):
+        """`walk` in numpy."""
+        begin, N = self.where[0, AT], len(number)
+        first = self.memory[begin : begin + ONE * self.where[0, BUCKETS]].view(f32).reshape(-1, ONE)[number]
+        log10p, used, key = -np.abs(first[:, 0]), np.ones(N, np.int8), number.astype(u64)
+        weights, at = [first[:, 1].copy()], np.arange(N)
+        for k in range(2, self.order + 1):
+            table = self.table(k)
             at = at[before[at] >= k - 1]
-            key[at] = key[at] * A ^ (number[at - k + 1].astype(np.uint64) + np.uint64(1)) * B
-            place = find_keys(table, key[at])
+            key[at] = key[at] * A ^ (number[at - k + 1].astype(u64) + u64(1)) * B
+            place = find_keys(table["key"], key[at])
             at, place = at[place >= 0], place[place >= 0]
-            log10p[at], used[at] = with_minus(table["log10p"][place]), k
+            log10p[at], used[at] = -np.abs(table["log10p"][place]), k
             if k < self.order:
-                weights.append(np.zeros(N, np.float32))
+                weights.append(np.zeros(N, f32))
                 weights[-1][at] = table["log10bow"][place]
         for k, weight in enumerate(weights[: self.order - 1], 1):
             backing = np.flatnonzero((used <= k) & (before > 0))
             log10p[backing] += weight[backing - 1]
-        log10p[~corpus.scored] = used[~corpus.scored] = 0
         return log10p, used
+
+    def table(self, k):
+        """The records of order k > 1 as a structured array."""
+        kind = [("key", "<u8"), ("log10p", "<f4"), ("log10bow", "<f4")][: 3 if k < len(self.where) else 2]
+        begin, buckets = self.where[k - 1].tolist()
+        return self.memory[begin : begin + buckets * (MIDDLE if k < len(self.where) else LONGEST)].view(kind)
 
     def lower(self, order):
         """The model without n-grams above `order`."""
@@ -79,24 +124,101 @@ class Hashed:
         yield "predicted words |V|", self.vocab.V
 
 
+def lay_out(sizes, multiplier):
+    """(where (n, 2), as in the table above; the number of buckets of the table of words; the size of the memory) of a
+    file with `sizes` n-grams of each order.
+    """
+    buckets = [count_buckets(size, multiplier) for size in sizes]
+    words, buckets[0] = buckets[0], sizes[0] + 1
+    widths = [ONE, *[MIDDLE] * (len(sizes) - 2), LONGEST][: len(sizes)]
+    ends = HEAD + WORD * words + np.cumsum([0, *(width * n for width, n in zip(widths, buckets))])
+    return np.column_stack((ends[:-1], buckets)), words, int(ends[-1])
+
+
 def count_buckets(entries, multiplier):
     """The number of buckets of KenLM's hash table for so many entries."""
-    return max(entries + 1, int(np.float32(multiplier) * np.float32(entries)))
-
-
-def with_minus(log10p):
-    return -np.abs(log10p)
+    return max(entries + 1, int(f32(multiplier) * f32(entries)))
 
 
 def find_keys(table, keys):
-    """Find keys (N,) in a table: their places (N,), -1 for keys that are not in the table."""
-    place, places = (keys % np.uint64(len(table))).astype(np.int64), np.full(len(keys), -1)
+    """Find keys (N,) in the keys of a table: their places (N,), -1 for keys that are not in the table."""
+    place, places = (keys % u64(len(table))).astype(np.int64), np.full(len(keys), -1)
     open_, turns = np.arange(len(keys)), 0
     while len(open_) and turns < len(table):
-        keys_here = table["key"][place[open_]]
+        keys_here = table[place[open_]]
         hit = keys_here == keys[open_]
         places[open_[hit]] = place[open_[hit]]
         open_ = open_[~hit & (keys_here != 0)]
         place[open_] = (place[open_] + 1) % len(table)
         turns += 1
     return places
+
+
+@jit
+def score_tokens(memory, logs, where, number, before, log10p, used):
+    """log10p, used (N,) <- those of the tokens with the numbers (N,). before (N,): the words of context of each token.
+
+    Bound: a random read for each n-gram that is looked up. An n-gram is looked up if a longer one ends in its suffix.
+    """
+    n = len(where)
+    weights, seen = np.zeros(n + 1, f32), 0  # the weights of the contexts that end in the token before, and how many
+    keys, places = np.empty((SOME, n + 1), u64), np.empty((SOME, n + 1), np.int64)
+    for start in range(0, len(number), SOME):
+        end = min(start + SOME, len(number))
+        for i in range(start, end):
+            key = u64(number[i])
+            for k in range(2, min(n, before[i] + 1) + 1):
+                key = key * A ^ u64(number[i - k + 1] + 1) * B
+                keys[i - start, k] = key
+                places[i - start, k] = place_of(where, k, LONGEST if k == n else MIDDLE, key)
+                prefetch(memory, places[i - start, k])
+        for i in range(start, end):
+            at = where[0, AT] + ONE * number[i]
+            p, length, known, own = logs[u64(at)], 1, 1, logs[u64(at + 1)]
+            first = own
+            goes_on = memory[u64(at)] >= 0  # the sign bit
+            shortest = min(seen, before[i])
+            # weights[k] is that of the token before; those of this token replace them from the shortest on
+            for k in range(2, min(n, before[i] + 1) + 1):
+                if not goes_on:
+                    break
+                width = LONGEST if k == n else MIDDLE
+                at, is_there = find_from(memory, where, k, width, places[i - start, k], keys[i - start, k])
+                if not is_there:
+                    break
+                p, length = logs[u64(at + LOG10P)], k
+                goes_on = memory[u64(at + LOG10P)] >= 0
+                if k < n:
+                    known = k
+                    places[i - start, k] = at  # its weight is read once those of the token before are used
+            p = -abs(p)
+            for k in range(length, shortest + 1):
+                p += weights[k]
+            log10p[i], used[i] = p, length
+            weights[1], seen = first, min(known, n - 1)
+            for k in range(2, known + 1):
+                weights[k] = logs[u64(places[i - start, k] + BOW)]
+
+
+@inlined
+def place_of(where, order, width, key):
+    """Where the search for a key begins."""
+    return where[order - 1, AT] + np.int64(key % u64(where[order - 1, BUCKETS])) * width
+
+
+@inlined
+def find_from(memory, where, order, width, at, key):
+    """(the place of the n-gram of this key, or the free place for it; whether it is there). The search begins at `at`."""
+    begin, end = where[order - 1, AT], where[order - 1, AT] + where[order - 1, BUCKETS] * width
+    while True:
+        here = key_at(memory, at)
+        if here == key or here == 0:
+            return at, here == key
+        at += width
+        if at == end:
+            at = begin
+
+
+@inlined
+def key_at(memory, at):
+    return u64(u32(memory[u64(at)])) | u64(u32(memory[u64(at + 1)])) << u64(32)

@@ -14,7 +14,24 @@ from dataclasses import replace
 import numpy as np
 
 from lmtk.errors import FormatError, LmtkError, name_of, shown
-from lmtk.kenlm.hashed import A, B, count_buckets
+from lmtk.kenlm.hashed import (
+    AT,
+    BOW,
+    BUCKETS,
+    HEAD,
+    LOG10P,
+    LONGEST,
+    MIDDLE,
+    ONE,
+    SOME,
+    WORD,
+    A,
+    B,
+    find_from,
+    key_at,
+    lay_out,
+    place_of,
+)
 from lmtk.kenlm.layout import ZERO, hash_words, is_unknown, join_words, make_header
 from lmtk.machine import memory
 from lmtk.machine.jit import inlined, jit, of_numba
@@ -23,12 +40,8 @@ from lmtk.ngram.edit.closing import close
 from lmtk.text.vocab import UNK
 
 f32, u32, u64 = np.float32, np.uint32, np.uint64
-HEAD = 2  # numbers before the table of words: a version, and how many words there are
-WORD, ONE, MIDDLE, LONGEST = 3, 2, 4, 3  # int32 numbers in a record of a word, of a 1-gram, of an n-gram
-LOG10P, BOW = 2, 3  # places in the record of an n-gram, after the two numbers of its key
 MINUS, LOWEST = np.int32(-(1 << 31)), f32(-np.inf).view(np.int32)  # the bits of -0.0 and of -inf
 ZERO_BITS = ZERO.view(np.int32)
-SOME = 32  # n-grams whose places are prefetched together
 LACKS_CONTEXT, FULL = 1, 2  # what stops `insert`
 prefetch = of_numba("lmtk.machine.intrinsics", "prefetch")
 
@@ -119,21 +132,17 @@ class Growing:
 class Tables:
     """The vocabulary and the n-grams of a probing file.
 
-    memory (M,) int32: the file from the vocabulary on, without the words at its end. where (n, 3): for each order, the
-    place of its records in the memory, the number of buckets, and how many are filled. numbers (W,): KenLM's number of
-    each word of a Vocab. words: in the order of the numbers, <unk> first.
+    memory, where: as in `hashed`. filled (n,): how many buckets of each order are filled. numbers (W,): KenLM's number
+    of each word of a Vocab. words: in the order of the numbers, <unk> first.
     """
 
     def __init__(self, form, sizes, W):
-        buckets = [count_buckets(size, form.multiplier) for size in sizes]
-        widths = [ONE, *[MIDDLE] * (len(sizes) - 2), LONGEST][: len(sizes)]
-        self.sizes, self.word_buckets, self.numbers = sizes, buckets[0], np.zeros(W, np.int32)
-        buckets[0] = sizes[0] + 1
-        ends = HEAD + WORD * self.word_buckets + np.cumsum([0, *(w * n for w, n in zip(widths, buckets))])
-        self.where = np.column_stack((ends[:-1], buckets, np.zeros(len(sizes), np.int64)))
-        self.memory, self.words = memory.zeros(int(ends[-1]), np.int32), [UNK]
+        where, self.word_buckets, size = lay_out(sizes, form.multiplier)
+        self.sizes, self.numbers, self.where = sizes, np.zeros(W, np.int32), where
+        self.filled = np.zeros(len(sizes), np.int64)
+        self.memory, self.words = memory.zeros(size, np.int32), [UNK]
         self.logs = self.memory.view(f32)
-        self.logs[ends[0]], self.logs[ends[0] + 1] = form.unknown, 0
+        self.logs[where[0, AT]], self.logs[where[0, AT] + 1] = form.unknown, 0
 
     def insert_words(self, rows, words):
         """Inserts 1-grams: rows (N, 3), as `reader.Rows` has them, and their words."""
@@ -147,14 +156,14 @@ class Tables:
         logs[logs == LOWEST] = ZERO_BITS
         logs[logs[:, 0] > 0, 0] = 0
         logs[logs[:, 1] == 0, 1] = MINUS
-        begin, size, _ = self.where[0]
+        begin, size = self.where[0]
         self.memory[begin : begin + ONE * size].reshape(-1, ONE)[number] = logs
 
     def insert(self, rows, name):
         """Inserts n-grams of one order above 1: rows (N, k + 2), as `reader.Rows` has them. name: of the model. Raises
         LmtkError.
         """
-        reason = insert(self.memory, self.logs, self.where, rows, self.numbers)
+        reason = insert(self.memory, self.logs, self.where, self.filled, rows, self.numbers)
         if reason == LACKS_CONTEXT:
             k = rows.shape[1] - 2
             raise LmtkError(f"{name}: a {k}-gram has a context that is not in the model, which KenLM does not allow")
@@ -180,7 +189,7 @@ def hash_into(memory, buckets, hashes):
 
 
 @jit
-def insert(memory, logs, where, rows, numbers):
+def insert(memory, logs, where, filled, rows, numbers):
     """Hard to read: keys are made SOME n-grams at a time, so that the random accesses to the tables overlap.
 
     Inserts n-grams of one order k > 1. The arguments are arrays of Tables, and rows (N, k + 2) as in `reader.Rows`.
@@ -191,7 +200,7 @@ def insert(memory, logs, where, rows, numbers):
     k, n = rows.shape[1] - 2, len(where)
     word, keys, contexts = np.empty((SOME, k), np.int64), np.empty((SOME, k), u64), np.empty((SOME, k), u64)
     changed = np.empty(k, np.int64)
-    width, below = LONGEST if k == n else MIDDLE, MIDDLE
+    width = LONGEST if k == n else MIDDLE
     for start in range(0, len(rows), SOME):
         end = min(start + SOME, len(rows))
         for i in range(start, end):
@@ -200,23 +209,23 @@ def insert(memory, logs, where, rows, numbers):
                 word[j, d] = numbers[rows[i, k - 1 - d]]  # the last word first
             make_keys(word[j], keys[j])
             make_keys(word[j, 1:], contexts[j])
-            prefetch(memory, where[k - 1, 0] + np.int64(keys[j, k - 1] % u64(where[k - 1, 1])) * width)
+            prefetch(memory, place_of(where, k, width, keys[j, k - 1]))
             if k > 2:
-                prefetch(memory, where[k - 2, 0] + np.int64(keys[j, k - 2] % u64(where[k - 2, 1])) * below)
-                prefetch(memory, where[k - 2, 0] + np.int64(contexts[j, k - 2] % u64(where[k - 2, 1])) * below)
+                prefetch(memory, place_of(where, k - 1, MIDDLE, keys[j, k - 2]))
+                prefetch(memory, place_of(where, k - 1, MIDDLE, contexts[j, k - 2]))
         for i in range(start, end):
             j = i - start
-            at = free_place(memory, where[k - 1, 0], where[k - 1, 1], width, keys[j, k - 1])
+            at = free_place(memory, where[k - 1, AT], where[k - 1, BUCKETS], width, keys[j, k - 1])
             put_key(memory, at, keys[j, k - 1])
             p, bow = rows[i, k], rows[i, k + 1]
             p = ZERO_BITS if p == LOWEST else np.int32(0) if p > 0 else p
             memory[at + LOG10P] = p | MINUS
             if k < n:
                 memory[at + BOW] = MINUS if bow == 0 else ZERO_BITS if bow == LOWEST else bow
-            where[k - 1, 2] += 1
-            if where[k - 1, 2] >= where[k - 1, 1]:
+            filled[k - 1] += 1
+            if filled[k - 1] >= where[k - 1, BUCKETS]:
                 return FULL
-            if not link_suffixes(memory, logs, where, word[j], keys[j], contexts[j], changed):
+            if not link_suffixes((memory, logs), where, filled, word[j], keys[j], contexts[j], changed):
                 return FULL
             context = unigram_place(where, word[j, 1]) + 1
             if k > 2:
@@ -239,11 +248,11 @@ def make_keys(word, keys):
 
 
 @jit
-def link_suffixes(memory, logs, where, word, keys, contexts, changed):
+def link_suffixes(arrays, where, filled, word, keys, contexts, changed):
     """Marks the suffix of an n-gram as the end of a longer n-gram. If its table lacks the suffix, inserts blanks for it
     and for shorter suffixes that are missing. changed: memory for their places. Returns whether there was room.
     """
-    k, many, order = len(word), 0, len(word) - 1
+    (memory, logs), k, many, order = arrays, len(word), 0, len(word) - 1
     while order > 1:
         at, is_there = find_key(memory, where, order, keys[order - 1])
         changed[many] = at + LOG10P
@@ -252,8 +261,8 @@ def link_suffixes(memory, logs, where, word, keys, contexts, changed):
             break
         put_key(memory, at, keys[order - 1])
         memory[at + BOW] = MINUS
-        where[order - 1, 2] += 1
-        if where[order - 1, 2] >= where[order - 1, 1]:
+        filled[order - 1] += 1
+        if filled[order - 1] >= where[order - 1, BUCKETS]:
             return False
         order -= 1
     if order == 1:
@@ -284,21 +293,13 @@ def mark_context(memory, at):
 @inlined
 def unigram_place(where, word):
     """Where log10 p of a 1-gram is, before its weight."""
-    return where[0, 0] + ONE * word
+    return where[0, AT] + ONE * word
 
 
 @inlined
 def find_key(memory, where, order, key):
-    """(the place of the n-gram of this key, or the free place where it can be put; whether it is there)."""
-    begin, buckets = where[order - 1, 0], where[order - 1, 1]
-    at, end = begin + np.int64(key % u64(buckets)) * MIDDLE, begin + buckets * MIDDLE
-    while True:
-        here = key_at(memory, at)
-        if here == key or here == 0:
-            return at, here == key
-        at += MIDDLE
-        if at == end:
-            at = begin
+    """`find_from` in an order between the lowest and the highest."""
+    return find_from(memory, where, order, MIDDLE, place_of(where, order, MIDDLE, key), key)
 
 
 @inlined
@@ -310,11 +311,6 @@ def free_place(memory, begin, buckets, width, key):
         if at == end:
             at = begin
     return at
-
-
-@inlined
-def key_at(memory, at):
-    return u64(u32(memory[u64(at)])) | u64(u32(memory[u64(at + 1)])) << u64(32)
 
 
 @inlined

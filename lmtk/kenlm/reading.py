@@ -12,7 +12,7 @@ import struct
 import numpy as np
 
 from lmtk.errors import FormatError
-from lmtk.kenlm.hashed import LONGEST, MIDDLE, ONE, Hashed, count_buckets
+from lmtk.kenlm.hashed import Hashed, lay_out
 from lmtk.kenlm.layout import FIXED, INCOMPLETE, KINDS, MAGIC, MISSING, VERSION, chop_bits, header_size
 from lmtk.ngram.arpa import reader
 from lmtk.ngram.model.backoff import Backoff
@@ -65,27 +65,20 @@ def read_probing(data, counts, multiplier, path):
     if not 1 < multiplier < 1e6:
         raise IndexError
 
-    def part(kind, size):
-        nonlocal at
-        at += kind.itemsize * size
-        if at > len(data):
-            raise IndexError
-        return data[at - kind.itemsize * size : at].view(kind)
-
-    at = header_size(len(counts))
-    version, V = part(np.dtype("<u4"), 2).tolist()
+    where, _, size = lay_out(counts, multiplier)
+    begin = header_size(len(counts))
+    at = begin + 4 * size
+    if at > len(data):
+        raise IndexError
+    memory = data[begin:at].view("<i4")
+    version, V = memory[:2].tolist()
     if version:
         raise FormatError(path, f"KenLM's vocabulary of version {version}; this lmtk reads version 0")
-    buckets = [count_buckets(n, multiplier) for n in counts]
-    part(np.dtype("V12"), buckets[0])  # skips the hashes and numbers of words
-    first = part(ONE, counts[0] + 1)
-    kinds = [MIDDLE] * (len(counts) - 2) + [LONGEST]
-    tables = [part(kind, n) for kind, n in zip(kinds, buckets[1:])]
-    if not 0 < V <= len(first):
+    if not 0 < V <= counts[0] + 1:
         raise IndexError
     words = read_words(data, at, V, path)
-    vocab = make_vocab(words, first["log10p"][0])
-    return Hashed(vocab, len(counts), kenlm_numbers(vocab, words), first, tables, counts)
+    vocab = make_vocab(words, memory.view("<f4")[where[0, 0]])
+    return Hashed(vocab, len(counts), kenlm_numbers(vocab, words), memory, where, counts)
 
 
 def make_vocab(words, unknown):
