@@ -18,7 +18,6 @@ import numpy as np
 
 from lmtk.lm import LN10, UNKNOWN, Scores
 from lmtk.machine.jit import inlined, jit, of_numba
-from lmtk.machine.large import pays
 from lmtk.machine.threads import map_in_order
 from lmtk.text.vocab import Vocab
 
@@ -61,13 +60,12 @@ class Hashed:
         """(KenLM's log10 p of scored tokens, (N,) float32; the length of the n-gram used, (N,)); 0 for other tokens."""
         number = self.number[corpus.ids]
         before = np.arange(len(number)) - np.repeat(corpus.starts[:-1], np.diff(corpus.starts))
-        walk = self.walk if pays("ngrams", len(number), "score hashed") else self.walk_plain
-        log10p, used = walk(number, before)
+        log10p, used = self.walk(number, before)
         log10p[~corpus.scored] = used[~corpus.scored] = 0
         return log10p, used
 
     def walk(self, number, before):
-        """Score tokens by a kernel. number (N,): their numbers; before (N,): how many tokens of a sentence are before
+        """Score tokens. number (N,): their numbers; before (N,): how many tokens of a sentence are before
         each. Returns log10 p (N,) float32 and used (N,) int8.
         """
         N, where = len(number), self.where[: self.order]
@@ -84,33 +82,6 @@ class Hashed:
         for _ in map_in_order(score_block, range(0, N, BLOCK)):
             pass
         return log10p, used
-
-    def walk_plain(self, number, before):
-        """`walk` in numpy."""
-        begin, N = self.where[0, AT], len(number)
-        first = self.memory[begin : begin + ONE * self.where[0, BUCKETS]].view(f32).reshape(-1, ONE)[number]
-        log10p, used, key = -np.abs(first[:, 0]), np.ones(N, np.int8), number.astype(u64)
-        weights, at = [first[:, 1].copy()], np.arange(N)
-        for k in range(2, self.order + 1):
-            table = self.table(k)
-            at = at[before[at] >= k - 1]
-            key[at] = key[at] * A ^ (number[at - k + 1].astype(u64) + u64(1)) * B
-            place = find_keys(table["key"], key[at])
-            at, place = at[place >= 0], place[place >= 0]
-            log10p[at], used[at] = -np.abs(table["log10p"][place]), k
-            if k < self.order:
-                weights.append(np.zeros(N, f32))
-                weights[-1][at] = table["log10bow"][place]
-        for k, weight in enumerate(weights[: self.order - 1], 1):
-            backing = np.flatnonzero((used <= k) & (before > 0))
-            log10p[backing] += weight[backing - 1]
-        return log10p, used
-
-    def table(self, k):
-        """The records of order k > 1 as a structured array."""
-        kind = [("key", "<u8"), ("log10p", "<f4"), ("log10bow", "<f4")][: 3 if k < len(self.where) else 2]
-        begin, buckets = self.where[k - 1].tolist()
-        return self.memory[begin : begin + buckets * (MIDDLE if k < len(self.where) else LONGEST)].view(kind)
 
     def lower(self, order):
         """The model without n-grams above `order`."""
@@ -138,20 +109,6 @@ def lay_out(sizes, multiplier):
 def count_buckets(entries, multiplier):
     """The number of buckets of KenLM's hash table for so many entries."""
     return max(entries + 1, int(f32(multiplier) * f32(entries)))
-
-
-def find_keys(table, keys):
-    """Find keys (N,) in the keys of a table: their places (N,), -1 for keys that are not in the table."""
-    place, places = (keys % u64(len(table))).astype(np.int64), np.full(len(keys), -1)
-    open_, turns = np.arange(len(keys)), 0
-    while len(open_) and turns < len(table):
-        keys_here = table[place[open_]]
-        hit = keys_here == keys[open_]
-        places[open_[hit]] = place[open_[hit]]
-        open_ = open_[~hit & (keys_here != 0)]
-        place[open_] = (place[open_] + 1) % len(table)
-        turns += 1
-    return places
 
 
 @jit
@@ -208,7 +165,7 @@ def place_of(where, order, width, key):
 
 @inlined
 def find_from(memory, where, order, width, at, key):
-    """(the place of the n-gram of this key, or the free place for it; whether it is there). The search begins at `at`."""
+    """(the place of the n-gram of this key, or the free place for it; whether it is there), from the place `at` on."""
     begin, end = where[order - 1, AT], where[order - 1, AT] + where[order - 1, BUCKETS] * width
     while True:
         here = key_at(memory, at)
