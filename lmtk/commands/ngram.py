@@ -26,7 +26,7 @@ OPTIONS = {
         "write_lm": option("Write the model as an ARPA file (-: stdout).", "FILE"),
         "write_bin": option("Write the model in binary form.", "FILE"),
         "write_bin_lm": option("The same as -write-bin (SRILM's name).", "FILE", type=str),
-        **shared("write_kenlm kenlm_type compact quantize"),
+        **shared("layout closed write_kenlm kenlm_type compact quantize"),
         "write_vocab": option("Write the vocabulary, in byte order.", "FILE"),
         **shared("memuse debug"),
     },

@@ -56,6 +56,8 @@ SHARED = {
     "write": option("Output file (-: stdout).", "FILE"),
     "debug": option("How much to report: 0 is nothing, higher values give more details.", "N", low=0),
     "threads": option("Number of threads for neural models (default: all cores).", "N", low=1, high=MANY),
+    "layout": option("The lines, their order and the digits of an ARPA file (default: srilm).", "srilm|kenlm"),
+    "closed": option("Add the n-grams that longer n-grams end with, where the model lacks them."),
     "write_kenlm": option("Write the model as a KenLM binary file.", "FILE"),
     "kenlm_type": option("The data structure of -write-kenlm (default: probing).", "probing|trie"),
     "compact": option("Make the file of -write-bin, or the trie of -write-kenlm, smaller."),

@@ -15,6 +15,7 @@ from lmtk.jobs.rules import (
     complete_weights,
     excludes,
     needs,
+    one_of,
     one_stdin,
     option_named,
     required,
@@ -50,6 +51,8 @@ class EditJob:
     write_bin: str | None = None
     compact: bool = False
     quantize: int | None = None
+    layout: str = "srilm"
+    closed: bool = False
     write_kenlm: str | None = None
     kenlm_type: str = "probing"
     write_vocab: str | None = None
@@ -115,7 +118,7 @@ class EditJob:
     def is_changed(self):
         """Whether the model is another than that in the file."""
         changes = self.mix_lm, self.read_mix_lms, self.limit_vocab, self.vocab, self.renorm, self.prune_lowprobs
-        return any(changes) or any(self.prune)
+        return any(changes) or any(self.prune) or self.closed
 
     @property
     def is_own(self):
@@ -147,6 +150,9 @@ RULES = (
     required("lm"),
     wrong(lambda job: any(threshold < 0 for threshold in job.prune), "-prune must be 0 or more"),
     *KENLM_RULES,
+    one_of("layout", ("srilm", "kenlm")),
+    needs("layout", "write_lm"),
+    needs("closed", "write_lm write_bin write_kenlm"),
     needs("limit_vocab", "vocab"),
     needs("weight", "mix_lm", "-lambda needs -mix-lm"),
     excludes("read_mix_lms", "mix_lm classes"),
@@ -291,16 +297,23 @@ def write(job, model, vocab, out):
     """
     from lmtk.files.outputs import open_out
     from lmtk.joint import classes
-    from lmtk.ngram.arpa import writer
+    from lmtk.ngram.arpa import kenlm_layout, writer
+    from lmtk.ngram.edit import closing
     from lmtk.ngram.model import compact
 
     is_classed = isinstance(model, classes.ClassModel)
-    if is_classed and (job.compact or job.quantize or job.write_kenlm):
-        told = "-compact, -quantize and -write-kenlm are for back-off n-grams"
+    if is_classed and (job.compact or job.quantize or job.write_kenlm or job.closed or job.layout != "srilm"):
+        told = "-compact, -quantize, -write-kenlm, -closed and -layout are for back-off n-grams"
         raise LmtkError(f"{job.name}: class n-gram; {told}")
+    if job.closed:
+        model = closing.close(model)
     if job.write_lm:
         with open_out(job.write_lm) as text:
-            writer.write_text(text, model, own=job.is_own and not (job.write_bin or job.write_kenlm or job.keep))
+            if job.layout == "kenlm":
+                kenlm_layout.write_text(text, model)
+            else:
+                is_last = job.is_own and not (job.write_bin or job.write_kenlm or job.keep)
+                writer.write_text(text, model, own=is_last)
     if job.write_bin:
         with contextlib.nullcontext(out) if out else open_out(job.write_bin) as binary:
             if is_classed:

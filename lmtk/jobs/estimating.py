@@ -15,7 +15,7 @@ from lmtk.errors import LmtkWarning, UsageError
 from lmtk.jobs import counting
 from lmtk.jobs.counting import CountJob
 from lmtk.jobs.kenlm_files import KENLM_RULES, form_of, write_kenlm
-from lmtk.jobs.rules import check, check_outputs, excludes, needs, one_stdin, wrong
+from lmtk.jobs.rules import check, check_outputs, excludes, needs, one_of, one_stdin, wrong
 from lmtk.jobs.smoothing import Smoothing, methods_of
 
 
@@ -52,7 +52,8 @@ class EstimateJob:
     limit_vocab_file: str | None = None
     vocab_pad: int = 0
     verbose_header: bool = False
-    kenlm_layout: bool = False
+    closed: bool = False
+    layout: str = "srilm"
     debug: int = 0
 
     def __post_init__(self):
@@ -90,8 +91,13 @@ class EstimateJob:
 
     @property
     def is_changed(self):
-        """Whether the model is changed once it is estimated."""
-        return bool(self.reads_discounts and (self.count.sort or self.prune or self.limit_vocab_file))
+        """Whether the model is changed, or sorted anew, once it is estimated."""
+        sorts = self.count.sort or (self.has_kenlm_layout and not self.count.kenlm)
+        return bool(self.reads_discounts and (sorts or self.prune or self.limit_vocab_file or self.closed))
+
+    @property
+    def has_kenlm_layout(self):
+        return self.layout == "kenlm"
 
     @property
     def is_shared(self):
@@ -119,7 +125,7 @@ RULES = (
         "kenlm",
         "-limit-vocab-file, -interpolate-unigrams, -vocab-pad and -verbose-header need -kenlm",
     ),
-    needs("kenlm_layout", "kenlm"),
+    one_of("layout", ("srilm", "kenlm")),
     excludes(
         "vocab_pad",
         "interpolate_unigrams",
@@ -208,7 +214,7 @@ def count(job, comm):
     listed = comm.share(lambda: read_listed(job))
     lists = comm.share(lambda: counting.read_lists(what))
     counts, written = count_ngrams(job, lists, comm)
-    moved = job.reads_discounts and job.kenlm_layout and counts.has(what.unk)
+    moved = job.reads_discounts and job.has_kenlm_layout and counts.has(what.unk)
     header = header_of(what, counts.tokens) if job.verbose_header and comm.rank == 0 else b""
     return Counted([counts], [written], counts.words, lists, listed, bool(job.is_changed or moved), header)
 
@@ -237,7 +243,7 @@ def count_ngrams(job, lists, comm):
     form = "counts" if not job.model_wanted or counts_wanted or what.order == 1 else "positions"
     in_parts = form == "positions" and (comm.size == 1 or job.is_shared)
     counts = counting.collect_counts(what, lists, comm, "parts" if in_parts else form)
-    if comm.size > 1 and isinstance(counts, Text) and job.kenlm_layout and comm.total(counts.has(what.unk)):
+    if comm.size > 1 and isinstance(counts, Text) and job.has_kenlm_layout and comm.total(counts.has(what.unk)):
         counts = counting.collect_counts(what, lists, comm, form)
     written = counts
     if twice and isinstance(counts, Text | Positions):
@@ -375,17 +381,19 @@ def write_backoff(job, counted, model, lm):
     """
     from lmtk.files.outputs import open_out
     from lmtk.ngram.arpa import kenlm_layout, writer
-    from lmtk.ngram.edit import prune, vocabulary
+    from lmtk.ngram.edit import closing, prune, vocabulary
     from lmtk.ngram.model import compact
 
     if job.limit_vocab_file:
         model = vocabulary.limit(model, counted.listed)
     if job.prune:
         model = prune.prune(model, job.prune, job.minprune, own=True)
+    if job.closed:
+        model = closing.close(model)
     if lm:
         with open_out(lm) as out:
             out.write(counted.header)
-            if job.kenlm_layout:
+            if job.has_kenlm_layout:
                 kenlm_layout.write_text(out, model)
             else:
                 is_last = not (job.write_bin or job.write_kenlm or job.class_lm or job.keep)
@@ -436,8 +444,8 @@ def layout_of(job, counted, vocabulary):
     """How -lm is laid out where it is no Backoff; None: as usual."""
     from lmtk.ngram.arpa import kenlm_layout, printing
 
-    if not (job.kenlm_layout or counted.header):
+    if not (job.has_kenlm_layout or counted.header):
         return None
-    plain = not job.kenlm_layout
+    plain = not job.has_kenlm_layout
     layout = printing.plain(vocabulary.words) if plain else kenlm_layout.layout(vocabulary, job.count.order)
     return replace(layout, begin=counted.header + layout.begin)

@@ -6,7 +6,8 @@ key(w_i .. w_k) = A key(w_(i+1) .. w_k) xor B (1 + w_i), modulo 2^64. Every suff
 
 symbol  shape   meaning
 memory  (M,)    the file from the vocabulary on, int32; logs: the same memory as float32
-where   (n, .)  for each order, where its records begin in the memory, and the number of buckets; int64
+where   (n, 3)  for each order, int64. AT: where its records begin in the memory; BUCKETS: how many there are; WIDTH:
+                the int32 numbers in a record
 ONE     -       a record of order 1: log10 p, log10 of the weight; its place is the number of the word
 MIDDLE  -       a record of the orders between: the key (two numbers, 0: a free bucket), log10 p, log10 of the weight
 LONGEST -       a record of the highest order: the key, log10 p
@@ -26,7 +27,7 @@ A, B = u64(8978948897894561157), u64(17894857484156487943)
 HEAD, WORD = 2, 3  # int32 numbers before the table of words, and in a record of a word: its hash, its number
 ONE, MIDDLE, LONGEST = 2, 4, 3  # int32 numbers in a record
 LOG10P, BOW = 2, 3  # places in the record of an n-gram
-AT, BUCKETS = 0, 1  # columns of `where`
+AT, BUCKETS, WIDTH = range(3)  # columns of `where`
 BLOCK = 1 << 16  # tokens that a thread scores at once
 SOME = 32  # tokens whose places are prefetched together
 prefetch = of_numba("lmtk.machine.intrinsics", "prefetch")
@@ -96,14 +97,14 @@ class Hashed:
 
 
 def lay_out(sizes, multiplier):
-    """(where (n, 2), as in the table above; the number of buckets of the table of words; the size of the memory) of a
+    """(where (n, 3), as in the table above; the number of buckets of the table of words; the size of the memory) of a
     file with `sizes` n-grams of each order.
     """
     buckets = [count_buckets(size, multiplier) for size in sizes]
     words, buckets[0] = buckets[0], sizes[0] + 1
     widths = [ONE, *[MIDDLE] * (len(sizes) - 2), LONGEST][: len(sizes)]
     ends = HEAD + WORD * words + np.cumsum([0, *(width * n for width, n in zip(widths, buckets))])
-    return np.column_stack((ends[:-1], buckets)), words, int(ends[-1])
+    return np.column_stack((ends[:-1], buckets, widths)), words, int(ends[-1])
 
 
 def count_buckets(entries, multiplier):
@@ -127,7 +128,7 @@ def score_tokens(memory, logs, where, number, before, log10p, used):
             for k in range(2, min(n, before[i] + 1) + 1):
                 key = key * A ^ u64(number[i - k + 1] + 1) * B
                 keys[i - start, k] = key
-                places[i - start, k] = place_of(where, k, LONGEST if k == n else MIDDLE, key)
+                places[i - start, k] = place_of(where, k, key)
                 prefetch(memory, places[i - start, k])
         for i in range(start, end):
             at = where[0, AT] + ONE * number[i]
@@ -139,8 +140,7 @@ def score_tokens(memory, logs, where, number, before, log10p, used):
             for k in range(2, min(n, before[i] + 1) + 1):
                 if not goes_on:
                     break
-                width = LONGEST if k == n else MIDDLE
-                at, is_there = find_from(memory, where, k, width, places[i - start, k], keys[i - start, k])
+                at, is_there = find_from(memory, where, k, places[i - start, k], keys[i - start, k])
                 if not is_there:
                     break
                 p, length = logs[u64(at + LOG10P)], k
@@ -158,15 +158,16 @@ def score_tokens(memory, logs, where, number, before, log10p, used):
 
 
 @inlined
-def place_of(where, order, width, key):
+def place_of(where, order, key):
     """Where the search for a key begins."""
-    return where[order - 1, AT] + np.int64(key % u64(where[order - 1, BUCKETS])) * width
+    return where[order - 1, AT] + np.int64(key % u64(where[order - 1, BUCKETS])) * where[order - 1, WIDTH]
 
 
 @inlined
-def find_from(memory, where, order, width, at, key):
+def find_from(memory, where, order, at, key):
     """(the place of the n-gram of this key, or the free place for it; whether it is there), from the place `at` on."""
-    begin, end = where[order - 1, AT], where[order - 1, AT] + where[order - 1, BUCKETS] * width
+    begin, width = where[order - 1, AT], where[order - 1, WIDTH]
+    end = begin + where[order - 1, BUCKETS] * width
     while True:
         here = key_at(memory, at)
         if here == key or here == 0:

@@ -20,10 +20,9 @@ from lmtk.kenlm.hashed import (
     BUCKETS,
     HEAD,
     LOG10P,
-    LONGEST,
-    MIDDLE,
     ONE,
     SOME,
+    WIDTH,
     WORD,
     A,
     B,
@@ -150,13 +149,13 @@ class Tables:
         self.words += [w for w in words if not is_unknown(w)]
         number = np.where(is_word, np.cumsum(is_word), 0)
         self.numbers[rows[:, 0]] = number
-        hash_into(self.memory, self.word_buckets, hash_words(self.words[1:]))
+        hash_into(self.memory, np.array([HEAD, self.word_buckets, WORD]), hash_words(self.words[1:]))
         self.memory[:HEAD] = 0, len(self.words)
         logs = rows[:, 1:].copy()
         logs[logs == LOWEST] = ZERO_BITS
         logs[logs[:, 0] > 0, 0] = 0
         logs[logs[:, 1] == 0, 1] = MINUS
-        begin, size = self.where[0]
+        begin, size, _ = self.where[0]
         self.memory[begin : begin + ONE * size].reshape(-1, ONE)[number] = logs
 
     def insert(self, rows, name):
@@ -180,10 +179,10 @@ class Tables:
 
 
 @jit
-def hash_into(memory, buckets, hashes):
-    """Inserts words, numbered from 1 on, by their hashes (N,)."""
+def hash_into(memory, table, hashes):
+    """Inserts words, numbered from 1 on, by their hashes (N,). table (3,): as a row of `where`."""
     for i in range(len(hashes)):
-        at = free_place(memory, HEAD, buckets, WORD, hashes[i])
+        at = free_place(memory, table, hashes[i])
         put_key(memory, at, hashes[i])
         memory[u64(at + 2)] = i + 1
 
@@ -200,7 +199,6 @@ def insert(memory, logs, where, filled, rows, numbers):
     k, n = rows.shape[1] - 2, len(where)
     word, keys, contexts = np.empty((SOME, k), np.int64), np.empty((SOME, k), u64), np.empty((SOME, k), u64)
     changed = np.empty(k, np.int64)
-    width = LONGEST if k == n else MIDDLE
     for start in range(0, len(rows), SOME):
         end = min(start + SOME, len(rows))
         for i in range(start, end):
@@ -209,13 +207,13 @@ def insert(memory, logs, where, filled, rows, numbers):
                 word[j, d] = numbers[rows[i, k - 1 - d]]  # the last word first
             make_keys(word[j], keys[j])
             make_keys(word[j, 1:], contexts[j])
-            prefetch(memory, place_of(where, k, width, keys[j, k - 1]))
+            prefetch(memory, place_of(where, k, keys[j, k - 1]))
             if k > 2:
-                prefetch(memory, place_of(where, k - 1, MIDDLE, keys[j, k - 2]))
-                prefetch(memory, place_of(where, k - 1, MIDDLE, contexts[j, k - 2]))
+                prefetch(memory, place_of(where, k - 1, keys[j, k - 2]))
+                prefetch(memory, place_of(where, k - 1, contexts[j, k - 2]))
         for i in range(start, end):
             j = i - start
-            at = free_place(memory, where[k - 1, AT], where[k - 1, BUCKETS], width, keys[j, k - 1])
+            at = free_place(memory, where[k - 1], keys[j, k - 1])
             put_key(memory, at, keys[j, k - 1])
             p, bow = rows[i, k], rows[i, k + 1]
             p = ZERO_BITS if p == LOWEST else np.int32(0) if p > 0 else p
@@ -298,13 +296,14 @@ def unigram_place(where, word):
 
 @inlined
 def find_key(memory, where, order, key):
-    """`find_from` in an order between the lowest and the highest."""
-    return find_from(memory, where, order, MIDDLE, place_of(where, order, MIDDLE, key), key)
+    """`find_from`, from the place where the search for the key begins."""
+    return find_from(memory, where, order, place_of(where, order, key), key)
 
 
 @inlined
-def free_place(memory, begin, buckets, width, key):
-    """The first free place for a key in a table of records of `width` numbers."""
+def free_place(memory, table, key):
+    """The first free place for a key in a table, a row of `where`."""
+    begin, buckets, width = table[AT], table[BUCKETS], table[WIDTH]
     at, end = begin + np.int64(key % u64(buckets)) * width, begin + buckets * width
     while key_at(memory, at) != 0:
         at += width

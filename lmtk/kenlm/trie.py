@@ -17,7 +17,7 @@ import numpy as np
 from lmtk.kenlm.layout import ZERO, chop_bits, hash_words, is_unknown, join_words, make_header
 from lmtk.machine.jit import inlined, jit, of_numba
 from lmtk.ngram.edit.closing import close
-from lmtk.ngram.model.nodes import AT, BOW, CHILD, WIDE, WIDTH, P
+from lmtk.ngram.model.nodes import AT, BOW, CHILD, WIDE, WIDTH, P, freeze, view_records
 from lmtk.text.vocab import UNK
 
 f32, u64 = np.float32, np.uint64
@@ -82,7 +82,15 @@ def write(out, model, form):
             at += write_records(out, at, records, fields, first, form)
         fields = fields_of(k, sizes, form)
         records = np.zeros(fields.size, np.uint8)
-        put_order(nodes, k, numbers, place, first, records, fields, tables[k - 2] if tables else NONE)
+        put_records(
+            (nodes.memory, nodes.logs, nodes.where),
+            k,
+            first_word_ranges(nodes, k, numbers),
+            place,
+            first[:-1].copy(),
+            (records, fields.total, fields.label, fields.p, fields.bow),
+            tables[k - 2] if tables else NONE,
+        )
     out.write(records)
     if form.has_words:
         out.write(join_words(words))
@@ -90,10 +98,10 @@ def write(out, model, form):
 
 def clip(model):
     """The model with 0 in place of positive log probabilities."""
-    nodes = replace(model.nodes, memory=model.nodes.memory.copy(), path="")
-    for level in nodes.levels[1:]:
+    memory = model.nodes.memory.copy()
+    for level in view_records(memory, model.nodes.where)[1:]:
         np.minimum(level["log10p"], 0, out=level["log10p"])
-    return replace(model, nodes=nodes)
+    return replace(model, nodes=replace(model.nodes, memory=freeze(memory), path=""))
 
 
 def number_words(nodes, words):
@@ -167,20 +175,15 @@ def count_children(memory, where, k, place, parents, first):
         first[u64(parents[i]) + u64(1)] += 1
 
 
-def put_order(nodes, k, numbers, place, first, records, fields, tables):
-    """Fills the records of order k except the pointers. place (N_k,): the parent of each n-gram; the place of the
-    n-gram replaces it. first: the first child of each parent.
+def first_word_ranges(nodes, k, numbers):
+    """The range of the n-grams of order k that begin with each word, in the order of KenLM's numbers: rows (number,
+    first, end), (N_1, 3).
     """
     ends = np.arange(nodes.size(1) + 1)
     for level in nodes.levels[1:k]:
         ends = level["child"][ends].astype(np.int64)
     labels = numbers[nodes.levels[1]["word"][:-1]]
-    by_number = np.argsort(labels)
-    ranges = np.column_stack((labels, ends[:-1], ends[1:]))[by_number]
-    widths = fields.total, fields.label, fields.p, fields.bow
-    put_records(
-        (nodes.memory, nodes.logs, nodes.where), k, ranges, place, first[:-1].copy(), (records, *widths), tables
-    )
+    return np.column_stack((labels, ends[:-1], ends[1:]))[np.argsort(labels)]
 
 
 @jit

@@ -84,7 +84,7 @@ def lmplz(words):
     if o.temp_prefix:
         os.environ["TMPDIR"] = o.temp_prefix if os.path.isdir(o.temp_prefix) else os.path.dirname(o.temp_prefix) or "."
     typed.update(LMPLZ)
-    out = ["-kenlm", "-kenlm-layout", "-open-end", "-order", str(o.order), "-text", o.text, "-lm", o.arpa]
+    out = ["-kenlm", "-layout", "kenlm", "-open-end", "-order", str(o.order), "-text", o.text, "-lm", o.arpa]
     out += ["-prune-by-count", *o.prune] if o.prune else []
     out += ["-discount-fallback", *o.discount_fallback] if o.discount_fallback is not None else []
     out += ["-memory", memory(o.memory)] if o.memory else []
