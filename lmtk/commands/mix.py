@@ -16,8 +16,12 @@ OPTIONS = {
 }
 RULES = (
     wrong(
-        lambda job: not (job.heldout or (job.weight and job.write)),
-        "nothing to do: give -heldout FILE to learn weights, or -lambda and -write FILE",
+        lambda job: job.weight and not (job.heldout or job.write),
+        "-lambda alone writes nothing; add -write FILE to write the mixture, or -heldout FILE to learn weights",
+    ),
+    wrong(
+        lambda job: not (job.heldout or job.weight),
+        "the weights are missing; give -heldout FILE to learn them, or -lambda X ... and -write FILE",
     ),
 )
 

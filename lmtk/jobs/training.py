@@ -210,6 +210,7 @@ RULES = (
     ),
     wrong(lambda job: job.tree_features and job.objective != "tree", "-tree-features needs -objective tree"),
     wrong(lambda job: job.classes and job.tree_features, "-classes cannot be combined with -tree-features"),
+    needs("patience", "heldout", "-patience needs -heldout, whose perplexity it watches"),
     excludes("minutes", "mpi"),
     needs("parallel", "mpi"),
     one_of("parallel", ("outputs", "data")),
