@@ -53,9 +53,9 @@ HELP = """usage: lmtk COMMAND [OPTION ...]
 {commands}
 
 lmtk COMMAND -help lists a command's options; man lmtk-COMMAND says more.
-lmtk completion bash (zsh, fish) writes the shell's completion of all of them.
-lmtk -bin prints the folder of SRILM's and KenLM's program names: PATH=$(lmtk -bin):$PATH make
-Options have one dash or two; "-" is stdin or stdout; logprobs in reports are log10.
+lmtk completion bash (or zsh, fish) prints a completion script for the shell.
+lmtk -bin prints a folder of programs for SRILM and KenLM scripts: PATH=$(lmtk -bin):$PATH make
+Options have one dash or two. The file name "-" is stdin or stdout. logprob in reports is log10 p.
 """
 
 
