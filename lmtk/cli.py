@@ -150,7 +150,9 @@ def top(words):
         return 0
     if words and words[0] == "-as":
         name = words[1] if len(words) > 1 else ""
-        raise UsageError(f"-as takes the name of a program, not '{name}'{nearest(name, PROGRAMS)}")
+        raise UsageError(
+            no_program(name) if name else "-as needs the name of a program; lmtk -as ngram -help, for example"
+        )
     if words and words[0] in ("-version", "--version"):
         print(f"lmtk {__version__}")
         return 0
@@ -158,6 +160,13 @@ def top(words):
         sys.stderr.write(overview())
         return 2
     raise UsageError(no_command(words[0]))
+
+
+def no_program(name):
+    from lmtk.commands.absent import about_program
+
+    more = about_program(name) or nearest(name, PROGRAMS) or "; the folder that lmtk -bin prints has all programs"
+    return f"-as: no program {name}{more}"
 
 
 def no_command(word):

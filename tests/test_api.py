@@ -284,7 +284,7 @@ def test_what_is_no_state_and_no_method_is_said():
         for states in ((None, lmtk.State()), (lmtk.State(), None)):
             with pytest.raises(TypeError, match="expected a State, not NoneType"):
                 call(states[0], "a", states[1])
-    with pytest.raises(ValueError, match="no method 'kneser'; there are"):
+    with pytest.raises(ValueError, match="no method 'kneser'; the methods are"):
         Method("kneser")
 
 
@@ -332,7 +332,7 @@ def test_mix_is_mix(tmp_path):
     assert lmtk.mix(paths, [0.5]).lm.weights.tolist() == [[0.5, 0.5]]
     assert lmtk.mix(paths, [0.1, 0.9], write=tmp_path / "given").lm.weights.tolist() == [[0.1, 0.9]]
     assert lmtk.load(tmp_path / "given").score("the") == lmtk.mix(paths, [0.1, 0.9]).score("the")
-    with pytest.raises(LmtkError, match="write the models in memory first"):
+    with pytest.raises(LmtkError, match="write the models to files first"):
         lmtk.mix(map(lmtk.load, paths), write=tmp_path / "none")
 
 
