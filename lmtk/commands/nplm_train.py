@@ -75,7 +75,7 @@ OPTIONS = {
         ),
         "lm_rest": option("With -objective shortlist: the back-off model for the other words.", "FILE"),
         "classes": option(
-            "Classes for -objective class, or paths for -objective tree (default: from the frequencies).", "FILE"
+            "Classes for -objective class, or paths for -objective tree (default: made from word frequencies).", "FILE"
         ),
         "tree_features": option("With -objective tree: features of words, from which the tree is built.", "FILE"),
         "samples": option(
