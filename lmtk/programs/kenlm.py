@@ -165,7 +165,7 @@ def filter(words):
     """copy|single|union|multiple [context] [raw] [vocab:|model:]FILE OUT: n-grams whose words are in a vocabulary."""
     from lmtk.files.decoding import lines
 
-    usage = "filter copy|single|union|multiple [context] [raw|arpa] vocab:FILE OUT < MODEL (or: model:FILE OUT < VOCABULARY)"
+    usage = "filter copy|single|union|multiple [context] [raw|arpa] vocab:FILE OUT < MODEL (or model:FILE OUT < VOCAB)"
     if len(words) < 3:
         raise UsageError(usage)
     *chosen, given, out = words
