@@ -51,23 +51,7 @@ def estimate(text, order=3, smoothing="kn", interpolate=True, vocab=None, unk=Tr
 
     minimum, fallback = options.pop("minimum", 1), options.pop("fallback", None)
     least = [minimum] if isinstance(minimum, Real) else minimum
-    for is_wrong, why in (
-        (not isinstance(order, Integral) or order < 1, f"order must be a whole number of at least 1, not {order!r}"),
-        (
-            not are_numbers(least) or not least,
-            f"minimum must be a number, or one for each order, not {minimum!r}",
-        ),
-        (
-            fallback is not None and not (are_numbers(fallback) and len(fallback) == 3),
-            f"fallback must be the three numbers D1, D2 and D3+, not {fallback!r}",
-        ),
-        (
-            vocab is not None and (is_name(vocab) or not is_iterable(vocab)),
-            f"vocab must be a list of words, not {vocab!r}",
-        ),
-    ):
-        if is_wrong:
-            raise UsageError(why)
+    check_estimate(order, least, fallback, vocab)
     chosen = method_options(smoothing)
     chosen["gtmin_n"] = {k: least[min(k, len(least)) - 1] for k in range(1, order + 1)}
     chosen["discount_fallback"] = fallback and tuple(fallback)
@@ -81,6 +65,18 @@ def estimate(text, order=3, smoothing="kn", interpolate=True, vocab=None, unk=Tr
             return Model(run(job))
         except NoDiscount as e:
             raise LmtkError(f'{e.cause}; add fallback=(0.5, 1, 1.5), or use smoothing="wb"') from None
+
+
+def check_estimate(order, minimum, fallback, vocab):
+    """Raises UsageError for a wrong argument of `estimate`. minimum: a list."""
+    if not isinstance(order, Integral) or order < 1:
+        raise UsageError(f"order must be a whole number of at least 1, not {order!r}")
+    if not are_numbers(minimum) or not minimum:
+        raise UsageError(f"minimum must be a number, or one for each order, not {minimum!r}")
+    if fallback is not None and not (are_numbers(fallback) and len(fallback) == 3):
+        raise UsageError(f"fallback must be the three numbers D1, D2 and D3+, not {fallback!r}")
+    if vocab is not None and (is_name(vocab) or not is_iterable(vocab)):
+        raise UsageError(f"vocab must be a list of words, not {vocab!r}")
 
 
 def method_options(smoothing):
