@@ -35,8 +35,8 @@ def short_options(words, letters, usage):
         raise UsageError(f"{e}; {usage}") from None
 
 
-def lmplz(words):
-    """Text to an interpolated Kneser-Ney model: ngram-count -kenlm."""
+def lmplz_parser():
+    """The options of lmplz."""
     import argparse
 
     class Parser(argparse.ArgumentParser):
@@ -78,7 +78,12 @@ def lmplz(words):
         parser.add_argument(name, help="no effect")
     for name in ("--renumber", "--collapse_values"):
         parser.add_argument(name, action="store_true", help="no effect")
-    o, rest = parser.parse_known_args(words)
+    return parser
+
+
+def lmplz(words):
+    """Text to an interpolated Kneser-Ney model: ngram-count -kenlm."""
+    o, rest = lmplz_parser().parse_known_args(words)
     rest = [word for word in rest if word != "-"]  # what scripts write for stdin
     if wrong := [word for word in rest if word.startswith("-")]:
         raise UsageError(f"no option {wrong[0]}")
