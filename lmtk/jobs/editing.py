@@ -155,6 +155,7 @@ RULES = (
     needs("closed", "write_lm write_bin write_kenlm"),
     needs("limit_vocab", "vocab"),
     needs("weight", "mix_lm", "-lambda needs -mix-lm"),
+    needs("prune_history_lm", "prune"),
     excludes("read_mix_lms", "mix_lm classes"),
     needs("bayes loglinear_mix", "mix_lm read_mix_lms"),
     wrong(
