@@ -299,7 +299,6 @@ def write(job, model, vocab, out):
     from lmtk.files.outputs import open_out
     from lmtk.joint import classes
     from lmtk.ngram.arpa import kenlm_layout, writer
-    from lmtk.ngram.edit import closing
     from lmtk.ngram.model import compact
 
     is_classed = isinstance(model, classes.ClassModel)
@@ -307,7 +306,9 @@ def write(job, model, vocab, out):
         told = "-compact, -quantize, -write-kenlm, -closed and -layout are for back-off n-grams"
         raise LmtkError(f"{job.name}: class n-gram; {told}")
     if job.closed:
-        model = closing.close(model)
+        from lmtk.ngram.edit.closing import close
+
+        model = close(model)
     if job.write_lm:
         with open_out(job.write_lm) as text:
             if job.layout == "kenlm":

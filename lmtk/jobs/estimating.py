@@ -381,7 +381,7 @@ def write_backoff(job, counted, model, lm):
     """
     from lmtk.files.outputs import open_out
     from lmtk.ngram.arpa import kenlm_layout, writer
-    from lmtk.ngram.edit import closing, prune, vocabulary
+    from lmtk.ngram.edit import prune, vocabulary
     from lmtk.ngram.model import compact
 
     if job.limit_vocab_file:
@@ -389,7 +389,9 @@ def write_backoff(job, counted, model, lm):
     if job.prune:
         model = prune.prune(model, job.prune, job.minprune, own=True)
     if job.closed:
-        model = closing.close(model)
+        from lmtk.ngram.edit.closing import close
+
+        model = close(model)
     if lm:
         with open_out(lm) as out:
             out.write(counted.header)
