@@ -32,7 +32,8 @@ def write_kenlm(model, path, form, name):
     from lmtk.ngram.model.backoff import Backoff
 
     if not isinstance(model, Backoff):
-        raise LmtkError(f"{name}: only back-off n-gram models in memory can become a KenLM file")
+        kind = dict(model.describe())["kind"]
+        raise LmtkError(f"{name}: {kind}, which has no list of n-grams; give an ARPA file or lmtk's binary form")
     levels = model.nodes.levels[1:]
     positive = [level["log10p"][:-1][level["log10p"][:-1] > 0] for level in levels]
     words = {model.vocab.words[w] for w in levels[0]["word"][:-1].tolist()}
