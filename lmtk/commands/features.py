@@ -14,11 +14,11 @@ OPTIONS = {
         **shared("tolower"),
     },
     "Job": {
-        "neighbours": option("Print the words nearest to WORD (several).", "WORD", "neighbors", "word"),
+        "neighbours": option("Print the words nearest to WORD.", "WORD", "neighbors", "word"),
         "analogy": option("Print the words that relate to C as B relates to A.", "A B C"),
         "plot": option("Draw the words in two dimensions (.svg, .png or .pdf).", "FILE"),
     },
-    "Output": shared("write"),
+    "Output": {"write": option("Write the features in word2vec's text form (-: stdout).", "FILE")},
     "Show": {
         "dimensions": option("Draw features I and J (default: the first two principal components).", "I J"),
         "top": option("How many words to show (default: 10; with -plot 200; with -write all).", "N", low=1),
@@ -75,9 +75,10 @@ RULES = (
 
 @takes(FeaturesJob, OPTIONS)
 def command(**options):
-    """Show the features of words that a neural model has learned: neighbours by cosine, a table, a picture.
+    """Show the features of words that a neural model has learned: the nearest words by cosine, a table or a picture.
 
-    A model trained with -senses has several vectors a word, word/1, word/2 and so on, and neighbours for each.
+    If the model was trained with -senses, a word has several vectors: word/1, word/2 and so on. Each has neighbours of
+    its own.
 
     \b
     Example: lmtk features -lm nplm.bin -neighbours three

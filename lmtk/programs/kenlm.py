@@ -11,6 +11,16 @@ from lmtk.machine.threads import import_numpy
 from lmtk.programs.lines import filtered_arpa
 
 SAID = {"false": "0", "no": "0", "off": "0", "true": "1", "yes": "1", "on": "1"}
+BUILD_BINARY = "build_binary [OPTION ...] [probing|trie] ARPA BINARY"
+BUILD_BINARY_OPTIONS = """  -q BITS  quantize log probabilities (trie)
+  -b BITS  quantize back-off weights (trie; default: as -q)
+  -a BITS  compress pointers, at most this many bits of each (trie)
+  -p X     buckets of a hash table for each entry (probing; default: 1.5)
+  -u X     log10 probability of <unk> if the model has no <unk> (default: -100)
+  -s       allow a model without <s> or </s>
+  -i       make positive log probabilities 0
+  -v       leave out the words
+  -T, -S, -w: no effect; accepted for KenLM scripts."""
 MODES = "copy", "single", "union", "multiple"
 # options of ngram-count, and lmplz's names of them
 LMPLZ = {"-order": "--order", "-text": "--text", "-lm": "--arpa", "-prune-by-count": "--prune", "-memory": "--memory"}
@@ -35,35 +45,55 @@ def short_options(words, letters, usage):
         raise UsageError(f"{e}; {usage}") from None
 
 
-def lmplz(words):
-    """Text to an interpolated Kneser-Ney model: ngram-count -kenlm."""
+def lmplz_parser():
+    """The options of lmplz."""
     import argparse
 
     class Parser(argparse.ArgumentParser):
         def error(self, message):
             raise UsageError(message)
 
-    parser = Parser(prog="lmplz", description="Text to an interpolated Kneser-Ney model, as an ARPA file.")
+    parser = Parser(
+        prog="lmplz", description="Estimate an interpolated Kneser-Ney model of a text, and write an ARPA file."
+    )
     parser.add_argument("-o", "--order", type=int, required=True, help="order of the model")
-    parser.add_argument("--text", default="-", help="text (else stdin)")
-    parser.add_argument("--arpa", default="-", help="the model (else stdout)")
+    parser.add_argument("--text", default="-", help="the text (default: stdin)")
+    parser.add_argument("--arpa", default="-", help="the model (default: stdout)")
     parser.add_argument(
-        "--prune", nargs="+", default=[], help="for each order: leave out n-grams that occur this often or less"
+        "--prune",
+        nargs="+",
+        default=[],
+        help="leave out n-grams that occur this often or less; a number for each order",
     )
     parser.add_argument("--limit_vocab_file", help="leave out n-grams with words that are not in this list")
-    parser.add_argument("--discount_fallback", nargs="*", help="discounts where the counts give none [0.5 1 1.5]")
-    parser.add_argument("--interpolate_unigrams", nargs="?", default="1", const="1", help="1 or 0")
-    parser.add_argument("--skip_symbols", action="store_true", help="<s>, </s> and <unk> in the text are no words")
-    parser.add_argument("--vocab_pad", default="0", help="<unk> stands for what lacks to so many words")
-    parser.add_argument("--verbose_header", action="store_true", help="say on the file's first lines how it was made")
+    parser.add_argument(
+        "--discount_fallback",
+        nargs="*",
+        help="discounts for orders whose counts give none (without numbers: 0.5 1 1.5)",
+    )
+    parser.add_argument(
+        "--interpolate_unigrams",
+        nargs="?",
+        default="1",
+        const="1",
+        help="1: interpolate 1-grams (default), 0: give the left-over mass to <unk>",
+    )
+    parser.add_argument("--skip_symbols", action="store_true", help="ignore <s>, </s> and <unk> in the text")
+    parser.add_argument("--vocab_pad", default="0", help="assume a vocabulary of this many words")
+    parser.add_argument("--verbose_header", action="store_true", help="begin the file with comments about the text")
     parser.add_argument("-S", "--memory", help="memory for counting: 500M, 4G, 80%%")
-    parser.add_argument("-T", "--temp_prefix", help="where temporary files go")
-    parser.add_argument("--intermediate", help="not here")
+    parser.add_argument("-T", "--temp_prefix", help="the folder for temporary files")
+    parser.add_argument("--intermediate", help="not in lmtk")
     for name in ("--vocab_estimate", "--minimum_block", "--sort_block", "--block_count"):
-        parser.add_argument(name, help="taken, without an effect")
+        parser.add_argument(name, help="no effect")
     for name in ("--renumber", "--collapse_values"):
-        parser.add_argument(name, action="store_true", help="taken, without an effect")
-    o, rest = parser.parse_known_args(words)
+        parser.add_argument(name, action="store_true", help="no effect")
+    return parser
+
+
+def lmplz(words):
+    """Text to an interpolated Kneser-Ney model: ngram-count -kenlm."""
+    o, rest = lmplz_parser().parse_known_args(words)
     rest = [word for word in rest if word != "-"]  # what scripts write for stdin
     if wrong := [word for word in rest if word.startswith("-")]:
         raise UsageError(f"no option {wrong[0]}")
@@ -74,7 +104,7 @@ def lmplz(words):
     if o.temp_prefix:
         os.environ["TMPDIR"] = o.temp_prefix if os.path.isdir(o.temp_prefix) else os.path.dirname(o.temp_prefix) or "."
     typed.update(LMPLZ)
-    out = ["-kenlm", "-kenlm-layout", "-open-end", "-order", str(o.order), "-text", o.text, "-lm", o.arpa]
+    out = ["-kenlm", "-layout", "kenlm", "-open-end", "-order", str(o.order), "-text", o.text, "-lm", o.arpa]
     out += ["-prune-by-count", *o.prune] if o.prune else []
     out += ["-discount-fallback", *o.discount_fallback] if o.discount_fallback is not None else []
     out += ["-memory", memory(o.memory)] if o.memory else []
@@ -98,22 +128,52 @@ def memory(size):
 
 
 def build_binary(words):
-    """[OPTION ...] [probing|trie] ARPA BINARY: the model in lmtk's binary form, of one kind."""
-    usage = "build_binary [OPTION ...] [probing|trie] ARPA BINARY"
-    options, rest = short_options(words, "q:b:a:u:p:t:T:m:S:w:sir:vh", usage)
+    """[OPTION ...] [probing|trie] ARPA BINARY: a model as a KenLM binary file."""
+    options, rest = short_options(words, "q:b:a:u:p:t:T:m:S:w:sir:vh", BUILD_BINARY)
     if ("-h", "") in options:
-        print(f"usage: {usage}\nThe binary form is lmtk's; options of KenLM's two kinds are taken without an effect.")
-        return None
+        print(f"usage: {BUILD_BINARY}\n{BUILD_BINARY_OPTIONS}")
+        return
     if len(rest) == 3 and rest[0] not in ("probing", "trie"):
-        raise UsageError(f"the kind is probing or trie, not {rest[0]}")
+        raise UsageError(f"the type is probing or trie, not {rest[0]}")
     if not 2 <= len(rest) <= 3:
-        raise UsageError(usage)
-    given = dict(options)
-    if not given.get("-q", "8").isdigit():
-        raise UsageError(f"-q takes a number of bits, not '{given['-q']}'")
-    form = ["-quantize", str(min(max(int(given["-q"]), 3), 16))] if "-q" in given else ["-compact"] * ("-a" in given)
-    form += ["-kenlm-numbers", rest[0] if len(rest) == 3 else "probing"]
-    return [("ngram", ["-lm", rest[-2], *form, "-write-bin", rest[-1]])]
+        raise UsageError(BUILD_BINARY)
+    import_numpy()
+    from lmtk.jobs.kenlm_files import convert
+
+    convert(rest[-2], rest[-1], binary_form(rest[0] if len(rest) == 3 else "probing", dict(options)))
+
+
+def binary_form(kind, values):
+    """The kenlm.layout.Form of build_binary's options. values: {"-q": text}."""
+    from lmtk.kenlm.layout import Form
+
+    def number(letter, default, kind, low, high):
+        try:
+            value = kind(values.get(letter, default))
+        except ValueError:
+            value = None
+        if value is None or not low <= value <= high:
+            raise UsageError(f"{letter} takes a number from {low:g} to {high:g}, not '{values[letter]}'")
+        return value
+
+    if "-r" in values:
+        raise UsageError("-r (rest costs) is not in lmtk")
+    if "-b" in values and "-q" not in values:
+        raise UsageError("-b (bits of back-off weights) needs -q (bits of probabilities)")
+    if kind == "probing" and not values.keys().isdisjoint(("-q", "-a")):
+        raise UsageError("-q and -a need the type trie")
+    bits = number("-q", 8, int, 1, 25)
+    return Form(
+        kind,
+        bits if "-q" in values else 0,
+        number("-b", bits, int, 1, 25) if "-q" in values else 0,
+        number("-a", 0, int, 0, 255) if "-a" in values else None,
+        number("-p", 1.5, float, 1.0001, 1000),
+        number("-u", -100, float, -1e30, 0),
+        has_words="-v" not in values,
+        allows_positive="-i" in values,
+        allows_missing_marks="-s" in values,
+    )
 
 
 def query(words):
@@ -149,7 +209,7 @@ def filter(words):
     """copy|single|union|multiple [context] [raw] [vocab:|model:]FILE OUT: n-grams whose words are in a vocabulary."""
     from lmtk.files.decoding import lines
 
-    usage = "filter copy|single|union|multiple [context] [raw|arpa] vocab:FILE|model:FILE OUT, the other one on stdin"
+    usage = "filter copy|single|union|multiple [context] [raw|arpa] vocab:FILE OUT < MODEL (or model:FILE OUT < VOCAB)"
     if len(words) < 3:
         raise UsageError(usage)
     *chosen, given, out = words
@@ -160,7 +220,7 @@ def filter(words):
         raise UsageError(f"{f'no {left.pop()} here; ' if left else ''}{usage}")
     kind, _, name = given.rpartition(":")
     if kind not in ("", "vocab", "model"):
-        raise UsageError(f"vocab: or model: stands before the input's name, not {kind}:")
+        raise UsageError(f"write vocab:FILE or model:FILE, not {kind}:FILE")
     model, vocab = ("-", name) if kind == "vocab" else (name, "-")
     context, forms = "context" in chosen, [word for word in chosen if word in ("raw", "arpa")]
     sentences = [line for _, line in lines(vocab) if line.split()] if modes[-1] != "copy" else []
