@@ -9,18 +9,18 @@ import numpy as np
 
 from lmtk.errors import FormatError
 from lmtk.files.registry import load
-from lmtk.lm import LN10, after, after_each, reach
+from lmtk.lm import LN10, after, reach
 from lmtk.machine.threads import map_in_order
-from lmtk.ngram.model import following, walking
+from lmtk.ngram.model import walking
 from lmtk.ngram.model.backoff import Backoff
 from lmtk.ngram.model.nodes import address_of
 from lmtk.reports import kenlm
+from lmtk.reports.following import Follower
 from lmtk.text.corpus import NEWLINE, Corpus, Table, sentences
 from lmtk.text.vocab import EOS, SOS
 
 FEW = 100  # sentences that are scored without kernels, by a small model; words for which numba is not imported
 KEPT = 64  # states of a neural model whose probabilities are kept
-ROWS = 32  # states whose scores a thread computes at once
 TOGETHER = 512  # sentences of score_many that a thread takes at once
 BLANKS = bytes.maketrans(b"\t\n\v\f\r", b"     ")
 
@@ -253,38 +253,17 @@ class Model:
 
     def states(self, size=1, bos=True):
         """An array of `size` states at the beginning of a sentence, or without context: (size,)."""
-        state = self._begin if bos else self._null
-        if isinstance(self.lm, Backoff):
-            return np.full(size, state, np.int64)
-        states = np.empty(size, object)
-        states[:] = [state] * size
-        return states
+        return self._follower.states(size, bos)
 
     def advance(self, states, ids):
         """The states after a word each: (B,). ids (B,): numbers of words, as `vocab.index` has them."""
-        ids = self._check_ids(ids)
-        if isinstance(self.lm, Backoff):
-            following.advance(self._handle, states, ids, advanced := np.empty(len(states), np.int64))
-            return advanced
-        keep, advanced = reach(self.lm), np.empty(len(states), object)
-        advanced[:] = [(*state, word)[max(len(state) + 1 - keep, 0) :] for state, word in zip(states, ids.tolist())]
-        return advanced
+        return self._follower.advance(states, self._check_ids(ids))
 
     def scores(self, states):
         """log10 p of each word that the model predicts in each of B states: (B, V) float32, in the order of
         `vocab.words`.
         """
-        V = self.vocab.V
-        if not isinstance(self.lm, Backoff):
-            return (after_each(self.lm, [list(state) for state in states]) / LN10).astype(np.float32)
-        scores = np.empty((len(states), V), np.float32)
-        parts = range(0, len(states), TOGETHER // 16)
-        fill = lambda i: following.fill_scores(
-            self._handle, states[i : i + TOGETHER // 16], scores[i : i + TOGETHER // 16]
-        )
-        for _ in map_in_order(fill, parts):
-            pass
-        return scores
+        return self._follower.scores(states)
 
     def __contains__(self, word):
         """Whether the model has the word; <unk> is none."""
@@ -311,13 +290,13 @@ class Model:
         return Table(self._index)
 
     @cached_property
-    def _walk(self):
-        return kenlm.walk(self.lm, lengths=False)
+    def _follower(self):
+        return Follower(self.lm)
 
-    @cached_property
+    @property
     def _handle(self):
         """The address of the walk's handle."""
-        return address_of(self._walk.handle) if isinstance(self.lm, Backoff) else 0
+        return self._follower.handle
 
     @cached_property
     def _full(self):

@@ -13,6 +13,8 @@ COMMANDS = {
     "mix": "mix models of any kind",
     "rescore": "rescore n-best lists",
     "ppl": "measure the perplexity of texts",
+    "next": "print the most probable next words",
+    "sample": "print random sentences",
     "features": "show the words that a neural model finds alike",
     "info": "describe any file",
 }
