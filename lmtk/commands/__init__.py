@@ -11,6 +11,7 @@ COMMANDS = {
     "nmt-train": "a text and its translation to a translation model",
     "translate": "a translation model and a text to translations",
     "mix": "models and held-out text to a mixture",
+    "select": "a pool of text and two models to the sentences that are most like a domain",
     "rescore": "models and n-best lists to rescored lists, with weights given or tuned",
     "ppl": "a model and a text to perplexity",
     "features": "a neural model to similar words, word vectors or a picture",

@@ -106,16 +106,21 @@ def part_scores(parts, corpus, binned):
     return np.column_stack([s.logp for s in scores]), bins, lengths, sum((s.kinds for s in scores), ())
 
 
-def check_vocabularies(parts, names):
-    """Raise LmtkError if two parts predict different words."""
+ONE_VOCABULARY = (
+    "train both with one vocabulary (lmtk vocab -text A B, then -vocab and -unk), or add the missing words to back-off "
+    "models (lmtk vocab -lm A B -write V, then lmtk ngram -lm A -vocab V -renorm -write-lm A2), or merge them (lmtk "
+    "ngram -mix-lm)"
+)
+
+
+def check_vocabularies(parts, names, remedy=ONE_VOCABULARY):
+    """Raise LmtkError if two parts predict different words. remedy: what the message tells the user to do."""
     for part, name in zip(parts[1:], names[1:]):
         words = differences(parts[0].vocab, part.vocab)
         if words:
             raise LmtkError(
                 f"the vocabularies of {names[0]} and {name} differ in {counted(len(words), 'word')} "
-                f"({first_words(words)}); train both with one vocabulary (lmtk vocab -text A B, then -vocab and "
-                "-unk), or add the missing words to back-off models (lmtk vocab -lm A B -write V, then lmtk ngram -lm "
-                "A -vocab V -renorm -write-lm A2), or merge them (lmtk ngram -mix-lm)"
+                f"({first_words(words)}); {remedy}"
             )
 
 
