@@ -15,6 +15,7 @@ INPUT = {
     "normalize": "-text",
     "vocab": "-text",
     "ppl": "-text",
+    "select": "-text",
     "translate": "-text",
     "features": "-lm",
     "info": "-lm",

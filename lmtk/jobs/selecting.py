@@ -12,7 +12,7 @@ import os
 import sys
 import warnings
 from dataclasses import dataclass
-from itertools import compress
+from itertools import chain, compress
 
 from lmtk.errors import LmtkError, LmtkWarning, counted, name_of
 from lmtk.jobs.rules import Rule, check, check_outputs, excludes, from_stdin, needs, one_stdin, wrong
@@ -128,11 +128,12 @@ def select(job):
 
     sides = sides_of(job)
     texts = [path for side in sides for path in side.paths]
-    models = [name for side in sides for name in side.names if isinstance(name, str)]
-    check_outputs(*(side.write for side in sides), job.write_scores, texts=texts, inputs=models)
+    files = [name for side in sides for name in side.names if isinstance(name, str)]
+    check_outputs(*(side.write for side in sides), job.write_scores, texts=texts, inputs=files)
     use(job.threads)
+    models = [load_models(job, side) for side in sides]
     with reading(texts, "scoring", job.quiet):
-        selection = choose(job, sides, [score_side(job, side) for side in sides])
+        selection = choose(job, sides, [score_side(job, *pair) for pair in zip(sides, models)])
     container.finish()  # a damaged model must not select
     with ExitStack() as outputs:  # both sides appear, or none
         for side in sides:
@@ -152,18 +153,13 @@ def sides_of(job):
     return [source, Side((job.target,), job.target_lm, job.write_target, {})]
 
 
-def score_side(job, side):
-    """(scores, words, unknown) of one side: the cross-entropy difference of each line, (L,) float64; the number of
-    words, and of those that are <unk>.
-    """
-    import numpy as np
-
+def load_models(job, side):
+    """The two models of a Side, in memory. Raises LmtkError if they have different words."""
     from lmtk.files.registry import load
     from lmtk.jobs.bar import reading
     from lmtk.joint.mixture import check_vocabularies
     from lmtk.lm import find_running_text
-    from lmtk.machine.threads import map_in_order
-    from lmtk.text.corpus import Closed, Marks, Reader
+    from lmtk.text.corpus import Marks
 
     models = []
     for model in side.names:
@@ -173,6 +169,18 @@ def score_side(job, side):
     check_vocabularies(models, names, REMEDY)
     if clause := find_running_text(models, Marks()):
         warnings.warn(f"{clause}; select needs models of sentences, trained without -stream", LmtkWarning, stacklevel=1)
+    return models
+
+
+def score_side(job, side, models):
+    """(scores, words, unknown) of one side: the cross-entropy difference of each line, (L,) float64; the number of
+    words, and of those that are <unk>.
+    """
+    import numpy as np
+
+    from lmtk.machine.threads import map_in_order
+    from lmtk.text.corpus import Closed, Reader
+
     vocab = models[0].vocab
     reader = Reader(Closed(vocab.index, vocab.unk_id), job.tolower)
     # the next block is read while the models score this one
@@ -196,10 +204,10 @@ def blocks_of(side):
     from lmtk.files.decoding import blocks
 
     for path in side.paths:
-        keeps = not os.path.isfile(path)
+        held = None if os.path.isfile(path) else side.held.setdefault(path, [])
         for block in blocks(path):
-            if keeps:
-                side.held.setdefault(path, []).append(block)
+            if held is not None:
+                held.append(block)
             yield block
 
 
@@ -281,19 +289,10 @@ def choose(job, sides, results):
 
 def selected_lines(side, chosen):
     """Yields the lines of a Side that are selected, as they stand in its text, each with its line end."""
-    from lmtk.files.decoding import decode_blocks
-    from lmtk.files.inputs import open_in
+    from lmtk.files.decoding import blocks
 
-    def texts():
-        for path in side.paths:
-            if path in side.held:
-                yield from side.held[path]
-            else:
-                with open_in(path) as stream:
-                    yield from decode_blocks(stream, path)
-
-    at = 0
-    for block in texts():
+    texts, at = (side.held[path] if path in side.held else blocks(path) for path in side.paths), 0
+    for block in chain.from_iterable(texts):
         rows = block.split(b"\n")[:-1]
         yield b"".join(row + b"\n" for row in compress(rows, chosen[at : at + len(rows)].tolist()))
         at += len(rows)
