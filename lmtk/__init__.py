@@ -12,7 +12,7 @@ select                                chooses the sentences of a text that are m
 train, translate                      neural language models and translation
 Model, LanguageModel, State, ...      the names of the module kenlm
 errors.LmtkError                      bad data or a failure at run time; errors.FormatError is one about a file
-errors.UsageError                     options that do not fit together
+errors.UsageError                     a wrong argument, or options that do not fit together
 
 man lmtk-python describes all of them.
 """

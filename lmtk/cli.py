@@ -53,9 +53,9 @@ HELP = """usage: lmtk COMMAND [OPTION ...]
 {commands}
 
 lmtk COMMAND -help lists a command's options; man lmtk-COMMAND says more.
-lmtk completion bash (zsh, fish) writes the shell's completion of all of them.
-lmtk -bin prints the folder of SRILM's and KenLM's program names: PATH=$(lmtk -bin):$PATH make
-Options have one dash or two; "-" is stdin or stdout; logprobs in reports are log10.
+lmtk completion bash (or zsh, fish) prints a completion script for the shell.
+lmtk -bin prints a folder of programs for SRILM and KenLM scripts: PATH=$(lmtk -bin):$PATH make
+Options have one dash or two. The file name "-" is stdin or stdout. logprob in reports is log10 p.
 """
 
 
@@ -150,7 +150,9 @@ def top(words):
         return 0
     if words and words[0] == "-as":
         name = words[1] if len(words) > 1 else ""
-        raise UsageError(f"-as takes the name of a program, not '{name}'{nearest(name, PROGRAMS)}")
+        raise UsageError(
+            no_program(name) if name else "-as needs the name of a program; lmtk -as ngram -help, for example"
+        )
     if words and words[0] in ("-version", "--version"):
         print(f"lmtk {__version__}")
         return 0
@@ -158,6 +160,13 @@ def top(words):
         sys.stderr.write(overview())
         return 2
     raise UsageError(no_command(words[0]))
+
+
+def no_program(name):
+    from lmtk.commands.absent import about_program
+
+    more = about_program(name) or nearest(name, PROGRAMS) or "; the folder that lmtk -bin prints has all programs"
+    return f"-as: no program {name}{more}"
 
 
 def no_command(word):

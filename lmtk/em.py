@@ -70,4 +70,6 @@ def check_weights(weights, path):
     if (off > 1e-4).any():
         worst = weights.sum(axis=1)[off.argmax()]
         sets = counted((off > 1e-4).sum(), "set of weights does", "sets of weights do")
-        warnings.warn(f"{name_of(path)}: {sets} not sum to one; one sums to {worst:.7g}", LmtkWarning, stacklevel=2)
+        warnings.warn(
+            f"{name_of(path)}: {sets} not sum to one; the worst sum is {worst:.7g}", LmtkWarning, stacklevel=2
+        )

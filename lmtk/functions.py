@@ -2,17 +2,21 @@
 
 A function makes a job of its arguments and runs it, as the command does, with the same errors. `options` are fields of
 the job: the options of the command, with "_" for "-". A text is the name of a file, or sentences, an iterable of str or
-bytes. A model is the name of a file, or a `lmtk.Model`.
+bytes. A model is the name of a file, or a `lmtk.Model`. An argument of another kind is a UsageError that names it.
 """
 
 import io
 import os
+import re
 from contextlib import contextmanager
 from dataclasses import dataclass
+from numbers import Integral, Real
+from types import NoneType, UnionType
+from typing import get_args, get_origin
 
 from lmtk.api import BLANKS, Model, as_bytes
-from lmtk.errors import LmtkError
-from lmtk.jobs.rules import build
+from lmtk.errors import LmtkError, UsageError, option_name
+from lmtk.jobs.rules import build, fields_of
 
 METHODS = {
     "gt": {},
@@ -39,22 +43,15 @@ def estimate(text, order=3, smoothing="kn", interpolate=True, vocab=None, unk=Tr
     above; fallback, D1, D2, D3+ for an order whose counts give Kneser-Ney no discounts, as those of a small text; and
     fields of `lmtk.jobs.estimating.EstimateJob`, its CountJob and its Smoothing.
 
-    Raises LmtkError if nothing is counted or the counts give no discounts, OSError, ValueError.
+    Raises LmtkError if nothing is counted or the counts give no discounts, UsageError, OSError.
     """
     from lmtk.jobs.estimating import EstimateJob
     from lmtk.jobs.estimating import estimate as run
     from lmtk.ngram.estimate.methods import NoDiscount
 
     minimum, fallback = options.pop("minimum", 1), options.pop("fallback", None)
-    least = [minimum] if isinstance(minimum, (int, float)) else [*minimum]
-    for is_wrong, why in (
-        (order < 1, f"order must be 1 or more, not {order}"),
-        (not least, "minimum is a number, or one for each order"),
-        (fallback is not None and len(fallback) != 3, "fallback is D1, D2 and D3+"),
-        (isinstance(vocab, (str, bytes)), "vocab is a list of words, not a text"),
-    ):
-        if is_wrong:
-            raise ValueError(why)
+    least = [minimum] if isinstance(minimum, Real) else minimum
+    check_estimate(order, least, fallback, vocab)
     chosen = method_options(smoothing)
     chosen["gtmin_n"] = {k: least[min(k, len(least)) - 1] for k in range(1, order + 1)}
     chosen["discount_fallback"] = fallback and tuple(fallback)
@@ -62,20 +59,33 @@ def estimate(text, order=3, smoothing="kn", interpolate=True, vocab=None, unk=Tr
     with in_file(text) as path:
         source = None if is_name(text) else "the text"
         own = {"text": (path,), "order": order, "vocab": words, "unk": unk, "keep": True, "source": source}
-        job = build(EstimateJob, own | chosen | {"interpolate": interpolate} | plain_options(options))
+        own |= chosen | {"interpolate": interpolate}
+        job = make_job(EstimateJob, own, options, {"discount-fallback": "fallback"})
         try:
             return Model(run(job))
         except NoDiscount as e:
             raise LmtkError(f'{e.cause}; add fallback=(0.5, 1, 1.5), or use smoothing="wb"') from None
 
 
+def check_estimate(order, minimum, fallback, vocab):
+    """Raises UsageError for a wrong argument of `estimate`. minimum: a list."""
+    if not isinstance(order, Integral) or order < 1:
+        raise UsageError(f"order must be a whole number of at least 1, not {order!r}")
+    if not are_numbers(minimum) or not minimum:
+        raise UsageError(f"minimum must be a number, or one for each order, not {minimum!r}")
+    if fallback is not None and not (are_numbers(fallback) and len(fallback) == 3):
+        raise UsageError(f"fallback must be the three numbers D1, D2 and D3+, not {fallback!r}")
+    if vocab is not None and (is_name(vocab) or not is_iterable(vocab)):
+        raise UsageError(f"vocab must be a list of words, not {vocab!r}")
+
+
 def method_options(smoothing):
-    """The options of a smoothing method. Raises ValueError."""
-    name, *parameters = [smoothing] if isinstance(smoothing, str) else smoothing
+    """The options of a smoothing method. Raises UsageError."""
+    name, *parameters = [smoothing] if isinstance(smoothing, str) or not is_iterable(smoothing) else smoothing
     if name not in METHODS:
-        raise ValueError(f"unknown method {name!r}; choose one of {', '.join(METHODS)}")
-    if len(parameters) != (name in ("cd", "add")):
-        raise ValueError('only "cd" and "add" take a parameter, and they need one')
+        raise UsageError(f"smoothing {name!r} does not exist; choose one of {', '.join(METHODS)}")
+    if len(parameters) != (name in ("cd", "add")) or not are_numbers(parameters):
+        raise UsageError('smoothing: only "cd" and "add" take a number, and they need it, as in ("cd", 0.5)')
     return {METHODS[name]: parameters[0]} if parameters else dict(METHODS[name])
 
 
@@ -87,7 +97,9 @@ def prune(model, threshold, **options):
 
     options: fields of `lmtk.jobs.editing.EditJob`. Raises LmtkError, OSError.
     """
-    return edit_model(model, {"prune": (threshold,)} | options)
+    if not isinstance(threshold, Real):
+        raise UsageError(f"threshold must be a number, not {threshold!r}")
+    return edit_model(inner_model(model), {"prune": (threshold,)}, options)
 
 
 def merge(models, weights=(), **options):
@@ -98,15 +110,15 @@ def merge(models, weights=(), **options):
     weights: of the models; the last may be left out; none: equal ones. options: fields of
     `lmtk.jobs.editing.EditJob`. Raises LmtkError, OSError.
     """
-    first, *others = models
-    return edit_model(first, {"mix_lm": tuple(map(inner_model, others)), "weight": tuple(weights)} | options)
+    first, *others = inner_models(models)
+    return edit_model(first, {"mix_lm": tuple(others), "weight": checked_weights(weights)}, options)
 
 
-def edit_model(model, options):
-    """The Model that an EditJob makes of a model."""
+def edit_model(model, arguments, options):
+    """The Model that an EditJob makes of a model: the name of a file, or a model in memory."""
     from lmtk.jobs.editing import EditJob, edit
 
-    return Model(edit(build(EditJob, {"lm": inner_model(model), "keep": True} | plain_options(options))))
+    return Model(edit(make_job(EditJob, {"lm": model, "keep": True} | arguments, options, {"lambda": "weights"})))
 
 
 def mix(models, weights=(), heldout=None, **options):
@@ -119,10 +131,15 @@ def mix(models, weights=(), heldout=None, **options):
     """
     from lmtk.jobs.mixing import MixJob
     from lmtk.jobs.mixing import mix as run
+    from lmtk.joint.mixture import OtherWords
 
-    own = {"lm": tuple(map(inner_model, models)), "weight": tuple(weights)}
-    with in_file(heldout) as path:
-        return Model(run(build(MixJob, own | {"heldout": path} | plain_options(options))))
+    own = {"lm": inner_models(models), "weight": checked_weights(weights)}
+    with in_file(heldout, "heldout", needed=False) as path:
+        job = make_job(MixJob, own | {"heldout": path}, options, {"lambda": "weights", "lm": "models"})
+        try:
+            return Model(run(job))
+        except OtherWords as e:
+            raise LmtkError(f"{e.cause}; make both with the same vocab and unk, or use lmtk.merge") from None
 
 
 def classes(text, number, **options):
@@ -132,9 +149,11 @@ def classes(text, number, **options):
     """
     from lmtk.jobs.classing import ClassJob, sort_words
 
+    if not isinstance(number, Integral):
+        raise UsageError(f"number must be a whole number, not {number!r}")
     with in_file(text) as path:
         own = {"text": (path,), "numclasses": number, "quiet": True}
-        result = sort_words(build(ClassJob, own | plain_options(options)))
+        result = sort_words(make_job(ClassJob, own, options, {"numclasses": "number"}))
     names = [*result.names]
     return {os.fsdecode(word): os.fsdecode(names[c]) for word, (c, *_) in result.members.items()}
 
@@ -183,7 +202,7 @@ def perplexity(model, text, **options):
 
     with in_file(text) as path:
         own = {"lm": inner_model(model), "text": (path,), "write": None}
-        (tally,) = score(build(ScoreJob, own | plain_options(options)))
+        (tally,) = score(make_job(ScoreJob, own, options, {"lm": "model"}))
     return Perplexity(tally.sentences, tally.words, tally.oovs, tally.zeroprobs, float(tally.log10p))
 
 
@@ -198,11 +217,17 @@ def select(text, models, keep, **options):
     """
     from lmtk.jobs.selecting import SelectJob, selected_lines, sides_of
     from lmtk.jobs.selecting import select as run
+    from lmtk.joint.mixture import OtherWords
 
+    if not isinstance(keep, Real):
+        raise UsageError(f"keep must be a number, not {keep!r}")
+    own = {"lm": inner_models(models), "keep": keep, "write": None, "quiet": True}
     with in_file(text) as path:
-        own = {"text": (path,), "lm": tuple(map(inner_model, models)), "keep": keep, "write": None, "quiet": True}
-        job = build(SelectJob, own | plain_options(options))
-        selection = run(job)
+        job = make_job(SelectJob, own | {"text": (path,)}, options, {"lm": "models"})
+        try:
+            selection = run(job)
+        except OtherWords as e:
+            raise LmtkError(f"{e.cause}; make both with the same vocab and unk") from None
         lines = b"".join(selected_lines(*sides_of(job), selection.chosen))
     return [os.fsdecode(line) for line in lines.split(b"\n")[:-1]]
 
@@ -218,9 +243,11 @@ def train(text, path, heldout=None, **options):
     from lmtk.jobs.training import TrainJob
     from lmtk.jobs.training import train as run
 
-    with in_file(text) as training, in_file(heldout) as held:
+    if not is_name(path):
+        raise UsageError(f"path must be the name of a file, not {path!r}")
+    with in_file(text) as training, in_file(heldout, "heldout", needed=False) as held:
         own = {"text": training, "lm": os.fsdecode(path), "heldout": held, "quiet": True}
-        run(build(TrainJob, own | plain_options(options)))
+        run(make_job(TrainJob, own, options, {"lm": "path"}))
     return Model(path)
 
 
@@ -236,46 +263,125 @@ def translate(model, text, **options):
     from lmtk.jobs.translating import TranslateJob
     from lmtk.jobs.translating import translate as run
 
-    if isinstance(model, Model):
-        raise TypeError("expected a file of a translation model, or a list of files, not a Model")
-    models = [model] if is_name(model) else model
+    models = [model] if is_name(model) else [*model] if is_iterable(model) else [None]
+    if not models or not all(map(is_name, models)):
+        raise UsageError(f"model must be the file of a translation model, or a list of files, not {model!r}")
     out = io.BytesIO()
     with in_file(text) as path:
         own = {"model": tuple(map(os.fsdecode, models)), "text": path, "write": None}
-        run(build(TranslateJob, own | plain_options(options)), out)
+        run(make_job(TranslateJob, own, options), out)
     return [os.fsdecode(line) for line in out.getvalue().split(b"\n")[:-1]]
 
 
-def plain_options(options):
-    """Options with tuples for lists and strings for paths, as jobs have them."""
-    plain = lambda x: os.fsdecode(x) if isinstance(x, os.PathLike) else x
-    return {name: tuple(map(plain, x)) if isinstance(x, list) else plain(x) for name, x in options.items()}
+def make_job(job, arguments, options, names=None):
+    """The job, a class, of a function's arguments and options, {field: value}. names: {option: argument} of arguments
+    with another name than their field. Raises UsageError with names as Python has them, TypeError for an option that
+    does not exist.
+    """
+    declared = fields_of(job)
+    options = {name: plain(value) for name, value in options.items()}
+    for name, value in options.items():
+        if name in declared and (wanted := mismatch(value, declared[name].type)):
+            raise UsageError(f"{name} must be {wanted}, not {value!r}")
+    try:
+        return build(job, arguments | options)
+    except UsageError as e:
+        names = {option_name(field): name for name, field in declared.items()} | (names or {})
+        raise UsageError(re.sub(r"(?<![\w-])-([a-zN-]+)", lambda x: names.get(x[1], x[0]), str(e))) from None
 
 
-def inner_model(model):
-    """A model as a job has it: the name of a file, or the model inside a Model."""
+KINDS = {
+    bool: ("True or False", lambda x: x in (True, False)),
+    int: ("a whole number", lambda x: isinstance(x, Integral)),
+    float: ("a number", lambda x: isinstance(x, Real)),
+    str: ("a string", lambda x: isinstance(x, str)),
+}
+PLURALS = {bool: "switches", int: "whole numbers", float: "numbers", str: "strings"}
+
+
+def mismatch(value, kind):
+    """What a field of this type takes, in words, if `value` is not that; None if it is."""
+    if isinstance(kind, UnionType):
+        if value is None and NoneType in get_args(kind):
+            return None
+        kind = next(t for t in get_args(kind) if t is not NoneType)
+    if get_origin(kind) is tuple:
+        one = get_args(kind)[0]
+        fits = isinstance(value, tuple) and not any(mismatch(x, one) for x in value)
+        return None if fits else f"a list of {PLURALS[one]}"
+    if get_origin(kind) is dict:
+        one = get_args(kind)[1]
+        fits = isinstance(value, dict) and not any(mismatch(k, int) or mismatch(x, one) for k, x in value.items())
+        return None if fits else f"a dictionary from orders to {PLURALS[one]}"
+    words, fits = KINDS[kind]
+    return None if fits(value) else words
+
+
+def plain(value):
+    """The value of an option as jobs have it: a string for the name of a file, a tuple for a list."""
+    if isinstance(value, (list, tuple)):
+        return tuple(map(plain, value))
+    return os.fsdecode(value) if is_name(value) else value
+
+
+def inner_model(model, name="model"):
+    """A model as a job has it: the name of a file, or the model inside a Model. Raises UsageError."""
     if is_name(model):
         return os.fsdecode(model)
-    return model.lm if isinstance(model, Model) else model
+    inner = model.lm if isinstance(model, Model) else model
+    if not hasattr(inner, "vocab"):
+        raise UsageError(f"{name} must be the name of a file or a Model, not {model!r}")
+    return inner
+
+
+def inner_models(models):
+    """A list of models as a job has it, a tuple. Raises UsageError."""
+    if is_name(models) or not is_iterable(models):
+        raise UsageError(f"models must be a list of models, not {models!r}")
+    inner = tuple(inner_model(model, "a model of models") for model in models)
+    if not inner:
+        raise UsageError("models is empty; give at least one model")
+    return inner
+
+
+def checked_weights(weights):
+    """Weights as a job has them, a tuple. Raises UsageError."""
+    if not are_numbers(weights):
+        more = f"; a held-out text is heldout={weights!r}" if is_name(weights) else ""
+        raise UsageError(f"weights must be a list of numbers, not {weights!r}{more}")
+    return tuple(weights)
 
 
 def is_name(value):
     return isinstance(value, (str, bytes, os.PathLike))
 
 
+def is_iterable(value):
+    return hasattr(value, "__iter__")
+
+
+def are_numbers(values):
+    return not is_name(values) and hasattr(values, "__len__") and all(isinstance(x, Real) for x in values)
+
+
 @contextmanager
-def in_file(text):
+def in_file(text, name="text", needed=True):
     """The name of a file with a text's sentences, a line each: that of `text` itself where it is a name, None for
-    None.
+    None. name: of the argument, for the UsageError about another kind of value; needed: None is wrong too.
     """
     from lmtk.machine.memory import named_file
 
-    if text is None:
+    if text is None and not needed:
         yield None
     elif is_name(text):
         yield os.fsdecode(text)
+    elif not is_iterable(text):
+        raise UsageError(f"{name} must be the name of a file or a list of sentences, not {text!r}")
     else:
-        with named_file() as (file, name):
-            file.writelines(as_bytes(sentence).translate(BLANKS) + b"\n" for sentence in text)
+        with named_file() as (file, path):
+            for sentence in text:
+                if not isinstance(sentence, (str, bytes)):
+                    raise UsageError(f"{name} must have sentences as str or bytes, not {sentence!r}")
+                file.write(as_bytes(sentence).translate(BLANKS) + b"\n")
             file.flush()
-            yield name
+            yield path

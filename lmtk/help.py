@@ -8,6 +8,7 @@ import textwrap
 from lmtk.commands import COMMANDS, click_command
 from lmtk.errors import UsageError
 
+FAMILY = re.compile(r"N(min|max)?$")  # options with a value for each order or model: the number is in the name
 FILES = "FILE", "DIR"  # metavars of values that are files
 MOST = 26  # columns of an option's name and value; the text of longer ones begins on the next line
 
@@ -37,16 +38,22 @@ def grouped(params):
 
 def entry(p, width):
     """The lines of one option: its name and value, what it does, its default."""
-    left = " ".join(filter(None, ["  " + p.opts[0], p.metavar if not p.is_flag else ""]))
+    left = " ".join(filter(None, ["  " + p.opts[0], p.metavar if not p.is_flag else "", "..." * takes_several(p)]))
     default = p.default if type(p.default) in (int, float, str) else None
     told = (
         p.help if default in (None, "", "-") or "(default:" in p.help else f"{p.help.rstrip('.')} (default: {default})."
     )
     told = re.sub(r"\.( \(default: .*\)\.)$", r"\1", told)
+    told = told.replace(") (default: ", "; default: ")  # "(0: none; default: 0)"
     text = textwrap.wrap(told, width - MOST - 2, break_long_words=False, break_on_hyphens=False)
     if len(left) > MOST:
         return [left, *(" " * (MOST + 2) + line for line in text)]
     return [f"{left:{MOST + 2}}{text[0]}", *(" " * (MOST + 2) + line for line in text[1:])]
+
+
+def takes_several(p):
+    """Whether an option takes several values in a row. A family such as -gtNmin takes one for each order instead."""
+    return p.multiple and not p.is_flag and not (FAMILY.search(p.opts[0]) or {*"[ "} & {*p.metavar})
 
 
 def completion(words):

@@ -12,9 +12,9 @@ from pathlib import Path
 import typer
 
 from lmtk.commands import COMMANDS
+from lmtk.help import FAMILY, takes_several
 
 MAN = Path(__file__).parent
-FAMILY = re.compile(r"N(min|max)?$")  # a value an order or a model: the number of values is in the name
 
 
 def parameters(command):
@@ -35,8 +35,7 @@ def head(option):
     elif optional:
         value = f"Op Ar {value.lower()}"
     else:
-        several = option.multiple and not FAMILY.search(name) and " " not in value
-        value = f"Ar {value.lower()}{' ...' * several}"
+        value = f"Ar {value.lower()}{' ...' * takes_several(option)}"
     return f".It Fl {name} {value}"
 
 

@@ -41,7 +41,7 @@ def test_an_epoch_above_the_unigram_is_told():
     above = lambda found, *unigram: curve.find_underfitting(found, unigram)
     base = -math.log(100)
     assert "held-out ppl= 120 is above" in above(epochs((50, 120)), base, base)
-    assert "frequencies alone, 100" in above(epochs((50, 120)), base, base)
+    assert "perplexity of the unigram, 100" in above(epochs((50, 120)), base, base)
     assert not above(epochs((500, 99)), base, base) and not above(epochs((50, 101)), base, base)
     # without held-out text: as words were seen during an epoch, from before it learned anything on
     alone = [Epoch(1, -math.log(200)), Epoch(2, -math.log(150))]
@@ -49,7 +49,7 @@ def test_an_epoch_above_the_unigram_is_told():
     assert not above([Epoch(2, -math.log(150), estimated=True)], base, None)
 
 
-def test_learning_by_heart_is_told():
+def test_overfitting_is_told():
     rising = epochs((50, 60), (40, 55), (30, 56), (20, 57))
     assert curve.find_overfitting(rising) and not curve.find_overfitting(rising[:3])
     assert not curve.find_overfitting(epochs((50, 60), (40, 55), (30, 56), (31, 57)))

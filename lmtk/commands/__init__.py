@@ -1,21 +1,21 @@
 """The commands, a module each."""
 
 COMMANDS = {
-    "normalize": "text to text: tokens, lower case, numbers to <num>, proper nouns to <name>",
-    "vocab": "texts or models to a word list",
-    "ngram-count": "text or counts to n-gram counts and back-off models",
-    "ngram-class": "text to word classes",
-    "ngram": "a back-off model to another: pruned, merged, cut, ARPA or binary; or random sentences",
-    "ngram-interp": "counts and held-out text to a deleted-interpolation model",
-    "nplm-train": "text to a neural model",
-    "nmt-train": "a text and its translation to a translation model",
-    "translate": "a translation model and a text to translations",
-    "mix": "models and held-out text to a mixture",
-    "select": "a pool of text and two models to the sentences that are most like a domain",
-    "rescore": "models and n-best lists to rescored lists, with weights given or tuned",
-    "ppl": "a model and a text to perplexity",
-    "features": "a neural model to similar words, word vectors or a picture",
-    "info": "any lmtk file to a description of it",
+    "normalize": "split text into tokens, lower its case, replace numbers and names by symbols",
+    "vocab": "make a word list of texts or models",
+    "ngram-count": "count n-grams and estimate back-off models",
+    "ngram-class": "make word classes",
+    "ngram": "prune, merge, convert and score back-off models; print random sentences",
+    "ngram-interp": "estimate a deleted-interpolation model",
+    "nplm-train": "train a neural language model",
+    "nmt-train": "train a translation model",
+    "translate": "translate text, or score translations",
+    "mix": "mix models of any kind",
+    "select": "select the sentences of a large text that are most like a domain",
+    "rescore": "rescore n-best lists",
+    "ppl": "measure the perplexity of texts",
+    "features": "show which words are alike, in a neural model or a text",
+    "info": "describe any file",
 }
 
 

@@ -9,6 +9,7 @@ NEURAL = "neural: lmtk nplm-train or nmt-train; n-grams: lmtk ngram-count -lm"
 # words in place of a command -> (what it is, what to use)
 PROGRAMS = {
     "-v": ("", "lmtk -version prints the version"),
+    "version": ("", "lmtk -version prints the version"),
     "train": ("", NEURAL),
     "estimate": ("", "lmtk ngram-count -text FILE -lm MODEL estimates a model"),
     "count": ("", "lmtk ngram-count counts n-grams"),

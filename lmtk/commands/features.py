@@ -14,17 +14,17 @@ OPTIONS = {
         **shared("tolower"),
     },
     "Text": {
-        "text": option("In place of -lm: texts to make vectors of words from (several; -: stdin).", "FILE"),
+        "text": option("In place of -lm: texts to make vectors of words from (-: stdin).", "FILE"),
         "svd": option("The number of features of the vectors that are made from -text.", "M", low=1),
         "window": option("Count words that stand up to N words apart.", "N", low=1, high=100),
         **shared("vocab no_sos no_eos stream"),
     },
     "Job": {
-        "neighbours": option("Print the words nearest to WORD (several).", "WORD", "neighbors", "word"),
+        "neighbours": option("Print the words nearest to WORD.", "WORD", "neighbors", "word"),
         "analogy": option("Print the words that relate to C as B relates to A.", "A B C"),
         "plot": option("Draw the words in two dimensions (.svg, .png or .pdf).", "FILE"),
     },
-    "Output": shared("write"),
+    "Output": {"write": option("Write the features in word2vec's text form (-: stdout).", "FILE")},
     "Show": {
         "dimensions": option("Draw features I and J (default: the first two principal components).", "I J"),
         "top": option("How many words to show (default: 10; with -plot 200; with -write all).", "N", low=1),
@@ -111,10 +111,10 @@ RULES = (
 
 @takes(FeaturesJob, OPTIONS)
 def command(**options):
-    """Show the features of words that a neural model has learned: neighbours by cosine, a table, a picture.
+    """Show the features of words that a neural model has learned: the nearest words by cosine, a table or a picture.
 
-    A model trained with -senses has several vectors a word, word/1, word/2 and so on, and neighbours for each. -text
-    and -svd make vectors from a text without a model.
+    If the model was trained with -senses, a word has several vectors: word/1, word/2 and so on. Each has neighbours of
+    its own. -text and -svd make vectors from a text without a model.
 
     \b
     Example: lmtk features -lm nplm.bin -neighbours three

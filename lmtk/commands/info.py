@@ -6,7 +6,7 @@ from lmtk.commands.options import option, takes
 from lmtk.jobs.rules import build, check, one_stdin, wrong
 
 OPTIONS = {
-    "Data": {"lm": option("A file of any kind (several): model, checkpoint, counts or word list.", "FILE")},
+    "Data": {"lm": option("Files of any kind: models, checkpoints, counts, word lists.", "FILE")},
     "Output": {"words": option("Show the first N words.", "N", low=0)},
 }
 
@@ -25,7 +25,7 @@ class DescribeJob:
 
 @takes(DescribeJob, OPTIONS)
 def command(**options):
-    """Describe files: kind, sizes, settings, vocabulary.
+    """Describe files: their kind, sizes, settings and vocabulary.
 
     \b
     Example: lmtk info model.lm

@@ -10,14 +10,18 @@ OPTIONS = {
         "weight": option("A weight for each model; the last may be left out (default: equal weights).", "X"),
         "bins": option("Learn separate weights for each range of context frequencies."),
     },
-    "Output": shared("write debug"),
+    "Output": {"write": option("Write the mixture, which is a model itself (-: stdout).", "FILE"), **shared("debug")},
     "Training": shared("iterations tolerance"),
     "Parallel": shared("threads"),
 }
 RULES = (
     wrong(
-        lambda job: not (job.heldout or (job.weight and job.write)),
-        "nothing to do: give -heldout FILE to learn weights, or -lambda and -write FILE",
+        lambda job: job.weight and not (job.heldout or job.write),
+        "-lambda alone writes nothing; add -write FILE to write the mixture, or -heldout FILE to learn weights",
+    ),
+    wrong(
+        lambda job: not (job.heldout or job.weight),
+        "the weights are missing; give -heldout FILE to learn them, or -lambda X ... and -write FILE",
     ),
 )
 
@@ -26,8 +30,8 @@ RULES = (
 def command(unk, **options):
     """Mix models of any kind, with weights that are given or learned on held-out text by EM.
 
-    Prints the weights as SRILM's compute-best-mix does; -debug 1 each iteration's. The file that -write makes names
-    the models, which stay where they are, and is a model itself.
+    The learned weights are printed as SRILM's compute-best-mix prints them; -debug 1 also prints those of each
+    iteration. The file of -write names the mixed models, so these must stay where they are.
 
     \b
     Example: lmtk mix -lm interp.lm -lm nplm.bin -heldout valid.txt -write mix.lm

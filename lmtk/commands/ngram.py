@@ -37,19 +37,20 @@ OPTIONS = {
         "limit_vocab": option("Remove n-grams with words outside -vocab."),
         "renorm": option("Recompute the back-off weights, so that probabilities sum to one."),
         "prune": option(
-            "Remove n-grams whose removal raises perplexity by less than the fraction X (several: a table of sizes).",
+            "Remove n-grams whose removal raises perplexity by less than the fraction X; several X print a table of "
+            "sizes.",
             "X",
             low=0,
         ),
         "minprune": option("Prune only n-grams of N words or more.", "N", low=2),
         "prune_history_lm": option(
-            "Take the probabilities of contexts for -prune from this model (for Kneser-Ney models).", "FILE"
+            "With -prune: take the probabilities of contexts from this model (for Kneser-Ney models).", "FILE"
         ),
         "prune_lowprobs": option("Remove n-grams whose probability is below the backed-off probability."),
         "unk": option("Treat <unk> as a word: generate it, and let -renorm give it left-over probability mass."),
     },
     "Mixture": {
-        "mix_lm": option("A model to merge with -lm (several).", "FILE"),
+        "mix_lm": option("Models to merge with -lm.", "FILE"),
         "weight": option("A weight for -lm and for each -mix-lm; the last may be left out.", "X"),
         "mix_lm_n": option(
             "A second model to merge (-mix-lm2), a third (-mix-lm3), up to 9 (SRILM's spelling).",
@@ -69,8 +70,8 @@ OPTIONS = {
         "cache_lambda": option("The weight of -cache.", "X", low=0, high=1),
     },
     "Scoring": {
-        "text": option("A text to score, as lmtk ppl does (several).", "FILE", "text", name="ppl"),
-        "counts": option("N-gram counts to score (several).", "FILE"),
+        "text": option("Texts to score, as lmtk ppl does.", "FILE", "text", name="ppl"),
+        "counts": option("Count files to score.", "FILE"),
         "count_order": option("Score only counts of n-grams of up to N words.", "N", low=1, high=MAX_ORDER),
         "float_counts": option("Counts may be fractions."),
         "counts_entropy": option("Weight each count by the probability of its n-gram, to compute an entropy."),
@@ -101,12 +102,12 @@ RULES = (
 
 @takes(EditJob, OPTIONS)
 def command(memuse, write_bin_lm, mix_lm_n, mix_lambda_n, **options):
-    """Prune, merge, cut, renormalise or convert a back-off model, ARPA or binary; score texts with it, or draw
-    sentences from it. Write a class model as one file, or as a model of words.
+    """Prune, merge, cut, renormalise, convert and score back-off models, and print random sentences. Write a class
+    model as one file, or turn it into a model of words.
 
     The steps run in this order: -order, -map-unk, -limit-vocab, -vocab, -mix-lm, -renorm, -classes, -expand-classes,
     -prune, -prune-lowprobs, -bayes or -loglinear-mix, -cache, -ppl, -counts, -gen, -gen-prefixes, then writing. -mix-lm
-    makes a back-off model that approximates the mixture; lmtk mix makes the exact one.
+    makes a back-off model that approximates the mixture; lmtk mix makes the exact mixture.
 
     Example: lmtk ngram -lm big.arpa.gz -prune 1e-8 -write-bin small.bin
     """

@@ -5,7 +5,7 @@ from lmtk.jobs.rules import build, check, wrong
 OPTIONS = {
     "Data": {
         **shared("text"),
-        "counts": option("N-gram counts; only the 2-grams are used (several).", "FILE"),
+        "counts": option("N-gram counts to learn from: 2-grams, and 1-grams if there are any.", "FILE"),
         **shared("vocab map_unk tolower no_sos no_eos stream"),
     },
     "Classes": {
@@ -15,7 +15,9 @@ OPTIONS = {
         "incremental": option("Merge classes (Brown et al.), adding words one by one."),
         "full": option("Merge classes, starting from one class per word."),
         "iterations": option(
-            "Make at most N passes over the words (default: until no word moves; 0 after merging).", "N", low=0
+            "Make at most N passes over the words (default: until no word moves; with -incremental or -full, 0).",
+            "N",
+            low=0,
         ),
         "seed": option("Start from random classes for all but the most frequent words.", "N", low=0),
     },
@@ -28,7 +30,10 @@ OPTIONS = {
     },
     "Parallel": {
         "threads": option(
-            "Threads of the exchange algorithm; 2 or more give other classes than 1.", "N", low=1, high=MANY
+            "Threads of the exchange algorithm. With 2 or more the classes differ from those of 1, but are as good.",
+            "N",
+            low=1,
+            high=MANY,
         ),
     },
 }
@@ -42,8 +47,8 @@ RULES = (
 
 @takes(ClassJob, OPTIONS)
 def command(**options):
-    """Sort words into classes that make the text likely under a class bigram: by Kneser and Ney's exchange algorithm,
-    or by Brown's merging.
+    """Sort words into classes that make the text likely under a class bigram, by exchange (Kneser and Ney) or merging
+    (Brown et al.).
 
     -debug 1 prints the likelihood and the perplexity after each pass.
 

@@ -10,10 +10,11 @@ OPTIONS = {
         "text_has_weights_last": option("Each line of -text ends with the number of times that it is counted."),
         **shared("vocab"),
         "limit_vocab": option("Remove n-grams of -read with words outside -vocab."),
-        "nonevents": option("Words that occur in contexts only and are never predicted.", "FILE"),
+        "nonevents": option("A list of words that occur in contexts only and are never predicted.", "FILE"),
         **shared("classes"),
         "class_lm": option(
-            "Write a class model; it refers to -classes and to -lm or -write-bin, or is a single file without them.",
+            "Write a class model: a text that names the files of -classes and -lm (or -write-bin); without -lm and "
+            "-write-bin, one binary file.",
             "FILE",
         ),
         "unk": option("Predict <unk>, which stands for words outside -vocab."),
@@ -21,17 +22,17 @@ OPTIONS = {
         "limit_vocab_file": option("With -kenlm: leave out n-grams with words outside this list.", "FILE"),
     },
     "Counts": {
-        "read": option("Counts to read and add (several).", "FILE"),
+        "read": option("Counts to read and add.", "FILE"),
         "write_n": option("Write the counts of order N only, as in -write1 FILE.", "FILE"),
         "write_order": option("Let -write write the counts of order N only (0: all).", "N", low=0),
-        "recompute": option("Replace each count by the sum of the counts of the n-grams one word longer."),
+        "recompute": option("Replace the count of each n-gram by the sum over the n-grams that extend it by one word."),
         "sort": option("Sort n-grams in byte order, instead of the order of first occurrence."),
         "float_counts": option("Read counts that are not whole numbers."),
         "read_with_mincounts": option("Remove n-grams of -read with counts below -gtNmin."),
     },
     "Model": shared("order"),
     "Output": {
-        **shared("write"),
+        "write": option("Write the counts of all orders (-: stdout).", "FILE"),
         "write_vocab": option("Write the vocabulary, in byte order.", "FILE"),
         "lm": option("Output file for the back-off model, in ARPA format.", "FILE"),
         "write_bin": option("Output file for the back-off model, in binary form.", "FILE"),
@@ -43,18 +44,24 @@ OPTIONS = {
     },
     "Smoothing": {
         "gtmin": option("Leave out n-grams with counts below C, at orders above 9.", "C", low=0),
-        "gtmin_n": option("Leave out n-grams of order N with counts below C (default: 1, from order 3 on 2).", "C"),
+        "gtmin_n": option("Leave out n-grams of order N with counts below C (default: 1; 2 from order 3 on).", "C"),
         "gtmax": option("The highest count that Good-Turing discounts, at orders above 9.", "C", low=0),
         "gtmax_n": option(
-            "The highest count that Good-Turing discounts, at order N (default: 1, from order 2 on 7).", "C"
+            "The highest count that Good-Turing discounts, at order N (default: 1; 7 from order 2 on).", "C"
         ),
-        "gt": option("File of the Good-Turing discounts of order N: read if a model is written, else written.", "FILE"),
+        "gt": option(
+            "Read the Good-Turing discounts of order N from this file, or write them if no model is estimated.", "FILE"
+        ),
         "kn_all": option("Like -knN, for all orders that have no other method.", "FILE"),
-        "kn_counts_modified": option("The counts below the highest order are continuation counts."),
+        "kn_counts_modified": option(
+            "The counts that are read are already continuation counts below the highest order."
+        ),
         "kn_modify_counts_at_end": option(
             "Compute discounts from the counts as read, before they become continuation counts."
         ),
-        "kn": option("File of the Kneser-Ney discounts of order N: read if a model is written, else written.", "FILE"),
+        "kn": option(
+            "Read the Kneser-Ney discounts of order N from this file, or write them if no model is estimated.", "FILE"
+        ),
         "ndiscount": option("Natural discounting (Ristad)."),
         "ndiscount_n": option("Natural discounting for order N only."),
         "wbdiscount": option("Witten-Bell smoothing."),
@@ -70,7 +77,7 @@ OPTIONS = {
         "interpolate": option("Interpolate with lower orders."),
         "interpolate_n": option("Interpolate order N with lower orders."),
         "discount_fallback": option(
-            "Discounts D1 D2 D3+ for orders whose counts give no Kneser-Ney discounts.",
+            "Kneser-Ney discounts D1 D2 D3+ for orders whose counts give none (without D: 0.5 1 1.5).",
             "[D ...]",
             parse=fallback_discounts,
         ),
@@ -81,7 +88,7 @@ OPTIONS = {
         "trust_totals": option("Use a context's count as its total, instead of the sum of its n-grams' counts."),
     },
     "KenLM": {
-        "prune_by_count": option("Leave out n-grams that occur K times or less, with one K per order.", "K", low=0),
+        "prune_by_count": option("Leave out n-grams that occur K times or less; give a K for each order.", "K", low=0),
         "kenlm": option("Estimate as KenLM's lmplz does: interpolated modified Kneser-Ney smoothing with <unk>."),
         "interpolate_unigrams": option(
             "With -kenlm, 0: <unk> gets all the left-over unigram mass.", "0|1", low=0, high=1
@@ -105,10 +112,10 @@ OUTPUTS = "write", "write_n", "write_vocab", "lm", "write_bin", "class_lm", "gt"
 
 @takes(EstimateJob, OPTIONS)
 def command(memuse, write_binary_lm, **options):
-    """Count the n-grams of texts; add, sort and limit counts; estimate a back-off model from them.
+    """Count n-grams, add and sort counts, and estimate back-off models.
 
-    Without a method Good-Turing smoothing (Katz) is used, as in SRILM; n-grams of order 3 and above that are counted
-    once are left out, as in SRILM (-gt3min 1 keeps them).
+    The default smoothing is Good-Turing (Katz), as in SRILM. N-grams of order 3 and above that occur once are left out,
+    as in SRILM; -gt3min 1 keeps 3-grams, -gt4min 1 keeps 4-grams, and so on.
 
     \b
     Example: lmtk ngram-count -text train.txt -order 3 -kndiscount -interpolate -lm train.lm

@@ -4,7 +4,7 @@ from lmtk.jobs.rules import build, check, wrong
 
 OPTIONS = {
     "Data": {
-        "read": option("Training counts (several).", "FILE"),
+        "read": option("Training counts.", "FILE"),
         **shared("text heldout vocab unk map_unk no_sos no_eos stream tolower"),
         "float_counts": option("Read counts that are not whole numbers."),
     },
@@ -21,10 +21,10 @@ RULES = (wrong(lambda job: not (job.lm or job.write_bin), "nothing to write: giv
 
 @takes(InterpolateJob, OPTIONS)
 def command(**options):
-    """Estimate the deleted-interpolation model of Jelinek and Mercer: counts give the relative frequencies, EM on
-    held-out text the weights for each bin of context frequency.
+    """Estimate the deleted-interpolation model of Jelinek and Mercer. Its relative frequencies come from training
+    counts; EM on held-out text learns weights for each bin of context frequency.
 
-    -debug 1 prints the held-out perplexity of each iteration and each bin's weights.
+    -debug 1 prints the held-out perplexity of each iteration, and the weights of each bin.
 
     \b
     Example: lmtk ngram-interp -read train.counts -heldout valid.txt -unk -lm interp.lm

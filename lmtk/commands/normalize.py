@@ -5,14 +5,14 @@ from lmtk.commands.options import option, shared, takes
 from lmtk.jobs.rules import build, check_outputs, one_stdin
 
 OPTIONS = {
-    "Data": {"text": option("Text to read (several; default: stdin).", "FILE"), **shared("tolower")},
+    "Data": {"text": option("Text to read (default: stdin).", "FILE"), **shared("tolower")},
     "Words": {
         "tokenize": option("Separate punctuation from words: it's (3.5) -> it's ( 3.5 )."),
         "numbers": option("Replace numbers by <num>: 1,234.5 -45 3rd 1960s 12:30 50%."),
         "proper": option("Replace capitalised words inside a sentence by <name>."),
         "proper_list": option("Replace the words of this list by <name>.", "FILE"),
     },
-    "Output": shared("write"),
+    "Output": {"write": option("Write the text (-: stdout).", "FILE")},
 }
 
 
@@ -34,7 +34,7 @@ class NormalizeJob:
 
 @takes(NormalizeJob, OPTIONS)
 def command(**options):
-    """Normalize text: punctuation apart from words, lower case, numbers and proper nouns to one symbol each.
+    """Normalize text: split punctuation off words, lower the case, and replace numbers and names by symbols.
 
     \b
     Example: echo 'Ann paid 1,234.5 crowns.' | lmtk normalize -tokenize -tolower -numbers

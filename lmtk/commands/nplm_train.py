@@ -22,7 +22,9 @@ OPTIONS = {
         ),
         "hidden": option("h, the number of hidden units (0 needs -direct).", "H", low=0),
         "features": option("m, the number of features of a word.", "M", low=1),
-        "senses": option("Give each word K feature vectors, among which the context chooses.", "K", low=2, high=100),
+        "senses": option(
+            "Give each word K feature vectors; the context decides how much each one counts.", "K", low=2, high=100
+        ),
         "direct": option("Add W, direct connections from the features to the outputs."),
         "tied": option("Use the features of a word as its output weights too; -hidden and -features must be equal."),
         "init_features": option("Start from these features of words (word2vec text format).", "FILE"),
@@ -73,7 +75,7 @@ OPTIONS = {
         ),
         "lm_rest": option("With -objective shortlist: the back-off model for the other words.", "FILE"),
         "classes": option(
-            "Classes for -objective class, or paths for -objective tree (default: from the frequencies).", "FILE"
+            "Classes for -objective class, or paths for -objective tree (default: made from word frequencies).", "FILE"
         ),
         "tree_features": option("With -objective tree: features of words, from which the tree is built.", "FILE"),
         "samples": option(

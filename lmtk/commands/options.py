@@ -42,12 +42,12 @@ def option(help, metavar=None, *also, **settings):
 
 
 SHARED = {
-    "text": option("Text to read, one sentence per line (several; -: stdin).", "FILE"),
+    "text": option("Text to read, one sentence per line (-: stdin).", "FILE"),
     "vocab": option("Word list: the first word of each line is used.", "FILE"),
     "classes": option("Word classes, in the form that ngram-class writes.", "FILE"),
     "order": option("The length of the longest n-grams.", "N", low=1, high=MAX_ORDER),
-    "unk": option("Replace unknown words by <unk>, which is predicted like any other word."),
-    "map_unk": option("Use this word for unknown words, instead of <unk>.", "WORD"),
+    "unk": option("Predict <unk>, which stands for all words outside the vocabulary."),
+    "map_unk": option("The word that stands for unknown words.", "WORD"),
     "no_sos": option("Do not add <s> at the beginning of a sentence."),
     "no_eos": option("Do not add </s> at the end of a sentence."),
     "stream": option("Read the text as one running text: no <s> and </s>, and contexts cross line ends."),
@@ -64,7 +64,9 @@ SHARED = {
     "finish": option("Write the best model of the checkpoint MODEL.ckpt and end the run."),
     "log": option("Write a table with one line per epoch, separated by tabs.", "FILE"),
     "plot": option("Draw the learning curve as .svg, .png or .pdf (needs matplotlib).", "FILE"),
-    "minutes": option("Train for X minutes; the rate falls to its last value in that time.", "X", low=0.001),
+    "minutes": option(
+        "Train for X minutes instead of -epochs; the learning rate falls over that time.", "X", low=0.001
+    ),
     "save_every": option(
         "Write MODEL.ckpt every N minibatches and after each epoch (0: only when interrupted).", "N", low=0
     ),
@@ -75,7 +77,7 @@ SHARED = {
 }
 UNK_AS_IS = option("No effect; accepted for SRILM scripts.", type=bool, default=False)
 A_MODEL = option("A model of any kind.", "FILE")
-MODELS = option("A model of any kind (several).", "FILE")
+MODELS = option("The models, of any kind.", "FILE")
 
 
 def shared(names):

@@ -7,9 +7,9 @@ OPTIONS = {
         "lm": A_MODEL,
         **shared("classes"),
         "simple_classes": option("Predict words in a class only through their class."),
-        "text": option("Text to score, one sentence per line (several; -: stdin).", "FILE"),
+        "text": option("Text to score, one sentence per line (-: stdin).", "FILE"),
         "ppl": option("The same as -text (SRILM's name).", "FILE", type=tuple[str, ...], default=()),
-        "counts": option("N-gram counts to score: the last word of each (several).", "FILE"),
+        "counts": option("Count files to score; each n-gram is a prediction of its last word.", "FILE"),
         "count_order": option("Score only counts of n-grams of up to N words.", "N", low=1, high=MAX_ORDER),
         "float_counts": option("Counts may be fractions."),
         "unk": UNK_AS_IS,
@@ -18,7 +18,7 @@ OPTIONS = {
     "Output": {
         "format": option("The report to print: srilm or kenlm.", "srilm|kenlm"),
         "debug": option("0: the report; 1: each sentence too; 2: each word; 3: sums of probabilities.", "N", low=0),
-        **shared("write"),
+        "write": option("Write the report to this file (-: stdout).", "FILE"),
     },
     "Scoring": {
         "order": option("Use only n-grams of up to N words.", "N", low=1, high=MAX_ORDER),
@@ -35,6 +35,6 @@ def command(unk, ppl, text, **options):
     -debug 1 adds the sentences, 2 the words, 3 the sum of the probabilities over the vocabulary.
 
     \b
-    Example: lmtk ppl -lm model.lm -unk -text test.txt
+    Example: lmtk ppl -lm model.arpa -text test.txt
     """
     score(build(ScoreJob, {"text": text + ppl, **options}))

@@ -7,8 +7,8 @@ from lmtk.jobs.rules import build
 OPTIONS = {
     "Data": {
         "lm": MODELS,
-        "nbest": option("N-best lists of Moses or SRILM (several; -: stdin).", "FILE"),
-        "model": option("A translation model (several).", "FILE"),
+        "nbest": option("N-best lists of Moses or SRILM (-: stdin).", "FILE"),
+        "model": option("Translation models.", "FILE"),
         "source": option("The source text of the lists, for -model (-: stdin).", "FILE"),
         "name": option(
             "The names of the features of -lm and -model in Moses lists (default: LM0 .., NMT0 ..).",
@@ -20,10 +20,12 @@ OPTIONS = {
         **shared("tolower"),
     },
     "Weights": {
-        "weights": option("Weights of all features, in lines Name= w w; with -tune the initial weights.", "FILE"),
-        "lmw": option("A weight for each model; its weighted score is added to that of the list.", "X"),
-        "wtw": option("A score for each word, which is added to that of the list.", "X"),
-        "tune": option("References to learn the weights on, one line for each list (several).", "FILE"),
+        "weights": option(
+            "Weights of all features, in lines such as LM0= 0.5; with -tune, the start of the search.", "FILE"
+        ),
+        "lmw": option("A weight for each model: X times its score is added to the score in the list.", "X"),
+        "wtw": option("A weight for words: X times the number of words is added to the score in the list.", "X"),
+        "tune": option("References to learn the weights on, one line for each list.", "FILE"),
         "words": option("Add the feature words=, the number of words, to Moses lists without it."),
         "restarts": option("Number of random starts of -tune.", "N", low=0),
         **shared("seed"),
@@ -31,7 +33,7 @@ OPTIONS = {
     "Output": {
         "write_weights": option("Output file for the weights.", "FILE"),
         "best": option("Write only the best hypothesis of each list."),
-        **shared("write"),
+        "write": option("Write the lists (-: stdout).", "FILE"),
         "write_nbest_dir": option("Write each rescored file to DIR, under its own name.", "DIR"),
         **shared("debug"),
     },
@@ -43,7 +45,7 @@ OPTIONS = {
 def command(unk, **options):
     """Score the hypotheses of n-best lists with models, and reorder them.
 
-    With -model and -source the hypotheses are translations, and the keys of the lists count the source's lines from 0.
+    -model needs -source: the key of a list is then the number of its line in the source text, from 0.
 
     \b
     Example: lmtk rescore -lm big.lm -nbest lists.txt -tune references.txt -best

@@ -5,7 +5,7 @@ from lmtk.jobs.selecting import SelectJob, select
 TWO = "Two models: of the domain, then of general text"
 OPTIONS = {
     "Data": {
-        "text": option("The pool, one sentence per line (several; -: stdin).", "FILE"),
+        "text": option("The pool, one sentence per line (-: stdin).", "FILE"),
         "lm": option(f"{TWO}.", "DOMAIN GENERAL"),
         "source": option("One side of the pool, if it is a bitext.", "FILE"),
         "target": option("The other side, line by line.", "FILE"),

@@ -6,14 +6,14 @@ from lmtk.jobs.translating import TranslateJob, translate
 
 OPTIONS = {
     "Data": {
-        "model": option("The translation model (several: an ensemble; -: stdin).", "FILE"),
+        "model": option("The translation model (-: stdin); several are an ensemble.", "FILE"),
         "text": option("Text to translate, one sentence per line (-: stdin).", "FILE"),
         "score": option("Write log10 p of each line of -target, instead of a translation."),
         "target": option("Translations to score, line by line (-: stdin).", "FILE"),
         **shared("tolower"),
     },
     "Output": {
-        **shared("write"),
+        "write": option("Write the translations (-: stdout).", "FILE"),
         "n_best": option("Write the N best translations, in Moses format.", "N", low=1),
         "scores": option("Write log10 p and a tab before each translation."),
         "reference": option("Print BLEU against these translations, line by line.", "FILE"),
@@ -37,7 +37,7 @@ OPTIONS = {
         "batch": option("Number of sentences translated at once (default: 240/beam).", "N", low=1),
     },
     "Alignment": {
-        "align": option("Write the source word that each word attends to, as 0-0 1-2.", "FILE"),
+        "align": option("Write alignments, as 0-0 2-1: the source word that each word attends to most.", "FILE"),
         "soft_align": option("Write the attention weights of each word for each source word.", "FILE"),
         "align_html": option("Write an HTML page that shows the attention weights.", "FILE"),
         "align_plot": option("Draw the attention weights of each sentence into this folder.", "DIR"),
@@ -58,7 +58,8 @@ OPTIONS = {
 def command(**options):
     """Translate a text by beam search, or score existing translations.
 
-    -debug 1 counts sentences and words; with -score, 1 and 2 write the report that ppl has for a language model.
+    -debug 1 prints the numbers of sentences and words. With -score, -debug 1 writes the report of lmtk ppl, and
+    -debug 2 adds each word.
 
     \b
     Example: lmtk translate -model en-fr.bin -text test.en > test.out

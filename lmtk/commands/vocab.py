@@ -6,15 +6,15 @@ from lmtk.jobs.rules import Rule, build, check, check_outputs, from_stdin, needs
 OPTIONS = {
     "Data": {
         **shared("text"),
-        "lm": option("Add the words of this model, of any kind (several).", "FILE"),
+        "lm": option("Add the words of these models, of any kind.", "FILE"),
         **shared("vocab tolower"),
     },
     "Words": {
         "mincount": option("Write only words that occur N times or more in the texts.", "N", low=0),
         "top": option("Write only the N most frequent words.", "N", low=1),
-        "limit_vocab": option("Write only words that are in the -vocab list too."),
+        "limit_vocab": option("Write only those words of the texts that are in -vocab."),
     },
-    "Output": shared("write"),
+    "Output": {"write": option("Write the word list (-: stdout).", "FILE")},
 }
 
 
@@ -48,10 +48,10 @@ RULES = Rule(nothing_to_read), needs("limit_vocab", "vocab")
 
 @takes(VocabularyJob, OPTIONS)
 def command(**options):
-    """Write the words of texts and models, the most frequent first, then in byte order.
+    """Write the words of texts and models, the most frequent first; words of equal count are in byte order.
 
-    The counts of several texts add up; the words of models and (without -limit-vocab) of the -vocab list join them
-    whatever their count.
+    The counts of several texts are added. The words of -lm and -vocab are added to those of the texts, and -mincount
+    does not remove them. With -limit-vocab, -vocab adds no words.
 
     \b
     Example: lmtk vocab -text train.txt -mincount 4 -write vocab.txt

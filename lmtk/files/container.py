@@ -242,13 +242,16 @@ def read_data(stream, path, offset, total):
 
 
 def settings_for_people(settings):
-    """Yield settings as (name, value) pairs: named like options, nested settings inlined, without None."""
+    """Yield settings as (name, value) pairs: named like options, nested settings inlined.
+
+    None is left out, and a patience of 0, which means that a run does not end early.
+    """
     from lmtk.files import curve
 
     for name, value in settings.items():
         if isinstance(value, dict):
             yield from settings_for_people(value)
-        elif value is not None and name != "curve":
+        elif value is not None and name != "curve" and (name, value) != ("patience", 0):
             yield name.replace("_", "-"), {True: "yes", False: "no"}[value] if isinstance(value, bool) else value
     if curve.is_table(settings.get("curve")) and len(settings["curve"]) > 1:
         yield "curve", "\n" + curve.format_table(curve.epochs(settings["curve"]))

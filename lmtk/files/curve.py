@@ -89,7 +89,7 @@ def find_underfitting(curve, unigram):
     name, logp, base = ("held-out", e.heldout, heldout) if heldout is not None else ("training", e.training, training)
     if logp is None or logp > base - CLEARLY or (heldout is None and (e.estimated or e.number == 1)):
         return None
-    return f"{name} ppl= {perplexity(logp):.4g} is above that of the words' frequencies alone, {perplexity(base):.4g}"
+    return f"{name} ppl= {perplexity(logp):.4g} is above the perplexity of the unigram, {perplexity(base):.4g}"
 
 
 def find_overfitting(curve):
@@ -105,7 +105,7 @@ def find_overfitting(curve):
         return None
     if last[-1].heldout > max(e.heldout for e in curve) - CLEARLY:
         return None
-    return "held-out ppl rises and training ppl falls: it learns the text by heart"
+    return "held-out ppl rises and training ppl falls: the model overfits the training text"
 
 
 def columns(curve):

@@ -5,7 +5,7 @@ import warnings
 from dataclasses import dataclass
 from functools import partial
 
-from lmtk.errors import LmtkWarning
+from lmtk.errors import LmtkWarning, counted
 from lmtk.jobs.rules import Rule, check, excludes, from_stdin, marks_of, needs, option_named, unknown_word, wrong
 
 
@@ -183,7 +183,8 @@ def write_counted(job, lists, words, written):
 
     counts = written.pop()
     if lists.classes and not job.vocab and (left := len({*words} - {*lists.classes.names, SOS, EOS, job.unk})):
-        told = f"words without a class, which stay words of the model: {left}; -vocab says which it may have"
+        clause = counted(left, "word has no class and stays a word", "words have no class and stay words")
+        told = f"{clause} of the model; to limit the words give -vocab"
         warnings.warn(told, LmtkWarning, stacklevel=1)
     if job.write:
         with open_out(job.write) as out:

@@ -149,6 +149,7 @@ RULES = (
     one_of("kenlm_numbers", ("probing", "trie")),
     needs("limit_vocab", "vocab"),
     needs("weight", "mix_lm", "-lambda needs -mix-lm"),
+    needs("prune_history_lm", "prune"),
     excludes("read_mix_lms", "mix_lm classes"),
     needs("bayes loglinear_mix", "mix_lm read_mix_lms"),
     wrong(

@@ -58,7 +58,7 @@ RULES = (
     ),
     wrong(
         lambda job: job.write and not all(isinstance(path, str) for path in job.lm),
-        "a mixture refers to its parts by file name; write the models in memory first",
+        "a mixture refers to its parts by file name, but some models are in memory; write the models to files first",
     ),
     wrong(
         lambda job: job.write and any(os.path.realpath(path) == os.path.realpath(job.write) for path in job.lm),

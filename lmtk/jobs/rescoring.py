@@ -161,7 +161,7 @@ def check_form(job, lists):
     srilm = lists.form == SRILM
     wanted = 1 if srilm else job.models
     if job.lmw and len(job.lmw) != wanted:
-        scores = "the score of SRILM's lists needs" if srilm else counted(job.models, "model needs", "models need")
+        scores = "SRILM lists need" if srilm else counted(job.models, "model needs", "models need")
         raise UsageError(f"{scores} {counted(wanted, 'weight')} (-lmw), not {len(job.lmw)}")
     if srilm:
         check(job, OF_SRILM)
@@ -171,7 +171,7 @@ def check_form(job, lists):
         for name in job.name if job.lmw else ():
             if name in lists.names:
                 shown = os.fsdecode(name)
-                why = "the list's score has this feature in it; give -weights instead of -lmw"
+                why = "the scores in the lists already contain this feature; give -weights instead of -lmw"
                 raise UsageError(f"-name {shown}: {why}")
 
 
@@ -286,13 +286,13 @@ def tune(job, lists, weights, references):
         alone = np.append(np.zeros(len(weights)), 1.0)
         after, learned = max(best_of(lists, [alone]), (before, alone), key=lambda scored: scored[0])
         if job.debug:
-            say("no weights of the features come to the lists' own order: their score is a feature too, score=")
+            say("no weights of the features reach the BLEU of the lists as they were: their score is added as score=")
     if job.debug:
         size = f"{counted(len(lists.starts) - 1, 'list')}, {counted(len(lists.words), 'hypothesis', 'hypotheses')}"
         say(f"{size}: BLEU = {100 * before:.2f}, tuned {100 * after:.2f}")
     if after < before:
-        what = f"BLEU = {100 * after:.2f}, and {100 * before:.2f} as they came"
-        warnings.warn(f"no weights reproduce the order of the lists: {what}", LmtkWarning, stacklevel=2)
+        what = f"BLEU = {100 * after:.2f} after tuning, {100 * before:.2f} before"
+        warnings.warn(f"no weights are as good as the order in the lists: {what}", LmtkWarning, stacklevel=2)
     return lists, learned
 
 

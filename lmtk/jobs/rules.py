@@ -174,8 +174,8 @@ def complete_weights(weights, parts):
     if not weights:
         return [1 / parts] * parts
     if len(weights) not in (parts - 1, parts):
-        models = counted(parts, "model needs", "models need")
-        raise UsageError(f"{models} {parts - 1} or {counted(parts, 'weight')} (-lambda), not {len(weights)}")
+        models = counted(parts, "model")
+        raise UsageError(f"-lambda takes {parts - 1} or {counted(parts, 'weight')} for {models}, not {len(weights)}")
     whole = [*weights, 1 - sum(weights)] if len(weights) < parts else weights
     whole = [0.0 if -1e-9 < w < 0 else w for w in whole]  # what rounding leaves of 1 - 0.9 - 0.1
     if not all(0 <= w <= 1 for w in whole) or abs(sum(whole) - 1) > 1e-4:

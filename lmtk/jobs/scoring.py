@@ -172,8 +172,8 @@ def score_text(job, model, path, tell):
     tally, unknown = report_text(open_vocabulary(model) if job.oov_features else model, path, what, tell)
     if what.debug and unknown and not job.oov_features:
         name = os.fsdecode(model.vocab.words[model.vocab.unk_id])
-        clause = f"{counted(unknown, 'word is', 'words are')} not in the model and scored as {name}"
-        sys.stderr.write(f"{name_of(path)}: {clause}; OOVs counts only words without a probability\n")
+        clause = counted(unknown, "word is not in the model and counts", "words are not in the model and count")
+        sys.stderr.write(f"{name_of(path)}: {clause} as {name}; OOVs counts only words without a probability\n")
     return tally
 
 

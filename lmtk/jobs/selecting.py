@@ -166,7 +166,7 @@ def load_models(job, side):
         with reading([model] if isinstance(model, str) else [], "reading the model", job.quiet):
             models.append(load(model, sums="later") if isinstance(model, str) else model)
     names = [name if isinstance(name, str) else f"model {i}" for i, name in enumerate(side.names, 1)]
-    check_vocabularies(models, names, REMEDY)
+    check_vocabularies(models, names)
     if clause := find_running_text(models, Marks()):
         warnings.warn(f"{clause}; select needs models of sentences, trained without -stream", LmtkWarning, stacklevel=1)
     return models
@@ -191,12 +191,6 @@ def score_side(job, side, models):
         words += int(np.count_nonzero(corpus.scored)) - len(corpus.starts) + 1
         unknown += int(np.count_nonzero(corpus.scored & (corpus.ids == vocab.unk_id)))
     return np.concatenate(scores), words, unknown
-
-
-REMEDY = (
-    "both must give a probability to the same words: estimate both with one list (lmtk vocab -text DOMAIN -mincount 2 "
-    "-write V, then -vocab V and -unk)"
-)
 
 
 def blocks_of(side):

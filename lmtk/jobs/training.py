@@ -210,6 +210,7 @@ RULES = (
     ),
     wrong(lambda job: job.tree_features and job.objective != "tree", "-tree-features needs -objective tree"),
     wrong(lambda job: job.classes and job.tree_features, "-classes cannot be combined with -tree-features"),
+    needs("patience", "heldout", "-patience needs -heldout, whose perplexity it watches"),
     excludes("minutes", "mpi"),
     needs("parallel", "mpi"),
     one_of("parallel", ("outputs", "data")),
@@ -230,9 +231,9 @@ RULES = (
         is_read_twice, "-text {text} can be read only once, but without -vocab it is read twice; give -vocab or a file"
     ),
 )
-# what to do about an epoch that is worse than the unigram, and about one that learns the text by heart
+# what to do about an epoch that is worse than the unigram, and about one that overfits
 REMEDIES = (
-    "a lower -rate may help, if both texts are alike",
+    "a lower -rate may help, if the held-out text is like the training text",
     "fewer -epochs, -dropout, more -weight-decay or fewer -hidden units may help",
 )
 # options without a default of their own, which the recipe fills in

@@ -154,8 +154,7 @@ def check_attention(job, models):
     """Raises FormatError where what is asked for needs attention and no model has it."""
     asked = options_given(job, f"{ALIGNMENTS} replace_unk")
     if asked and not any(m.sizes["alignment"] for m in models):
-        wanted = f"no {asked[0]} with it"
-        raise FormatError(job.model[0], f"this model has no attention (RNNencdec): {wanted}")
+        raise FormatError(job.model[0], f"{asked[0]} needs a model with attention; this one has none (RNNencdec)")
 
 
 def write_translations(job, models, out, write_alignment):

@@ -68,6 +68,10 @@ RULES = (
         lambda job: (job.heldout_source is None) != (job.heldout_target is None),
         "-heldout-source and -heldout-target must be given together",
     ),
+    wrong(
+        lambda job: job.patience not in (0, TrainTranslationJob.patience) and not job.heldout_source,
+        "-patience needs -heldout-source and -heldout-target, whose figures it watches",
+    ),
     NO_EPOCHS,
     one_of("attention", ("additive", "none")),
     one_of("unit", ("gated", "lstm")),

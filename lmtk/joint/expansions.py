@@ -281,12 +281,12 @@ def joint_probabilities(model, most, path):
                         joint[some] = joint.get(some, 0.0) + q
                     if total > LONG * most:
                         told = (
-                            f"{len(joint)} n-grams of {total} words in all and more, too many for -expand-most {most}"
+                            f"more than {len(joint)} n-grams of {total} words in all, too many for -expand-most {most}"
                         )
-                        raise LmtkError(f"{path}: {told}; shorter expansions or a lower -order give fewer")
+                        raise LmtkError(f"{path}: {told}; use shorter expansions or a lower -order")
         if len(joint) > most:
-            told = f"{len(joint)} n-grams of words and more, where -expand-most allows {most}"
-            raise LmtkError(f"{path}: {told}; shorter expansions or a lower -order give fewer")
+            told = f"more than {most} n-grams of words, the limit of -expand-most"
+            raise LmtkError(f"{path}: {told}; use shorter expansions or a lower -order")
     return joint
 
 

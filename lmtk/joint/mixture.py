@@ -106,21 +106,24 @@ def part_scores(parts, corpus, binned):
     return np.column_stack([s.logp for s in scores]), bins, lengths, sum((s.kinds for s in scores), ())
 
 
-ONE_VOCABULARY = (
-    "train both with one vocabulary (lmtk vocab -text A B, then -vocab and -unk), or add the missing words to back-off "
-    "models (lmtk vocab -lm A B -write V, then lmtk ngram -lm A -vocab V -renorm -write-lm A2), or merge them (lmtk "
-    "ngram -mix-lm)"
-)
+class OtherWords(LmtkError):
+    """Models that are mixed predict different words. cause: the message without the remedy."""
+
+    def __init__(self, cause):
+        self.cause = cause
+        remedy = "train both with the same -vocab and -unk"
+        super().__init__(f"{cause}; {remedy}; for back-off models lmtk-mix(1) shows other ways")
 
 
-def check_vocabularies(parts, names, remedy=ONE_VOCABULARY):
-    """Raise LmtkError if two parts predict different words. remedy: what the message tells the user to do."""
+def check_vocabularies(parts, names):
+    """Raise OtherWords if two parts predict different words."""
     for part, name in zip(parts[1:], names[1:]):
         words = differences(parts[0].vocab, part.vocab)
         if words:
-            raise LmtkError(
-                f"the vocabularies of {names[0]} and {name} differ in {counted(len(words), 'word')} "
-                f"({first_words(words)}); {remedy}"
+            only = counted(len(words), "word is", "words are")
+            raise OtherWords(
+                f"{names[0]} and {name} must predict the same words, but {only} in only one of them "
+                f"({first_words(words)})"
             )
 
 

@@ -270,7 +270,9 @@ def block(V, comm):
     size = -(-V // comm.size)
     first = comm.rank * size
     if (comm.size - 1) * size >= V:
-        raise LmtkError(f"{V} words in blocks of {size} are too few for {comm.size} ranks; run with {-(-V // size)}")
+        raise LmtkError(
+            f"{V} words in blocks of {size} are too few for {comm.size} ranks; run with {-(-V // size)} ranks"
+        )
     return first, min(first + size, V)
 
 

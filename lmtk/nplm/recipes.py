@@ -35,7 +35,7 @@ def make_settings(options, paper, V):
     values["objective"] = values["objective"] or ("full" if V <= FEW else "sampled")
     values.setdefault("order", layer.order)
     # if the rate falls to 0, a worse epoch says little: most of the gain comes at the end
-    values.setdefault("patience", values["epochs"] if values["decay"] is None else 3)
+    values.setdefault("patience", 0 if values["decay"] is None else 3)
     if values["objective"] in DRAWN:
         values.setdefault("samples", SAMPLES)
     if values["objective"] == "shortlist":

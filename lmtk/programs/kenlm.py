@@ -35,35 +35,55 @@ def short_options(words, letters, usage):
         raise UsageError(f"{e}; {usage}") from None
 
 
-def lmplz(words):
-    """Text to an interpolated Kneser-Ney model: ngram-count -kenlm."""
+def lmplz_parser():
+    """The options of lmplz."""
     import argparse
 
     class Parser(argparse.ArgumentParser):
         def error(self, message):
             raise UsageError(message)
 
-    parser = Parser(prog="lmplz", description="Text to an interpolated Kneser-Ney model, as an ARPA file.")
+    parser = Parser(
+        prog="lmplz", description="Estimate an interpolated Kneser-Ney model of a text, and write an ARPA file."
+    )
     parser.add_argument("-o", "--order", type=int, required=True, help="order of the model")
-    parser.add_argument("--text", default="-", help="text (else stdin)")
-    parser.add_argument("--arpa", default="-", help="the model (else stdout)")
+    parser.add_argument("--text", default="-", help="the text (default: stdin)")
+    parser.add_argument("--arpa", default="-", help="the model (default: stdout)")
     parser.add_argument(
-        "--prune", nargs="+", default=[], help="for each order: leave out n-grams that occur this often or less"
+        "--prune",
+        nargs="+",
+        default=[],
+        help="leave out n-grams that occur this often or less; a number for each order",
     )
     parser.add_argument("--limit_vocab_file", help="leave out n-grams with words that are not in this list")
-    parser.add_argument("--discount_fallback", nargs="*", help="discounts where the counts give none [0.5 1 1.5]")
-    parser.add_argument("--interpolate_unigrams", nargs="?", default="1", const="1", help="1 or 0")
-    parser.add_argument("--skip_symbols", action="store_true", help="<s>, </s> and <unk> in the text are no words")
-    parser.add_argument("--vocab_pad", default="0", help="<unk> stands for what lacks to so many words")
-    parser.add_argument("--verbose_header", action="store_true", help="say on the file's first lines how it was made")
+    parser.add_argument(
+        "--discount_fallback",
+        nargs="*",
+        help="discounts for orders whose counts give none (without numbers: 0.5 1 1.5)",
+    )
+    parser.add_argument(
+        "--interpolate_unigrams",
+        nargs="?",
+        default="1",
+        const="1",
+        help="1: interpolate 1-grams (default), 0: give the left-over mass to <unk>",
+    )
+    parser.add_argument("--skip_symbols", action="store_true", help="ignore <s>, </s> and <unk> in the text")
+    parser.add_argument("--vocab_pad", default="0", help="assume a vocabulary of this many words")
+    parser.add_argument("--verbose_header", action="store_true", help="begin the file with comments about the text")
     parser.add_argument("-S", "--memory", help="memory for counting: 500M, 4G, 80%%")
-    parser.add_argument("-T", "--temp_prefix", help="where temporary files go")
-    parser.add_argument("--intermediate", help="not here")
+    parser.add_argument("-T", "--temp_prefix", help="the folder for temporary files")
+    parser.add_argument("--intermediate", help="not in lmtk")
     for name in ("--vocab_estimate", "--minimum_block", "--sort_block", "--block_count"):
-        parser.add_argument(name, help="taken, without an effect")
+        parser.add_argument(name, help="no effect")
     for name in ("--renumber", "--collapse_values"):
-        parser.add_argument(name, action="store_true", help="taken, without an effect")
-    o, rest = parser.parse_known_args(words)
+        parser.add_argument(name, action="store_true", help="no effect")
+    return parser
+
+
+def lmplz(words):
+    """Text to an interpolated Kneser-Ney model: ngram-count -kenlm."""
+    o, rest = lmplz_parser().parse_known_args(words)
     rest = [word for word in rest if word != "-"]  # what scripts write for stdin
     if wrong := [word for word in rest if word.startswith("-")]:
         raise UsageError(f"no option {wrong[0]}")
@@ -102,7 +122,8 @@ def build_binary(words):
     usage = "build_binary [OPTION ...] [probing|trie] ARPA BINARY"
     options, rest = short_options(words, "q:b:a:u:p:t:T:m:S:w:sir:vh", usage)
     if ("-h", "") in options:
-        print(f"usage: {usage}\nThe binary form is lmtk's; options of KenLM's two kinds are taken without an effect.")
+        about = "The model is written in lmtk's binary form. -q is -quantize, -a is -compact; others have no effect."
+        print(f"usage: {usage}\n{about}")
         return None
     if len(rest) == 3 and rest[0] not in ("probing", "trie"):
         raise UsageError(f"the kind is probing or trie, not {rest[0]}")
@@ -149,7 +170,7 @@ def filter(words):
     """copy|single|union|multiple [context] [raw] [vocab:|model:]FILE OUT: n-grams whose words are in a vocabulary."""
     from lmtk.files.decoding import lines
 
-    usage = "filter copy|single|union|multiple [context] [raw|arpa] vocab:FILE|model:FILE OUT, the other one on stdin"
+    usage = "filter copy|single|union|multiple [context] [raw|arpa] vocab:FILE OUT < MODEL (or model:FILE OUT < VOCAB)"
     if len(words) < 3:
         raise UsageError(usage)
     *chosen, given, out = words
@@ -160,7 +181,7 @@ def filter(words):
         raise UsageError(f"{f'no {left.pop()} here; ' if left else ''}{usage}")
     kind, _, name = given.rpartition(":")
     if kind not in ("", "vocab", "model"):
-        raise UsageError(f"vocab: or model: stands before the input's name, not {kind}:")
+        raise UsageError(f"write vocab:FILE or model:FILE, not {kind}:FILE")
     model, vocab = ("-", name) if kind == "vocab" else (name, "-")
     context, forms = "context" in chosen, [word for word in chosen if word in ("raw", "arpa")]
     sentences = [line for _, line in lines(vocab) if line.split()] if modes[-1] != "copy" else []

@@ -38,7 +38,7 @@ def assigned(words, **defaults):
             continue
         name, _, text = word.partition("=")
         if name not in defaults:
-            raise UsageError(f"no variable {name}; there are {', '.join(defaults)}")
+            raise UsageError(f"no variable {name}; the variables are {', '.join(defaults)}")
         given[name] = text
     return given, files or ["-"]
 

@@ -91,7 +91,7 @@ def make_batch_counts(words):
         raise UsageError("no list of files; make-batch-counts FILE-LIST [BATCH-SIZE [FILTER [COUNTDIR [OPTION ...]]]]")
     listed, size, command, folder, *options = [*words, *["10", "cat", "counts"][max(len(words) - 1, 0) :]]
     if not size.isdigit() or not int(size):
-        raise UsageError(f"a batch is a number of files, not '{size}'")
+        raise UsageError(f"the batch size must be a number of files, not '{size}'")
     with open(listed) as rows:
         files = [line.rstrip("\n") for line in rows if line.strip() and not line.startswith("#")]
     os.makedirs(folder, exist_ok=True)

@@ -84,7 +84,7 @@ class Map:
             if word in self.rows:
                 if word > EOS:
                     where = f"{name_of(path)}:{line_number}"
-                    message = f"{where}: {shown(fields[0])} has a line already; this one takes its place"
+                    message = f"{where}: {shown(fields[0])} has another line above, which this line replaces"
                     warnings.warn(message, LmtkWarning, stacklevel=2)
                 del self.rows[word]
                 self.history.append(~word)
@@ -103,7 +103,7 @@ class Map:
                 continue
             p = self.number(fields[1], path, line_number) if len(fields) > 1 else None
             if len(fields) != (2 if p is None else 3):
-                expected = "expected a class, its probability or nothing, and one word"
+                expected = "expected a class, optionally its probability, and one word"
                 raise FormatError(path, f"{expected}, found '{shown(line)[:60]}'", line_number)
             tag = self.tags[self.tags.fold(fields[0])]
             word = self.words[self.words.fold(fields[-1])]

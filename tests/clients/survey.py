@@ -19,7 +19,7 @@ CALL = re.compile(
 )
 FOUND = re.compile(r"^\s*(\w+)=[`$(\"]*(?:which|command -v)\s+([\w-]+)", re.M)
 SETTING = re.compile(r"^\s*(\w+)=([\"'])([^\"'\n]*)\2", re.M)
-REFUSED = re.compile(r"no option|no maximum-entropy|unrecognized arguments|not recognized|-as takes the name")
+REFUSED = re.compile(r"no option|no maximum-entropy|unrecognized arguments|not recognized|-as: no program")
 
 
 def calls(text):

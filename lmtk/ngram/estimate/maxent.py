@@ -154,7 +154,7 @@ def minimise(loss, n, c, tell):
         pairs = [*pairs[1 - KEPT :], (new - x, new_g - g)]
         x, g = new, new_g
         values.append(value)
-        tell(f"round {number}: {value:.9g} a token")
+        tell(f"round {number}: cost per token {value:.9g}")
         if number >= PAST and abs(values[-1 - PAST] - value) < LITTLE * abs(value):
             break
     return x

@@ -251,7 +251,7 @@ class Method:
 
     def __post_init__(self):
         if self.name not in METHODS:
-            raise ValueError(f"no method {self.name!r}; there are {', '.join(METHODS)}")
+            raise ValueError(f"no method {self.name!r}; the methods are {', '.join(METHODS)}")
 
     @property
     def smoothing(self):
