@@ -54,9 +54,8 @@ def models_of_sides(job):
     """The message about an option that does not have two models, or None."""
     for option in ("source_lm", "target_lm") if job.source else ("lm",):
         if (number := len(getattr(job, option))) != 2:
-            name = f"-{option.replace('_', '-')}"
             has = f"has {counted(number, 'model')}" if number else "is missing"
-            return f"{name} {has}; give two models: {name} DOMAIN GENERAL"
+            return f"-{option.replace('_', '-')} {has}; give two models: of the domain, then of general text"
     return None
 
 
