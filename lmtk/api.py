@@ -169,19 +169,29 @@ class Model:
         log10p, length = self._full(Corpus(ids, np.array([0, len(ids)]), scored))
         yield from zip(log10p[scored].tolist(), length[scored].tolist(), (ids == self._index.unk)[scored].tolist())
 
-    def write(self, path, binary=False):
-        """Write a back-off model as ARPA file, or in lmtk's binary form; the name's suffix chooses the compression.
+    def write(self, path, format="arpa"):
+        """Write a back-off model. The suffix of the name chooses the compression.
 
-        Raises OSError, and TypeError where the model is of another kind.
+        format: "arpa", "binary" (lmtk's own form), "kenlm-probing" or "kenlm-trie". Raises OSError; TypeError for a
+        model of another kind; ValueError for an unknown format; LmtkError for a model that KenLM does not take.
         """
         from lmtk.files.outputs import open_out
+        from lmtk.jobs.kenlm_files import write_kenlm
+        from lmtk.kenlm.layout import Form
         from lmtk.ngram.arpa import writer
         from lmtk.ngram.model import backoff
 
         if not isinstance(self.lm, Backoff):
             raise TypeError(f"only back-off models can be written, not a {type(self.lm).__name__}")
-        with open_out(os.fsdecode(path)) as out:
-            backoff.write_binary(out, self.lm) if binary else writer.write_text(out, self.lm)
+        path = os.fsdecode(path)
+        if format in ("kenlm-probing", "kenlm-trie"):
+            write_kenlm(self.lm, path, Form(format.removeprefix("kenlm-")), "the model")
+            return
+        writers = {"arpa": writer.write_text, "binary": backoff.write_binary}
+        if format not in writers:
+            raise ValueError(f"format is arpa, binary, kenlm-probing or kenlm-trie, not {format!r}")
+        with open_out(path) as out:
+            writers[format](out, self.lm)
 
     def perplexity(self, sentence):
         """10^(-log10 p / (words + 1)) of a sentence with <s> and </s>, OOVs included."""
