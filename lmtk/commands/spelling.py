@@ -16,6 +16,7 @@ INPUT = {
     "vocab": "-text",
     "ppl": "-text",
     "next": "-text",
+    "select": "-text",
     "translate": "-text",
     "features": "-lm",
     "info": "-lm",
