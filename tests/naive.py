@@ -306,12 +306,17 @@ def lstm(G, state, S, U):
     return [o[j] * math.tanh(memory[j]) for j in range(n)] + memory
 
 
+def tanh_unit(G, s, S, U):
+    """The simple hidden unit, which has no gates."""
+    return [math.tanh(v) for v in plus(G, product(s, U))]
+
+
 def translation_logp(p, x, y, sos, weights=None):
     """ln p(y | x) as appendix A.2 has it, word by word; p: letter -> lists as lmtk.nmt.kernels describes them. weights
     gets the alphas of each word.
     """
     n, attention, d = len(p["U"]), "Ua" in p, len(p["C"][0])
-    unit, memory = (gated_unit, []) if d == 3 * n else (lstm, [0.0] * n)
+    unit, memory = {n: (tanh_unit, []), 3 * n: (gated_unit, []), 4 * n: (lstm, [0.0] * n)}[d]
 
     def states(words, half, S, U):
         s, found = [0.0] * n + memory, []

@@ -55,3 +55,14 @@ def test_the_commands_of_the_table(folder):
     assert len(TABLE) >= 14
     for command in TABLE:
         run(command, folder)
+
+
+def test_long_sentences_of_the_grammar(folder):
+    """Sentences of up to 60 words: always the same ones, none twice, with equally many words on both sides."""
+    made = run(f"python3 {TOP}/examples/3-translate/pairs.py 500 1 60", folder)
+    assert made == run(f"python3 {TOP}/examples/3-translate/pairs.py 500 1 60", folder)
+    pairs = [line.split("\t") for line in made.splitlines()]
+    assert len({source for source, _ in pairs}) == 500
+    lengths = [len(source.split()) for source, _ in pairs]
+    assert lengths == [len(target.split()) for _, target in pairs]
+    assert min(lengths) == 6 and 55 < max(lengths) <= 60
