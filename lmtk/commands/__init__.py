@@ -14,6 +14,8 @@ COMMANDS = {
     "select": "select the sentences of a large text that are most like a domain",
     "rescore": "rescore n-best lists",
     "ppl": "measure the perplexity of texts",
+    "next": "print the most probable next words",
+    "sample": "print random sentences",
     "features": "show which words are alike, in a neural model or a text",
     "info": "describe any file",
 }

@@ -16,6 +16,7 @@ INPUT = {
     "vocab": "-text",
     "ppl": "-text",
     "select": "-text",
+    "next": "-text",
     "translate": "-text",
     "features": "-lm",
     "info": "-lm",
