@@ -16,7 +16,7 @@ LAYERS = [
     ["text"],
     ["em", "exponential", "lm", "units"],
     ["ngram", "nplm", "nmt"],
-    ["tagging"],
+    ["tagging", "kenlm"],
     ["joint"],
     ["reports"],
     ["nbest", "run"],
@@ -24,6 +24,7 @@ LAYERS = [
     ["api", "functions", "kenlm_module"],
     ["commands"],
     ["programs", "help"],
+    ["precompile"],
     ["cli"],
 ]
 RANK = {name: i for i, names in enumerate(LAYERS) for name in names}

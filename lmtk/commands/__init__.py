@@ -11,9 +11,12 @@ COMMANDS = {
     "nmt-train": "train a translation model",
     "translate": "translate text, or score translations",
     "mix": "mix models of any kind",
+    "select": "select the sentences of a large text that are most like a domain",
     "rescore": "rescore n-best lists",
     "ppl": "measure the perplexity of texts",
-    "features": "show the words that a neural model finds alike",
+    "next": "print the most probable next words",
+    "sample": "print random sentences",
+    "features": "show which words are alike, in a neural model or a text",
     "info": "describe any file",
 }
 
