@@ -18,6 +18,7 @@ LAYERS = [
     ["ngram", "nplm", "nmt"],
     ["tagging"],
     ["joint"],
+    ["fst"],
     ["reports"],
     ["nbest", "run"],
     ["jobs"],
