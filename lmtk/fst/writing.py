@@ -27,7 +27,7 @@ ACCEPTOR, NOT_ACCEPTOR = 0x10000, 0x20000
 EPSILONS, NO_EPSILONS = 0x400000, 0x800000
 I_EPSILONS, NO_I_EPSILONS = 0x1000000, 0x2000000
 O_EPSILONS, NO_O_EPSILONS = 0x4000000, 0x8000000
-I_SORTED, O_SORTED = 0x10000000, 0x40000000
+I_SORTED, NOT_I_SORTED, O_SORTED, NOT_O_SORTED = 0x10000000, 0x20000000, 0x40000000, 0x80000000
 WEIGHTED, NOT_TOP_SORTED = 0x100000000, 0x8000000000
 
 
@@ -39,11 +39,13 @@ def properties(fst):
     rises = lambda labels: bool((np.diff(labels)[inside] >= 0).all())
     has_backoff, has_epsilon = bool((fst.label == fst.backoff).any()), bool((fst.label == 0).any())
     source = np.repeat(np.arange(len(fst.final)), np.diff(fst.begins))
-    bits = MUTABLE | (NOT_ACCEPTOR if fst.backoff and has_backoff else ACCEPTOR)
+    is_acceptor, is_sorted = not (fst.backoff and has_backoff), rises(fst.label)
+    bits = MUTABLE | (ACCEPTOR if is_acceptor else NOT_ACCEPTOR)
     bits |= EPSILONS | I_EPSILONS if has_epsilon else NO_EPSILONS | NO_I_EPSILONS
     bits |= O_EPSILONS if has_backoff or has_epsilon else NO_O_EPSILONS
-    bits |= I_SORTED if rises(fst.label) else 0
-    bits |= O_SORTED if bits & ACCEPTOR and bits & I_SORTED else 0
+    bits |= I_SORTED if is_sorted else NOT_I_SORTED
+    if is_acceptor or not is_sorted:
+        bits |= O_SORTED if rises(np.where(fst.label == fst.backoff, 0, fst.label)) else NOT_O_SORTED
     is_weighted = fst.weight.any() or (np.isfinite(fst.final) & (fst.final != 0)).any()
     return bits | (WEIGHTED if is_weighted else 0) | (NOT_TOP_SORTED if (fst.target <= source).any() else 0)
 

@@ -16,7 +16,8 @@ class FstJob:
     lm: the model's file. symbols: the words' numbers, in a text or in an FST; None: new numbers, which write_symbols
     writes. disambig: the symbol of back-off arcs; None: they have the label 0, and <s> and </s> are labels. order: the
     longest n-grams that stay. max_order: as `order`, but a longer n-gram's history stays a state, as in kaldilm. write,
-    write_text: files for the binary form and the text form. text: `write` gets the text form.
+    write_text: files for the binary form and the text form. text: `write` gets the text form. is_sorted: whether the arcs
+    of a state are sorted by their labels. is_spaced: whether empty lines stand around the text form, as in kaldilm.
     """
 
     lm: str | None = None
@@ -33,6 +34,7 @@ class FstJob:
     sos: str = "<s>"
     eos: str = "</s>"
     is_sorted: bool = True
+    is_spaced: bool = False
 
     def __post_init__(self):
         check(self, RULES)
@@ -127,4 +129,6 @@ def write_fst(job):
             writing.write_binary(files.enter_context(open_out(job.write)), fst, kept)
         if text := job.write if job.text else job.write_text:
             out = files.enter_context(open_out(text))
+            out.write(b"\n" * job.is_spaced)
             writing.write_text(out, fst)
+            out.write(b"\n\n" * job.is_spaced)
