@@ -110,7 +110,9 @@ def numbers_of(job, ngrams, symbols):
     for symbol, use in ((None, "the empty label"), (job.disambig, "the label of back-off arcs")):
         number = 0 if symbol is None else symbols.number[os.fsencode(symbol)]
         if words := [ngrams.words[i] for i in unigrams[numbers[unigrams] == number]]:
-            raise FormatError(where(symbols), f"the number of the word {shown(words[0])}, {number}, is {use}")
+            raise FormatError(
+                where(symbols), f"the word {shown(words[0])} of the model has the number {number}, which is {use}"
+            )
     return numbers
 
 

@@ -65,7 +65,8 @@ def parse(words, usage):
             print(HELP.format(usage=usage), end="")
             return {}, []
         if name not in FIELDS:
-            raise UsageError(f"no option --{name}{nearest(name, FIELDS) or '; --help lists the options'}")
+            similar = nearest("--" + name, ["--" + field for field in FIELDS])
+            raise UsageError(f"no option --{name}{similar or '; --help lists the options'}")
         if not equals and name not in FLAGS:
             if not words:
                 raise UsageError(f"--{name} needs a value")
