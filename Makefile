@@ -1,7 +1,7 @@
 # make demo   builds .venv and runs the quick start, from raw text to a table of perplexities
 # make test   builds .venv and runs the test suite
-# make test-all  the same, with all random cases and parameters, and with the oldest numpy and numba; against SRILM and
-#                KenLM too where they are on PATH
+# make test-all  the same, with all random cases and parameters, with the oldest numpy and numba, and with decoders that
+#                read KenLM files; against SRILM and KenLM too where they are on PATH
 # make smoke  wheel and sdist, installed and removed again, by the Pythons at hand
 # make docs   README, manual pages and examples as HTML in build/docs (needs mandoc)
 PYTHON ?= python3
@@ -16,7 +16,7 @@ test test-all: .venv/installed-test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/python -m pytest -q -n auto --dist worksteal $(if $(filter test-all,$@),--all)
-	$(if $(filter test-all,$@),$(MAKE) oldest)
+	$(if $(filter test-all,$@),$(MAKE) oldest decoders)
 
 # timings, side by side with references where they are installed; stability*.py are no timings, and take hours
 bench: .venv/installed
@@ -40,6 +40,15 @@ oldest: .venv-oldest/installed
 	.venv-oldest/bin/pip install -q $(OLDEST) pytest hypothesis $(EDITABLE) .
 	touch $@
 
+# programs that contain KenLM's library, and read the files that lmtk writes
+DECODERS = numpy==1.26.* ufal.kenlm==26.4.1 flashlight-text==0.0.7 ctc-beam-decoder==0.2.0 pyctcdecode==0.5.0
+decoders: .venv-decoders/installed .venv/installed
+	.venv-decoders/bin/python tests/clients/decoders.py $(BIN)/lmtk 2> /dev/null
+.venv-decoders/installed:
+	$(PYTHON) -m venv .venv-decoders
+	.venv-decoders/bin/pip install -q $(DECODERS)
+	touch $@
+
 .venv/bin/python:
 	$(PYTHON) -m venv .venv
 .venv/installed: pyproject.toml | .venv/bin/python
@@ -50,7 +59,7 @@ oldest: .venv-oldest/installed
 	touch $@ .venv/installed
 
 clean:
-	rm -rf .venv .venv-oldest build *.egg-info
+	rm -rf .venv .venv-oldest .venv-decoders build *.egg-info
 	$(MAKE) -C examples/1-quickstart clean
 
-.PHONY: demo test test-all oldest bench smoke docs clean
+.PHONY: demo test test-all oldest decoders bench smoke docs clean

@@ -2,23 +2,25 @@
 
 import math
 import os
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import islice
 
 import numpy as np
 
 from lmtk.errors import FormatError
 from lmtk.files.registry import load
-from lmtk.lm import reach
+from lmtk.lm import LN10, after, reach
 from lmtk.machine.threads import map_in_order
 from lmtk.ngram.model import walking
 from lmtk.ngram.model.backoff import Backoff
 from lmtk.ngram.model.nodes import address_of
 from lmtk.reports import kenlm
+from lmtk.reports.following import Follower
 from lmtk.text.corpus import NEWLINE, Corpus, Table, sentences
 from lmtk.text.vocab import EOS, SOS
 
 FEW = 100  # sentences that are scored without kernels, by a small model; words for which numba is not imported
+KEPT = 64  # states of a neural model whose probabilities are kept
 TOGETHER = 512  # sentences of score_many that a thread takes at once
 BLANKS = bytes.maketrans(b"\t\n\v\f\r", b"     ")
 
@@ -169,19 +171,29 @@ class Model:
         log10p, length = self._full(Corpus(ids, np.array([0, len(ids)]), scored))
         yield from zip(log10p[scored].tolist(), length[scored].tolist(), (ids == self._index.unk)[scored].tolist())
 
-    def write(self, path, binary=False):
-        """Write a back-off model as ARPA file, or in lmtk's binary form; the name's suffix chooses the compression.
+    def write(self, path, format="arpa"):
+        """Write a back-off model. The suffix of the name chooses the compression.
 
-        Raises OSError, and TypeError where the model is of another kind.
+        format: "arpa", "binary" (lmtk's own form), "kenlm-probing" or "kenlm-trie". Raises OSError; TypeError for a
+        model of another kind; ValueError for an unknown format; LmtkError for a model that KenLM does not take.
         """
         from lmtk.files.outputs import open_out
+        from lmtk.jobs.kenlm_files import write_kenlm
+        from lmtk.kenlm.layout import Form
         from lmtk.ngram.arpa import writer
         from lmtk.ngram.model import backoff
 
         if not isinstance(self.lm, Backoff):
             raise TypeError(f"only back-off models can be written, not a {type(self.lm).__name__}")
-        with open_out(os.fsdecode(path)) as out:
-            backoff.write_binary(out, self.lm) if binary else writer.write_text(out, self.lm)
+        path = os.fsdecode(path)
+        if format in ("kenlm-probing", "kenlm-trie"):
+            write_kenlm(self.lm, path, Form(format.removeprefix("kenlm-")), "the model")
+            return
+        writers = {"arpa": writer.write_text, "binary": backoff.write_binary}
+        if format not in writers:
+            raise ValueError(f"format is arpa, binary, kenlm-probing or kenlm-trie, not {format!r}")
+        with open_out(path) as out:
+            writers[format](out, self.lm)
 
     def perplexity(self, sentence):
         """10^(-log10 p / (words + 1)) of a sentence with <s> and </s>, OOVs included."""
@@ -220,6 +232,39 @@ class Model:
             raise TypeError(no_states(in_state, out_state)) from None
         return FullScoreReturn(p, length, word == self._index.unk)
 
+    def next_words(self, context, k=10, bos=True):
+        """The k most probable words after a context, a string, the most probable first: [(word, p)]. The end of the
+        sentence, </s>, counts as a word; <unk> is left out. bos: whether the context follows <s>.
+        """
+        p = self.distribution(context, bos)
+        if self.vocab.unk_id < len(p):
+            p[self.vocab.unk_id] = -1
+        k = min(max(k, 0), int((p >= 0).sum()))
+        best = np.argpartition(-p, k - 1)[:k] if k else np.empty(0, int)
+        best = best[np.argsort(-p[best], kind="stable")]
+        return [(self.vocab.words[w].decode("utf-8", "surrogateescape"), float(p[w])) for w in best]
+
+    def distribution(self, context, bos=True):
+        """p of each word that the model predicts after a context, a string: (V,) float64, in the order of
+        `vocab.words`. bos: whether the context follows <s>.
+        """
+        state = [self._index[SOS]] * bool(bos) + [self._ids[word] for word in as_bytes(context).split()]
+        return np.exp(after(self.lm, state))
+
+    def states(self, size=1, bos=True):
+        """An array of `size` states at the beginning of a sentence, or without context: (size,)."""
+        return self._follower.states(size, bos)
+
+    def advance(self, states, ids):
+        """The states after a word each: (B,). ids (B,): numbers of words, as `vocab.index` has them."""
+        return self._follower.advance(states, self._check_ids(ids))
+
+    def scores(self, states):
+        """log10 p of each word that the model predicts in each of B states: (B, V) float32, in the order of
+        `vocab.words`.
+        """
+        return self._follower.scores(states)
+
     def __contains__(self, word):
         """Whether the model has the word; <unk> is none."""
         word, vocab = self._ids[word], self.vocab
@@ -245,13 +290,13 @@ class Model:
         return Table(self._index)
 
     @cached_property
-    def _walk(self):
-        return kenlm.walk(self.lm, lengths=False)
+    def _follower(self):
+        return Follower(self.lm)
 
-    @cached_property
+    @property
     def _handle(self):
         """The address of the walk's handle."""
-        return address_of(self._walk.handle) if isinstance(self.lm, Backoff) else 0
+        return self._follower.handle
 
     @cached_property
     def _full(self):
@@ -289,7 +334,22 @@ class Model:
             return (sos,)
         return self._step(self._handle, sos, self._null)[2]
 
+    @cached_property
+    def _is_network(self):
+        from lmtk.nplm.network import Network
+
+        return type(self.lm) is Network
+
+    @cached_property
+    def _rows(self):
+        """The function that gives log10 p of all words after a state, a tuple of ids; the last ones are kept."""
+        return lru_cache(KEPT)(lambda state: (after(self.lm, list(state)) / LN10).astype(np.float32))
+
     def _step_of_any(self, _, word, state):
+        if self._is_network and word < self.vocab.V:
+            # BaseScore asks for many words after one state, which one forward pass gives
+            next_state = (*state, word)[max(len(state) + 1 - reach(self.lm), 0) :]
+            return float(self._rows(state)[word]), min(len(state) + 1, self.order), next_state
         ids = np.array([[*state, word]], np.int32)
         log10p, length = self._full(sentences(ids))
         return (
@@ -350,10 +410,14 @@ class Model:
 
             yield ids
 
-    def _parts_of_ids(self, ids, starts):
+    def _check_ids(self, ids):
         ids, W = np.asarray(ids, np.int32), len(self.vocab.words)
         if len(ids) and not (ids.min() >= 0 and ids.max() < W):
             raise ValueError(f"ids must lie between 0 and {W - 1}")
+        return ids
+
+    def _parts_of_ids(self, ids, starts):
+        ids = self._check_ids(ids)
         for first in range(0, len(starts) - 1, TOGETHER):
             some = np.asarray(starts[first : first + TOGETHER + 1])
             yield lambda some=some: np.insert(ids[some[0] : some[-1]], some[1:-1] - some[0], NEWLINE).astype(np.int32)

@@ -81,14 +81,37 @@ def find_running_text(models, marks):
 def after(model, context):
     """ln p of each predicted word, (V,), after a context of ids, the last word last.
 
-    The model computes them if it has a method `after`. Otherwise they are the scores of V sentences that differ in
-    their last word.
+    The model computes them if it has a method `after` or `after_each`. Otherwise they are the scores of V sentences
+    that differ in their last word.
     """
     if hasattr(model, "after"):
         return model.after(context)
+    if hasattr(model, "after_each"):
+        return model.after_each([context])[0]
+    return after_by_scores(model, context)
+
+
+def after_by_scores(model, context):
+    """`after` from the scores of V sentences."""
     V = model.vocab.V
-    rows = np.column_stack((np.broadcast_to(context, (V, len(context))), np.arange(V)))
+    rows = np.column_stack((np.broadcast_to(np.array(context, np.int32), (V, len(context))), np.arange(V)))
     return model.score(sentences(rows)).logp[len(context) :: len(context) + 1]
+
+
+def last_word_corpus(contexts):
+    """A Corpus of sentences that are contexts, lists of ids, and one more word, which alone is scored."""
+    starts = np.cumsum([0, *(len(context) + 1 for context in contexts)])
+    ids, scored = np.zeros(starts[-1], np.int32), np.zeros(starts[-1], bool)
+    scored[starts[1:] - 1] = True
+    ids[~scored] = [w for context in contexts for w in context]
+    return Corpus(ids, starts, scored)
+
+
+def after_each(model, contexts):
+    """ln p of each predicted word after each of B contexts, lists of ids: (B, V)."""
+    if hasattr(model, "after_each"):
+        return model.after_each(contexts)
+    return np.array([after(model, context) for context in contexts]).reshape(len(contexts), model.vocab.V)
 
 
 def unique_rows(rows):

@@ -152,9 +152,9 @@ OPTIONS = [
     ["-order", "3", "-kndiscount", "-discount-fallback", "-kn-counts-modified"],
     ["-order", "3", "-ukndiscount", "-discount-fallback", "-kn-modify-counts-at-end"],
     ["-order", "3", "-kenlm", "-discount-fallback", "-limit-vocab-file", "v", "-vocab-pad", "20", "-verbose-header"],
-    ["-order", "4", "-kenlm", "-kenlm-layout", "-discount-fallback", "-prune-by-count", "0", "1"],
-    ["-order", "2", "-kenlm", "-kenlm-layout", "-discount-fallback", "-vocab", "v"],
-    ["-order", "3", "-kenlm", "-kenlm-layout", "-discount-fallback", "-interpolate-unigrams", "0", "-memory", "10K"],
+    ["-order", "4", "-kenlm", "-layout", "kenlm", "-discount-fallback", "-prune-by-count", "0", "1"],
+    ["-order", "2", "-kenlm", "-layout", "kenlm", "-discount-fallback", "-vocab", "v"],
+    ["-order", "3", "-kenlm", "-layout", "kenlm", "-discount-fallback", "-interpolate-unigrams", "0", "-memory", "10K"],
     ["-order", "3", "-wbdiscount", "-write", "counts"],
     ["-order", "3", "-wbdiscount", "-read", "c"],
 ]

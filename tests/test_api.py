@@ -147,7 +147,7 @@ def test_estimate_is_ngram_count(tmp_path, large_from, smoothing, large):
         model = lmtk.estimate(sentences, 3, smoothing, vocab=vocab, minimum=[1, 2], fallback=(0.5, 1, 1.5))
         model.write(tmp_path / "mine.arpa")
         assert (tmp_path / "mine.arpa").read_bytes() == wanted
-    model.write(tmp_path / "mine.bin", binary=True)
+    model.write(tmp_path / "mine.bin", format="binary")
     assert lmtk.load(tmp_path / "mine.bin").score("one of the") == model.score("one of the")
 
 

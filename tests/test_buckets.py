@@ -189,11 +189,11 @@ OUTPUTS = [
     ["-lm", "lm", "-sort", "-prune", "1e-3", "-minprune", "3"],
     ["-write-bin", "bin", "-compact"],
     ["-lm", "lm", "-vocab-pad", "500", "-verbose-header"],
-    ["-lm", "lm", "-verbose-header", "-kenlm-layout"],
+    ["-lm", "lm", "-verbose-header", "-layout", "kenlm"],
     ["-lm", "lm", "-limit-vocab-file", "v", "-prune-by-count", "0", "0", "1"],
     ["-write-bin", "bin", "-limit-vocab-file", "v", "-interpolate-unigrams", "0"],
-    ["-lm", "lm", "-kenlm-layout", "-sort"],
-    ["-lm", "lm", "-kenlm-layout", "-text", "u"],
+    ["-lm", "lm", "-layout", "kenlm", "-sort"],
+    ["-lm", "lm", "-layout", "kenlm", "-text", "u"],
     ["-lm", "lm", "-classes", "c", "-class-lm", "whole"],
     ["-class-lm", "whole", "-classes", "c"],
     ["-lm", "lm", "-write", "counts", "-write3", "more"],
@@ -201,7 +201,7 @@ OUTPUTS = [
     ["-write", "counts", "-sort"],
     ["-read", "r", "r", "-lm", "lm"],
     ["-read", "r", "-lm", "lm", "-write", "counts", "-prune", "1e-3", "-write-bin", "bin"],
-    ["-read", "r", "-lm", "lm", "-kenlm-layout", "-verbose-header", "-limit-vocab-file", "v"],
+    ["-read", "r", "-lm", "lm", "-layout", "kenlm", "-verbose-header", "-limit-vocab-file", "v"],
     ["-read", "r", "-lm", "lm", "-classes", "c", "-class-lm", "whole"],
     ["-read", "r", "-vocab", "v", "-limit-vocab", "-sort", "-write", "counts", "-lm", "lm"],
     ["-read", "r", "-text", "u", "-write2", "counts"],
@@ -231,7 +231,7 @@ def test_every_output_is_the_same_in_little_memory(tmp_path, monkeypatch, large_
     assert found[0] == found[1]
 
 
-@pytest.mark.parametrize("words", [["-wbdiscount", "-gt4min", "3"], ["-kenlm", "-kenlm-layout", "-gt1min", "99"]])
+@pytest.mark.parametrize("words", [["-wbdiscount", "-gt4min", "3"], ["-kenlm", "-layout", "kenlm", "-gt1min", "99"]])
 def test_counts_that_are_cut_off_are_the_same_in_little_memory(tmp_path, monkeypatch, large_from, words):
     monkeypatch.chdir(tmp_path)
     random_text(tmp_path, 1)

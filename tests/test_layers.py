@@ -16,7 +16,7 @@ LAYERS = [
     ["text"],
     ["em", "exponential", "lm", "units"],
     ["ngram", "nplm", "nmt"],
-    ["tagging"],
+    ["tagging", "kenlm"],
     ["joint"],
     ["fst"],
     ["reports"],

@@ -11,13 +11,13 @@ import pytest
 from helpers import BOUNDS_CHECKED, ENVIRONMENT, FILES, TESTS
 
 import lmtk
-from lmtk.errors import FormatError, LmtkError
+from lmtk.errors import FormatError
 from lmtk.files import container
-from lmtk.files.registry import describe, load
+from lmtk.files.registry import load
 from lmtk.jobs.scoring import Scoring, report_text
 from lmtk.ngram.arpa import writer
 from lmtk.ngram.edit import prune
-from lmtk.ngram.model import backoff, compact, kenlm_binary, nodes
+from lmtk.ngram.model import backoff, compact, nodes
 from lmtk.reports import kenlm
 from lmtk.text.corpus import Marks, read_corpus
 
@@ -167,68 +167,6 @@ def test_numbers_are_packed_in_any_width(monkeypatch):
             x = random.integers(0, 1 << width, N)
             bits = compact.pack_bits(x, width)
             assert len(bits) == (N * width + 7) // 8 and np.array_equal(compact.unpack_bits(bits, width, N), x)
-
-
-@pytest.mark.parametrize("kind", ["trie", "triea255", "trieq8b8", "trieq8b8a22"])
-def test_kenlms_tries_are_read(kind, tmp_path):
-    """Files that build_binary made of wb.arpa: the same model, whatever the kind; cut, one error."""
-    path, model = FILES / "kenlm" / kind, lmtk.load(FILES / "wb.arpa")
-    found = lmtk.load(path)
-    for line in (FILES / "te.txt").read_text().splitlines():
-        assert list(found.full_scores(line)) == list(model.full_scores(line))
-    out = [io.BytesIO(), io.BytesIO()]
-    for a, x in zip(out, (found, model)):
-        writer.write_text(a, x.lm)
-    assert out[0].getvalue() == out[1].getvalue()
-    lines, words = describe(str(path))
-    assert dict(lines)["file"].startswith("KenLM's, trie") and b"cat" in words
-    corpus = next(read_corpus(str(FILES / "te.txt"), model.vocab, Marks()))
-    size = path.stat().st_size
-    spoilt(tmp_path, path.read_bytes(), range(size - 1, 0, -(size // 60)), corpus)
-
-
-def test_words_keep_kenlms_numbers():
-    words = [b"<unk>", b"b", b"<s>", b"a", b"</s>"]
-    vocab = kenlm_binary.make_vocab(words, np.float32(-1))
-    assert [words[i] for i in kenlm_binary.kenlm_numbers(vocab, words)] == vocab.words
-
-
-def spoilt(tmp_path, data, places, corpus):
-    """A model's file cut at a place is an error; with another byte there it is one, or scores."""
-    random = np.random.default_rng(1)
-    for i in places:
-        (tmp_path / "cut").write_bytes(data[:i])
-        with pytest.raises(LmtkError):
-            load(str(tmp_path / "cut"))
-        damaged = bytearray(data)
-        damaged[i] = random.integers(256)
-        (tmp_path / "damaged").write_bytes(damaged)
-        with suppress(LmtkError):
-            load(str(tmp_path / "damaged")).score(corpus)
-
-
-def test_kenlms_other_files_are_one_line():
-    with pytest.raises(FormatError, match="without its words"):
-        load(str(FILES / "kenlm" / "nowords"))
-
-
-def test_kenlms_probing_tables_are_scored_by(tmp_path):
-    """A file that build_binary made of wb.arpa: the same scores, to the last bit; damaged, no harm; no n-grams."""
-    path, model = FILES / "kenlm" / "probing", lmtk.load(FILES / "wb.arpa")
-    found = lmtk.load(path)
-    for line in (FILES / "te.txt").read_text().splitlines():
-        assert list(found.full_scores(line)) == list(model.full_scores(line))
-    given = [kenlm.numbers(m.lm, str(where)) for m, where in ((model, FILES / "wb.arpa"), (found, path))]
-    assert dict(zip(model.vocab.words, given[0])) == dict(zip(found.vocab.words, given[1]))
-    corpus = next(read_corpus(str(FILES / "te.txt"), model.vocab, Marks()))
-    own = next(read_corpus(str(FILES / "te.txt"), found.vocab, Marks()))
-    for order in (1, 2, 3):
-        a, b = model.lm.lower(order).score(corpus), found.lm.lower(order).score(own)
-        assert np.allclose(a.logp, b.logp, rtol=1e-6) and np.array_equal(a.length, b.length)
-    lines, words = describe(str(path))
-    assert dict(lines)["file"] == "KenLM's, probing hash tables" and b"cat" in words
-    assert dict(lines)["2-grams"] == model.lm.nodes.size(2)
-    spoilt(tmp_path, path.read_bytes(), range(path.stat().st_size), own)
 
 
 def test_a_file_of_before_the_suffixes_is_read(tmp_path):

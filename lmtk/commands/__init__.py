@@ -14,6 +14,8 @@ COMMANDS = {
     "fst": "write a back-off model as a finite-state transducer, for Kaldi, k2 and Vosk",
     "rescore": "rescore n-best lists",
     "ppl": "measure the perplexity of texts",
+    "next": "print the most probable next words",
+    "sample": "print random sentences",
     "features": "show the words that a neural model finds alike",
     "info": "describe any file",
 }

@@ -2,7 +2,7 @@ import os
 
 from lmtk.commands.options import MAX_ORDER, option, shared, takes, tell_memory
 from lmtk.errors import UsageError
-from lmtk.jobs.editing import EditJob, edit
+from lmtk.jobs.editing import EditJob, edit, makes_model
 from lmtk.jobs.rules import build, check, complete_weights, wrong
 
 OPTIONS = {
@@ -26,10 +26,7 @@ OPTIONS = {
         "write_lm": option("Write the model as an ARPA file (-: stdout).", "FILE"),
         "write_bin": option("Write the model in binary form.", "FILE"),
         "write_bin_lm": option("The same as -write-bin (SRILM's name).", "FILE", type=str),
-        **shared("compact quantize"),
-        "kenlm_numbers": option(
-            "Number the words of -write-bin as KenLM's binary format of this type does.", "probing|trie"
-        ),
+        **shared("layout closed write_kenlm kenlm_type compact quantize"),
         "write_vocab": option("Write the vocabulary, in byte order.", "FILE"),
         **shared("memuse debug"),
     },
@@ -92,10 +89,9 @@ OPTIONS = {
 }
 RULES = (
     wrong(
-        lambda job: (
-            not (job.write_lm or job.write_bin or job.write_vocab or job.scores or job.generates or job.is_table)
-        ),
-        "no output is asked for; give -write-lm, -write-bin, -write-vocab, -ppl, -counts, -gen or -gen-prefixes",
+        lambda job: not (makes_model(job) or job.write_vocab or job.scores),
+        "no output is asked for; give -write-lm, -write-bin, -write-kenlm, -write-vocab, -ppl, -counts, -gen or "
+        "-gen-prefixes",
     ),
 )
 

@@ -37,7 +37,7 @@ OPTIONS = {
         "lm": option("Output file for the back-off model, in ARPA format.", "FILE"),
         "write_bin": option("Output file for the back-off model, in binary form.", "FILE"),
         "write_binary_lm": option("Write -lm in binary form.", type=bool, default=False),
-        **shared("compact quantize"),
+        **shared("layout closed write_kenlm kenlm_type compact quantize"),
         "prune": option("Remove n-grams whose removal raises perplexity by less than the fraction X.", "X", low=0),
         "minprune": option("Prune only n-grams of N words or more.", "N", low=2),
         **shared("debug"),
@@ -95,7 +95,6 @@ OPTIONS = {
         ),
         "vocab_pad": option("With -kenlm: assume a vocabulary of N words, unknown words included.", "N", low=0),
         "verbose_header": option("With -kenlm: begin -lm with comments that name the text and its size."),
-        "kenlm_layout": option("With -kenlm: write the lines and digits of -lm exactly as lmplz does."),
         "open_end": option("With -kenlm: do not add </s> to a last line without a line feed."),
         "skip_symbols": option("With -kenlm: skip <s>, </s> and <unk> in -text."),
     },
@@ -107,7 +106,7 @@ OPTIONS = {
         "mpi": option("Share the work among the ranks started by mpiexec."),
     },
 }
-OUTPUTS = "write", "write_n", "write_vocab", "lm", "write_bin", "class_lm", "gt", "kn", "kn_all"
+OUTPUTS = "write", "write_n", "write_vocab", "lm", "write_bin", "write_kenlm", "class_lm", "gt", "kn", "kn_all"
 
 
 @takes(EstimateJob, OPTIONS)

@@ -15,6 +15,7 @@ INPUT = {
     "normalize": "-text",
     "vocab": "-text",
     "ppl": "-text",
+    "next": "-text",
     "translate": "-text",
     "features": "-lm",
     "info": "-lm",

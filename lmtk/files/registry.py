@@ -21,7 +21,7 @@ TEXT = {
 }
 ARPA = "lmtk.ngram.arpa.reader:read_text"
 DATA = re.compile(rb"(?m)^[ \t]*\\data\\[ \t\r]*$")
-KENLM_READER = "lmtk.ngram.model.kenlm_binary:read"
+KENLM_READER = "lmtk.kenlm.reading:read"
 LAYERS, OUTPUTS = ("", "-rnn", "-gru", "-lstm"), ("", "-tied", "-class", "-tree")
 BINARY = {
     **{f"nplm{layer}{output}": "lmtk.nplm.network:from_arrays" for layer in LAYERS for output in OUTPUTS},

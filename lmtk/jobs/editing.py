@@ -3,11 +3,12 @@
 import contextlib
 import sys
 import warnings
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
 
 from lmtk.errors import LmtkError, LmtkWarning, name_of
+from lmtk.jobs.kenlm_files import KENLM_RULES, form_of, write_kenlm
 from lmtk.jobs.rules import (
     check,
     check_outputs,
@@ -50,7 +51,10 @@ class EditJob:
     write_bin: str | None = None
     compact: bool = False
     quantize: int | None = None
-    kenlm_numbers: str | None = None
+    layout: str = "srilm"
+    closed: bool = False
+    write_kenlm: str | None = None
+    kenlm_type: str = "probing"
     write_vocab: str | None = None
     keep: bool = False
     order: int | None = None
@@ -114,7 +118,7 @@ class EditJob:
     def is_changed(self):
         """Whether the model is another than that in the file."""
         changes = self.mix_lm, self.read_mix_lms, self.limit_vocab, self.vocab, self.renorm, self.prune_lowprobs
-        return any(changes) or any(self.prune)
+        return any(changes) or any(self.prune) or self.closed
 
     @property
     def is_own(self):
@@ -129,24 +133,26 @@ class EditJob:
 
 def makes_model(job):
     """Whether something is asked for that only a back-off model can do."""
-    return job.write_lm or job.write_bin or job.generates or job.is_table
+    return job.write_lm or job.write_bin or job.write_kenlm or job.generates or job.is_table
 
 
 def writes_several_to_stdout(job):
-    return [job.write_lm, job.write_bin, job.write_vocab, "-" if job.generates or job.scores else None].count("-") > 1
+    printed = "-" if job.generates or job.scores else None
+    return [job.write_lm, job.write_bin, job.write_kenlm, job.write_vocab, printed].count("-") > 1
 
 
 def refused_in_table(job):
-    others = job.write_lm, job.write_bin, job.write_vocab, job.generates, job.scoring.counts
+    others = job.write_lm, job.write_bin, job.write_kenlm, job.write_vocab, job.generates, job.scoring.counts
     return job.is_table and any(others)
 
 
 RULES = (
     required("lm"),
     wrong(lambda job: any(threshold < 0 for threshold in job.prune), "-prune must be 0 or more"),
-    needs("compact", "write_bin", "-compact needs -write-bin"),
-    needs("quantize kenlm_numbers", "write_bin"),
-    one_of("kenlm_numbers", ("probing", "trie")),
+    *KENLM_RULES,
+    one_of("layout", ("srilm", "kenlm")),
+    needs("layout", "write_lm"),
+    needs("closed", "write_lm write_bin write_kenlm"),
     needs("limit_vocab", "vocab"),
     needs("weight", "mix_lm", "-lambda needs -mix-lm"),
     needs("prune_history_lm", "prune"),
@@ -213,7 +219,7 @@ def get_ready(job):
 
     texts = [*job.scoring.text, *job.scoring.counts]
     inputs = job.classes, job.gen_prefixes, job.vocab if job.vocab != job.write_vocab else None
-    check_outputs(job.write_lm, job.write_bin, job.write_vocab, texts=texts, inputs=inputs)
+    check_outputs(job.write_lm, job.write_bin, job.write_kenlm, job.write_vocab, texts=texts, inputs=inputs)
     if not job.keep:  # a Python program goes on when the job is done, and needs its memory back
         memory.keep_all()
 
@@ -227,7 +233,8 @@ def output(job):
     from lmtk.ngram.model.building import map_in_file
 
     in_memory = job.keep or not isinstance(job.lm, str) or job.write_bin in (None, job.lm)
-    if job.is_changed or job.write_lm or job.classes or job.order or job.compact or job.quantize or in_memory:
+    others = job.write_lm, job.write_kenlm, job.classes, job.order, job.compact, job.quantize
+    if job.is_changed or any(others) or in_memory:
         yield None, None
         return
     with open_out(job.write_bin) as out:
@@ -291,35 +298,32 @@ def write(job, model, vocab, out):
     """
     from lmtk.files.outputs import open_out
     from lmtk.joint import classes
-    from lmtk.ngram.arpa import writer
+    from lmtk.ngram.arpa import kenlm_layout, writer
     from lmtk.ngram.model import compact
 
     is_classed = isinstance(model, classes.ClassModel)
-    if is_classed and (job.compact or job.quantize or job.kenlm_numbers):
-        told = "-compact, -quantize and -kenlm-numbers are for back-off n-grams"
+    if is_classed and (job.compact or job.quantize or job.write_kenlm or job.closed or job.layout != "srilm"):
+        told = "-compact, -quantize, -write-kenlm, -closed and -layout are for back-off n-grams"
         raise LmtkError(f"{job.name}: class n-gram; {told}")
-    if job.kenlm_numbers:
-        model = numbered(model, job.lm, job.kenlm_numbers)
+    if job.closed:
+        from lmtk.ngram.edit.closing import close
+
+        model = close(model)
     if job.write_lm:
         with open_out(job.write_lm) as text:
-            writer.write_text(text, model, own=job.is_own and not (job.write_bin or job.keep))
+            if job.layout == "kenlm":
+                kenlm_layout.write_text(text, model)
+            else:
+                is_last = job.is_own and not (job.write_bin or job.write_kenlm or job.keep)
+                writer.write_text(text, model, own=is_last)
     if job.write_bin:
         with contextlib.nullcontext(out) if out else open_out(job.write_bin) as binary:
             if is_classed:
                 classes.write_binary(binary, model, job.lm)
             else:
                 compact.write_binary(binary, model, job.compact, job.quantize or 0)
+    if job.write_kenlm:
+        write_kenlm(model, job.write_kenlm, form_of(job), job.name)
     if job.write_vocab:
         with open_out(job.write_vocab) as words:
             words.write(b"".join(w + b"\n" for w in sorted(vocab.words)))
-
-
-def numbered(model, path, kind):
-    """A Backoff with KenLM's numbers of its words, those of its probing or trie form; path: the model's file."""
-    import numpy as np
-
-    from lmtk.ngram.model.kenlm_binary import trie_numbers
-    from lmtk.reports.kenlm import numbers
-
-    number = np.array(numbers(model, path), np.int32)
-    return replace(model, number=number if kind == "probing" else trie_numbers(model.vocab.words, number))

@@ -14,7 +14,8 @@ from functools import partial
 from lmtk.errors import LmtkWarning, UsageError
 from lmtk.jobs import counting
 from lmtk.jobs.counting import CountJob
-from lmtk.jobs.rules import check, check_outputs, excludes, needs, one_stdin, wrong
+from lmtk.jobs.kenlm_files import KENLM_RULES, form_of, write_kenlm
+from lmtk.jobs.rules import check, check_outputs, excludes, needs, one_of, one_stdin, wrong
 from lmtk.jobs.smoothing import Smoothing, methods_of
 
 
@@ -22,17 +23,20 @@ from lmtk.jobs.smoothing import Smoothing, methods_of
 class EstimateJob:
     """Estimate a back-off model from counts, and write it.
 
-    count: the CountJob. smoothing: the Smoothing of each order. lm, write_bin, class_lm: files for the model, as ARPA,
-    in binary form, as a class model. keep: return the model. unk: predict unknown words. prune: the share of perplexity
-    below which an n-gram is dropped, from order `minprune` on. heldout: a text to tune discounts on. limit_vocab_file:
-    n-grams of other words are left out. vocab_pad: the least number of words, unknown ones among them. maxent_alpha,
-    maxent_sigma2: the penalty on the sum of |weight| and the variance of the weights' prior.
+    count: the CountJob. smoothing: the Smoothing of each order. lm, write_bin, write_kenlm, class_lm: files for the
+    model, as ARPA, in binary form, in KenLM's, as a class model. keep: return the model. unk: predict unknown
+    words. prune: the share of perplexity below which an n-gram is dropped, from order `minprune` on. heldout: a
+    text to tune discounts on. limit_vocab_file: n-grams of other words are left out. vocab_pad: the least number of
+    words, unknown ones among them. maxent_alpha, maxent_sigma2: the penalty on the sum of |weight| and the variance
+    of the weights' prior.
     """
 
     count: CountJob = field(default_factory=CountJob)
     smoothing: Smoothing = field(default_factory=Smoothing)
     lm: str | None = None
     write_bin: str | None = None
+    write_kenlm: str | None = None
+    kenlm_type: str = "probing"
     class_lm: str | None = None
     keep: bool = False
     unk: bool = False
@@ -48,7 +52,8 @@ class EstimateJob:
     limit_vocab_file: str | None = None
     vocab_pad: int = 0
     verbose_header: bool = False
-    kenlm_layout: bool = False
+    closed: bool = False
+    layout: str = "srilm"
     debug: int = 0
 
     def __post_init__(self):
@@ -61,7 +66,7 @@ class EstimateJob:
 
     @property
     def model_written(self):
-        return bool(self.lm or self.write_bin or self.class_lm)
+        return bool(self.lm or self.write_bin or self.write_kenlm or self.class_lm)
 
     @property
     def model_wanted(self):
@@ -86,15 +91,20 @@ class EstimateJob:
 
     @property
     def is_changed(self):
-        """Whether the model is changed once it is estimated."""
-        return bool(self.reads_discounts and (self.count.sort or self.prune or self.limit_vocab_file))
+        """Whether the model is changed, or sorted anew, once it is estimated."""
+        sorts = self.count.sort or (self.has_kenlm_layout and not self.count.kenlm)
+        return bool(self.reads_discounts and (sorts or self.prune or self.limit_vocab_file or self.closed))
+
+    @property
+    def has_kenlm_layout(self):
+        return self.layout == "kenlm"
 
     @property
     def is_shared(self):
         """Whether machines share the job to its end: a model of texts, written with -lm alone, as it is estimated."""
         count = self.count
-        more = count.read or count.writes_counts or self.write_bin or self.class_lm or self.verbose_header or self.keep
-        return bool(self.lm and not (self.is_changed or self.maxent) and not more)
+        files = count.read or count.writes_counts or self.write_bin or self.write_kenlm or self.class_lm
+        return bool(self.lm and not (self.is_changed or self.maxent or files or self.verbose_header or self.keep))
 
 
 def check_method(job, n, method):
@@ -115,7 +125,7 @@ RULES = (
         "kenlm",
         "-limit-vocab-file, -interpolate-unigrams, -vocab-pad and -verbose-header need -kenlm",
     ),
-    needs("kenlm_layout", "kenlm"),
+    one_of("layout", ("srilm", "kenlm")),
     excludes(
         "vocab_pad",
         "interpolate_unigrams",
@@ -136,8 +146,7 @@ RULES = (
         "kenlm heldout prune_by_count gt kn kn_all",
         "-maxent cannot be combined with -kenlm, -heldout, -prune-by-count or files of discounts",
     ),
-    needs("compact", "write_bin", "-compact needs -write-bin"),
-    needs("quantize", "write_bin"),
+    *KENLM_RULES,
 )
 
 
@@ -205,7 +214,7 @@ def count(job, comm):
     listed = comm.share(lambda: read_listed(job))
     lists = comm.share(lambda: counting.read_lists(what))
     counts, written = count_ngrams(job, lists, comm)
-    moved = job.reads_discounts and job.kenlm_layout and counts.has(what.unk)
+    moved = job.reads_discounts and job.has_kenlm_layout and counts.has(what.unk)
     header = header_of(what, counts.tokens) if job.verbose_header and comm.rank == 0 else b""
     return Counted([counts], [written], counts.words, lists, listed, bool(job.is_changed or moved), header)
 
@@ -215,7 +224,8 @@ def outputs_of(job):
     what, smoothing = job.count, job.smoothing
     # if several orders have one file of discounts, the last of them stays in it
     discounts = [] if job.reads_discounts else [*smoothing.gt.values(), *smoothing.kn.values(), smoothing.kn_all]
-    return what.write, *what.write_n.values(), what.write_vocab, job.lm, job.write_bin, job.class_lm, *discounts
+    models = job.lm, job.write_bin, job.write_kenlm, job.class_lm
+    return what.write, *what.write_n.values(), what.write_vocab, *models, *discounts
 
 
 def count_ngrams(job, lists, comm):
@@ -233,7 +243,7 @@ def count_ngrams(job, lists, comm):
     form = "counts" if not job.model_wanted or counts_wanted or what.order == 1 else "positions"
     in_parts = form == "positions" and (comm.size == 1 or job.is_shared)
     counts = counting.collect_counts(what, lists, comm, "parts" if in_parts else form)
-    if comm.size > 1 and isinstance(counts, Text) and job.kenlm_layout and comm.total(counts.has(what.unk)):
+    if comm.size > 1 and isinstance(counts, Text) and job.has_kenlm_layout and comm.total(counts.has(what.unk)):
         counts = counting.collect_counts(what, lists, comm, form)
     written = counts
     if twice and isinstance(counts, Text | Positions):
@@ -326,7 +336,7 @@ def maxent_model(job, counted, vocabulary, tell):
 
 def is_as_nodes(job, counted):
     """Whether the whole model is wanted as a Backoff."""
-    return bool(counted.is_changed or job.write_bin or job.class_lm or job.keep)
+    return bool(counted.is_changed or job.write_bin or job.write_kenlm or job.class_lm or job.keep)
 
 
 def write_discounts(job, methods):
@@ -356,7 +366,8 @@ def write_model(job, counted, model, layout, rank):
     elif job.lm and not changed:
         with open_out(job.lm) as out:
             writing.write_arpa(out, model, job.lm, layout, own=not as_nodes)
-    if job.write_bin and not (changed or job.compact or job.quantize or job.class_lm or job.keep):
+    needs_whole = changed or job.compact or job.quantize or job.write_kenlm or job.class_lm or job.keep
+    if job.write_bin and not needs_whole:
         with open_out(job.write_bin) as out:
             backoff.write_binary(out, assembly.backoff_of(model, memory, partial(building.map_in_file, out)))
     elif as_nodes:
@@ -377,16 +388,23 @@ def write_backoff(job, counted, model, lm):
         model = vocabulary.limit(model, counted.listed)
     if job.prune:
         model = prune.prune(model, job.prune, job.minprune, own=True)
+    if job.closed:
+        from lmtk.ngram.edit.closing import close
+
+        model = close(model)
     if lm:
         with open_out(lm) as out:
             out.write(counted.header)
-            if job.kenlm_layout:
+            if job.has_kenlm_layout:
                 kenlm_layout.write_text(out, model)
             else:
-                writer.write_text(out, model, job.count.sort, own=not (job.write_bin or job.class_lm or job.keep))
+                is_last = not (job.write_bin or job.write_kenlm or job.class_lm or job.keep)
+                writer.write_text(out, model, job.count.sort, own=is_last)
     if job.write_bin:
         with open_out(job.write_bin) as out:
             compact.write_binary(out, model, job.compact, job.quantize or 0)
+    if job.write_kenlm:
+        write_kenlm(model, job.write_kenlm, form_of(job), "the model")
     if job.class_lm:
         write_class_model(job, counted, model)
     return model if job.keep else None
@@ -428,8 +446,8 @@ def layout_of(job, counted, vocabulary):
     """How -lm is laid out where it is no Backoff; None: as usual."""
     from lmtk.ngram.arpa import kenlm_layout, printing
 
-    if not (job.kenlm_layout or counted.header):
+    if not (job.has_kenlm_layout or counted.header):
         return None
-    plain = not job.kenlm_layout
+    plain = not job.has_kenlm_layout
     layout = printing.plain(vocabulary.words) if plain else kenlm_layout.layout(vocabulary, job.count.order)
     return replace(layout, begin=counted.header + layout.begin)

@@ -121,7 +121,8 @@ def excludes(names, others, message=None):
 def one_of(name, values):
     """The option takes one of these words."""
     unknown = lambda job: flatten(job)[name][1] not in (None, *values)
-    return wrong(unknown, f"-{name} is {either(values)}, not {{{name}}}")
+    option = name.replace("_", "-")
+    return wrong(unknown, f"-{option} is {either(values)}, not {{{name}}}")
 
 
 def wrong(when, message):

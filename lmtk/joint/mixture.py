@@ -14,7 +14,7 @@ from lmtk.em import check_weights
 from lmtk.errors import FormatError, LmtkError, counted, first_words
 from lmtk.files import registry
 from lmtk.files.decoding import lines_in
-from lmtk.lm import ABSENT, UNKNOWN, Scores, has_sentence_starts, reach
+from lmtk.lm import ABSENT, UNKNOWN, Scores, after_by_scores, after_each, has_sentence_starts, reach
 from lmtk.text.corpus import Corpus
 from lmtk.text.vocab import differences
 
@@ -54,6 +54,19 @@ class Mixture:
             log_weights = np.log(self.weights)[bins]
         mixed = np.logaddexp.reduce(logp + log_weights, axis=1)
         return Scores(np.where(corpus.scored, mixed, 0), *rest)
+
+    def after_each(self, contexts):
+        """ln p of each predicted word after each of B contexts, lists of ids: (B, V)."""
+        if self.binned is not None:
+            return np.array([after_by_scores(self, context) for context in contexts]).reshape(-1, self.vocab.V)
+        mixed = np.full((len(contexts), self.vocab.V), -np.inf)
+        with np.errstate(divide="ignore"):
+            log_weights = np.log(self.weights[0])
+        for part, log_weight in zip(self.parts, log_weights):
+            ids = ids_in(part, self.vocab)
+            logp = after_each(part, [ids[context].tolist() for context in contexts])
+            mixed = np.logaddexp(mixed, logp[:, ids[: self.vocab.V]] + log_weight)
+        return mixed
 
     def lower(self, order):
         """The mixture of the parts at a lower order."""

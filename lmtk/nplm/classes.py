@@ -87,7 +87,20 @@ def variances(p, w):
     return of_words[np.argsort(p.classes, kind="stable")], class_share * (1 - class_share)
 
 
-OUTPUT = outputs.Output(declare_arrays, log_p, variances, check, describe)
+def log_all(p, z):
+    """ln p of all words, (K, V) float64, for the inputs z (K, D)."""
+    order, sizes = np.argsort(p.classes, kind="stable"), np.bincount(p.classes)
+    begins, own = np.cumsum(sizes) - sizes, np.repeat(np.arange(len(sizes)), sizes)  # of the words by class
+    y = outputs.outputs_of(z, p.U, p.W, p.b)[:, order]
+    y -= np.maximum.reduceat(y, begins, axis=1)[:, own]
+    sums = np.add.reduceat(np.exp(y), begins, axis=1)
+    of_classes = outputs.log_softmax(outputs.outputs_of(z, p.Uc, p.Wc, p.bc))
+    logp = np.empty_like(y)
+    logp[:, order] = y + (of_classes - np.log(sums))[:, own]
+    return logp
+
+
+OUTPUT = outputs.Output(declare_arrays, log_p, log_all, variances=variances, check=check, describe=describe)
 
 
 def class_tables(p):

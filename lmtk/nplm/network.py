@@ -13,9 +13,11 @@ import numpy as np
 
 from lmtk.files import container
 from lmtk.files.declared import check_contents, reals, whole
+from lmtk.lm import last_word_corpus
 from lmtk.machine.threads import count
 from lmtk.nplm import classes, energy, kernels, model, outputs, running, senses, tree
 from lmtk.nplm.layers import LAYERS, Batch
+from lmtk.text.corpus import contexts as text_contexts
 from lmtk.text.vocab import Vocab, vocab_of
 
 OUTPUTS = {
@@ -98,8 +100,7 @@ class Network(model.Neural):
     def log_p(self, corpus, at, w):
         if not LAYERS[self.layer].carries:
             return super().log_p(corpus, at, w)
-        logp, number, pending, threads = np.empty(len(at)), np.full(len(corpus.ids), -1), [], count()
-        number[at] = np.arange(len(at))
+        logp, pending = np.empty(len(at)), []
 
         def score():
             z, numbers = (np.concatenate(parts) for parts in zip(*pending))
@@ -108,16 +109,37 @@ class Network(model.Neural):
             log_p = OUTPUTS[self.output].log_p
             logp[numbers] = log_p(self.theta, lambda k: z[k[:, 0]], places, w[numbers], len(z))
 
-        for text, sizes, counted in running.cut_stretches(corpus, self.vocab.sos_id, self.order):
-            scored = np.flatnonzero(counted & (number[text.at] >= 0))
-            if len(scored):
-                z = self.compute_z(text.inputs[:, None], Batch(sizes, threads=threads))
-                pending.append((z[scored], number[text.at[scored]]))
+        for stretch in self.stretches(corpus, at):
+            pending.append(stretch)
             if sum(len(numbers) for _, numbers in pending) > model.MANY:
                 score()
         if pending:
             score()
         return logp
+
+    def stretches(self, corpus, at):
+        """Yield (z, numbers), stretch by stretch of a text for a layer that carries its state: the inputs z of the
+        output layer at the places at[numbers].
+        """
+        number, threads = np.full(len(corpus.ids), -1), count()
+        number[at] = np.arange(len(at))
+        for text, sizes, counted in running.cut_stretches(corpus, self.vocab.sos_id, self.order):
+            scored = np.flatnonzero(counted & (number[text.at] >= 0))
+            if len(scored):
+                z = self.compute_z(text.inputs[:, None], Batch(sizes, threads=threads))
+                yield z[scored], number[text.at[scored]]
+
+    def after_each(self, contexts):
+        """ln p of each predicted word after each of B contexts, lists of ids: (B, V)."""
+        corpus = last_word_corpus(contexts)
+        at = corpus.starts[1:] - 1
+        if LAYERS[self.layer].carries:
+            parts, numbers = zip(*self.stretches(corpus, at))
+            z = np.empty((len(at), parts[0].shape[1]), np.float32)
+            z[np.concatenate(numbers)] = np.concatenate(parts)
+        else:
+            z = self.hidden(self.padded(text_contexts(corpus, self.order)[at]))
+        return outputs.log_all(OUTPUTS[self.output], self.theta, z, self.vocab.V)
 
     def describe(self):
         yield "kind", f"{self.kind}: {OUTPUTS[self.output].title}"

@@ -31,6 +31,7 @@ class Output:
     `seen` features; size(name, axis): a size of the arrays in the file.
     log_p(p, hidden, rows, w, W): exact ln p(w | context), (N,) float64, for contexts `rows` (N, .) of ids below W and
     words w (N,). p has the arrays by letter; hidden(rows) -> z.
+    log_all(p, z): ln p of all words, (K, V); None: by log_p, see the function `log_all`.
     variances(p, w): p (1 - p) of each output unit in the training words w, then of each class, for `pace.make_pace`.
     check(p, V, path): raises FormatError if the arrays do not fit together; describe(p): lines for `lmtk info`.
     least: the smallest vocabulary; title: what `lmtk info` calls a network with this output layer.
@@ -38,6 +39,7 @@ class Output:
 
     declare: Callable
     log_p: Callable
+    log_all: Callable | None = None
     variances: Callable = lambda p, w: (variances(w, len(p.b)),)
     check: Callable = lambda p, V, path: None
     describe: Callable = lambda p: ()
@@ -70,8 +72,35 @@ def score_softmax(M, hidden, rows, w, W):
     return model.score_distinct_contexts(rows, w, W, prepare)
 
 
-FULL = Output(declare_softmax, score_full)
-TIED = Output(lambda V, h, seen, size: {"C": reals(size("C", 0), h), "b": reals(V)}, score_tied)
+def log_all(output, p, z, V):
+    """ln p of all V words for the inputs z (K, D) of an output layer, an `Output`: (K, V) float64."""
+    if output.log_all:
+        return output.log_all(p, z)
+    K = len(z)
+    rows, w = np.repeat(np.arange(K), V)[:, None], np.tile(np.arange(V), K)
+    return output.log_p(p, lambda rows: z[rows[:, 0]], rows, w, K).reshape(K, V)
+
+
+def outputs_of(z, U, W, b):
+    """y = b + Wx + Ua, (K, V) float64, for z = [a | x | 1] (K, D). W: None without direct connections."""
+    h = U.shape[1]
+    y = (z[:, :h] @ U.T + b).astype(np.float64)
+    return y if W is None else y + z[:, h:-1] @ W.T
+
+
+def log_softmax(y):
+    """ln of the softmax of each row of y (K, V), in place."""
+    y -= y.max(axis=1, keepdims=True)
+    y -= np.log(np.exp(y).sum(axis=1, keepdims=True))
+    return y
+
+
+FULL = Output(declare_softmax, score_full, lambda p, z: log_softmax(outputs_of(z, p.U, p.W, p.b)))
+TIED = Output(
+    lambda V, h, seen, size: {"C": reals(size("C", 0), h), "b": reals(V)},
+    score_tied,
+    lambda p, z: log_softmax(outputs_of(z, p.C[: len(p.b)], None, p.b)),
+)
 
 
 @dataclass(frozen=True)

@@ -62,7 +62,22 @@ def log_p(p, hidden, rows, w, W):
     return logp
 
 
-OUTPUT = outputs.Output(declare_arrays, log_p, lambda p, w: (variances(p.tree, w),), check, describe, least=2)
+def log_all(p, z):
+    """ln p of all words, (K, V) float64, for the inputs z (K, D)."""
+    (starts, path), y = paths(p.tree), outputs.outputs_of(z, p.U, p.W, p.b)
+    decisions = -np.logaddexp(0, np.stack((y, -y), axis=2)).reshape(len(z), -1)  # by 2 node + side
+    return np.add.reduceat(decisions[:, path], starts[:-1], axis=1)
+
+
+OUTPUT = outputs.Output(
+    declare_arrays,
+    log_p,
+    log_all,
+    variances=lambda p, w: (variances(p.tree, w),),
+    check=check,
+    describe=describe,
+    least=2,
+)
 
 
 def paths(tree):

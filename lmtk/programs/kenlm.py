@@ -11,6 +11,16 @@ from lmtk.machine.threads import import_numpy
 from lmtk.programs.lines import filtered_arpa
 
 SAID = {"false": "0", "no": "0", "off": "0", "true": "1", "yes": "1", "on": "1"}
+BUILD_BINARY = "build_binary [OPTION ...] [probing|trie] ARPA BINARY"
+BUILD_BINARY_OPTIONS = """  -q BITS  quantize log probabilities (trie)
+  -b BITS  quantize back-off weights (trie; default: as -q)
+  -a BITS  compress pointers, at most this many bits of each (trie)
+  -p X     buckets of a hash table for each entry (probing; default: 1.5)
+  -u X     log10 probability of <unk> if the model has no <unk> (default: -100)
+  -s       allow a model without <s> or </s>
+  -i       make positive log probabilities 0
+  -v       leave out the words
+  -T, -S, -w: no effect; accepted for KenLM scripts."""
 MODES = "copy", "single", "union", "multiple"
 # options of ngram-count, and lmplz's names of them
 LMPLZ = {"-order": "--order", "-text": "--text", "-lm": "--arpa", "-prune-by-count": "--prune", "-memory": "--memory"}
@@ -94,7 +104,7 @@ def lmplz(words):
     if o.temp_prefix:
         os.environ["TMPDIR"] = o.temp_prefix if os.path.isdir(o.temp_prefix) else os.path.dirname(o.temp_prefix) or "."
     typed.update(LMPLZ)
-    out = ["-kenlm", "-kenlm-layout", "-open-end", "-order", str(o.order), "-text", o.text, "-lm", o.arpa]
+    out = ["-kenlm", "-layout", "kenlm", "-open-end", "-order", str(o.order), "-text", o.text, "-lm", o.arpa]
     out += ["-prune-by-count", *o.prune] if o.prune else []
     out += ["-discount-fallback", *o.discount_fallback] if o.discount_fallback is not None else []
     out += ["-memory", memory(o.memory)] if o.memory else []
@@ -118,23 +128,52 @@ def memory(size):
 
 
 def build_binary(words):
-    """[OPTION ...] [probing|trie] ARPA BINARY: the model in lmtk's binary form, of one kind."""
-    usage = "build_binary [OPTION ...] [probing|trie] ARPA BINARY"
-    options, rest = short_options(words, "q:b:a:u:p:t:T:m:S:w:sir:vh", usage)
+    """[OPTION ...] [probing|trie] ARPA BINARY: a model as a KenLM binary file."""
+    options, rest = short_options(words, "q:b:a:u:p:t:T:m:S:w:sir:vh", BUILD_BINARY)
     if ("-h", "") in options:
-        about = "The model is written in lmtk's binary form. -q is -quantize, -a is -compact; others have no effect."
-        print(f"usage: {usage}\n{about}")
-        return None
+        print(f"usage: {BUILD_BINARY}\n{BUILD_BINARY_OPTIONS}")
+        return
     if len(rest) == 3 and rest[0] not in ("probing", "trie"):
-        raise UsageError(f"the kind is probing or trie, not {rest[0]}")
+        raise UsageError(f"the type is probing or trie, not {rest[0]}")
     if not 2 <= len(rest) <= 3:
-        raise UsageError(usage)
-    given = dict(options)
-    if not given.get("-q", "8").isdigit():
-        raise UsageError(f"-q takes a number of bits, not '{given['-q']}'")
-    form = ["-quantize", str(min(max(int(given["-q"]), 3), 16))] if "-q" in given else ["-compact"] * ("-a" in given)
-    form += ["-kenlm-numbers", rest[0] if len(rest) == 3 else "probing"]
-    return [("ngram", ["-lm", rest[-2], *form, "-write-bin", rest[-1]])]
+        raise UsageError(BUILD_BINARY)
+    import_numpy()
+    from lmtk.jobs.kenlm_files import convert
+
+    convert(rest[-2], rest[-1], binary_form(rest[0] if len(rest) == 3 else "probing", dict(options)))
+
+
+def binary_form(kind, values):
+    """The kenlm.layout.Form of build_binary's options. values: {"-q": text}."""
+    from lmtk.kenlm.layout import Form
+
+    def number(letter, default, kind, low, high):
+        try:
+            value = kind(values.get(letter, default))
+        except ValueError:
+            value = None
+        if value is None or not low <= value <= high:
+            raise UsageError(f"{letter} takes a number from {low:g} to {high:g}, not '{values[letter]}'")
+        return value
+
+    if "-r" in values:
+        raise UsageError("-r (rest costs) is not in lmtk")
+    if "-b" in values and "-q" not in values:
+        raise UsageError("-b (bits of back-off weights) needs -q (bits of probabilities)")
+    if kind == "probing" and not values.keys().isdisjoint(("-q", "-a")):
+        raise UsageError("-q and -a need the type trie")
+    bits = number("-q", 8, int, 1, 25)
+    return Form(
+        kind,
+        bits if "-q" in values else 0,
+        number("-b", bits, int, 1, 25) if "-q" in values else 0,
+        number("-a", 0, int, 0, 255) if "-a" in values else None,
+        number("-p", 1.5, float, 1.0001, 1000),
+        number("-u", -100, float, -1e30, 0),
+        has_words="-v" not in values,
+        allows_positive="-i" in values,
+        allows_missing_marks="-s" in values,
+    )
 
 
 def query(words):

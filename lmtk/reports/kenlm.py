@@ -17,13 +17,13 @@ from lmtk.errors import LmtkWarning, name_of
 from lmtk.files import container
 from lmtk.files.decoding import blocks, lines_in
 from lmtk.files.inputs import open_in
+from lmtk.kenlm.hashed import Hashed
 from lmtk.lm import LN10
 from lmtk.machine.threads import map_in_order
 from lmtk.ngram.arpa.digits import shortest
 from lmtk.ngram.counting.counts import trie
 from lmtk.ngram.model.backoff import Backoff, Walk
 from lmtk.ngram.model.building import build_nodes
-from lmtk.ngram.model.hashed import Hashed
 from lmtk.ngram.model.nodes import find_unigrams, is_suffix_closed
 from lmtk.ngram.model.walking import as_kenlm_log
 from lmtk.text.corpus import NEWLINE, Closed, Corpus, Reader

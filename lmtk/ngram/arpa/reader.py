@@ -94,7 +94,7 @@ def read_sections(stream, path, growing):
     for number, line in numbered(stream, path, growing.unigrams):
         if isinstance(line, Rows):
             positive, worst = positive + line.positive, max(worst, line.worst)
-            extend(sections[order], line, stated.get(order, 0), growing.spare)
+            growing.extend(sections[order], line, stated.get(order, 0))
             continue
         line = line.strip(b" \t\r")
         if order is None:
@@ -236,6 +236,30 @@ class Growing:
     def __init__(self, unigrams=None, home=None):
         self.unigrams, self.home, self.trie, self.spare, self.sizes = unigrams, home, None, [], {}
 
+    def extend(self, section, rows, stated):
+        """Appends Rows to a section. From the 2-grams on, the rows are joined in memory for as many n-grams as are
+        `stated`, taken from `spare` if there is some.
+        """
+        last, (size, width) = section[-1] if section else None, rows.rows.shape
+        if not isinstance(last, Rows) or last.words or rows.words:
+            begin, most = 0, size if rows.words else max(min(stated, MOST), size)
+            try:
+                whole = lent([] if rows.words else self.spare, most, width)
+            except MemoryError:  # \data\ may promise more than there are
+                whole = lent([], size, width)
+            section.append(rows)
+        else:
+            begin, whole = len(last.rows), last.rows.base
+            whole = whole[: whole.size // width * width].reshape(-1, width)
+        if len(whole) < begin + size:
+            whole = lent([], 2 * (begin + size), width)
+            whole[:begin] = last.rows
+        whole[begin : begin + size] = rows.rows
+        rows.free.append(rows.rows.base)
+        section[-1] = replace(
+            section[-1], rows=whole[: begin + size], unknown=section[-1].unknown or rows.unknown, text=None
+        )
+
     def add(self, sections, stated):
         """Makes records of the last section, if the sections before it are records and its words have 1-grams."""
         k = len(sections)
@@ -261,29 +285,6 @@ class Growing:
             if k > 1 and sections[k]:
                 self.spare.append(rows.base)
                 sections[k].clear()
-
-
-def extend(pieces, rows, stated, spare):
-    """Appends Rows to a section. From the 2-grams on, the rows are joined in memory for as many n-grams as are
-    `stated`, taken from `spare` if there is some.
-    """
-    last, (size, width) = pieces[-1] if pieces else None, rows.rows.shape
-    if not isinstance(last, Rows) or last.words or rows.words:
-        begin, most = 0, size if rows.words else max(min(stated, MOST), size)
-        try:
-            whole = lent([] if rows.words else spare, most, width)
-        except MemoryError:  # \data\ may promise more than there are
-            whole = lent([], size, width)
-        pieces.append(rows)
-    else:
-        begin, whole = len(last.rows), last.rows.base
-        whole = whole[: whole.size // width * width].reshape(-1, width)
-    if len(whole) < begin + size:
-        whole = lent([], 2 * (begin + size), width)
-        whole[:begin] = last.rows
-    whole[begin : begin + size] = rows.rows
-    rows.free.append(rows.rows.base)
-    pieces[-1] = replace(pieces[-1], rows=whole[: begin + size], unknown=pieces[-1].unknown or rows.unknown, text=None)
 
 
 def next_order(order, line):

@@ -4,5 +4,4 @@
 n-gram to its longest suffix. `searching` finds a node's child with a given word. `walking` scores a text: it goes from
 the node of one token to the node of the next, and `summing` does so for large texts straight from their bytes.
 `backoff` is the model that the rest of lmtk sees, with its binary form; `compact` is a smaller binary form.
-`kenlm_binary` reads KenLM's files, and `hashed` keeps the probing tables of such files as they are.
 """

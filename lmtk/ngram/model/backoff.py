@@ -24,7 +24,6 @@ from lmtk.ngram.model.walking import find_context_nodes, log_probabilities, make
 from lmtk.text.vocab import Vocab, vocab_of, vocab_settings
 
 BLOCK = 1 << 16  # tokens that a thread scores at once
-NUMBERS = "word_numbers"  # the array of a binary file that has KenLM's number of each word
 
 
 @dataclass(frozen=True)
@@ -74,7 +73,7 @@ class Backoff:
     """A back-off model: p(w | c) is the probability of the n-gram c w if the model has that n-gram, else
     bow(c) p(w | c without its oldest word).
 
-    number (W,): KenLM's number of each word, or None; only binary files made from KenLM's have these numbers.
+    number (W,): KenLM's number of each word in the KenLM file that the model comes from, else None.
     """
 
     vocab: Vocab
@@ -180,14 +179,7 @@ def write_binary(out, model):
 
 def to_arrays(model):
     """Return (settings, arrays) of the binary form."""
-    return {"order": model.order, **vocab_settings(model.vocab)}, file_arrays(model.nodes) | numbers_of(model)
-
-
-def numbers_of(model):
-    """Return KenLM's numbers of the words as {name: array (W,)}, or {} if the model does not have them. This array
-    stands last in a file.
-    """
-    return {} if model.number is None else {NUMBERS: np.asarray(model.number, np.int32)}
+    return {"order": model.order, **vocab_settings(model.vocab)}, file_arrays(model.nodes)
 
 
 def from_arrays(about, arrays, path):
@@ -199,19 +191,14 @@ def from_arrays(about, arrays, path):
         if (above["child"][0], above["child"][-1]) != (0, len(level) - 1):
             raise FormatError(path, f"its array nodes{k} does not end where nodes{k + 1} ends")
     find_unigrams(nodes, len(words))
-    return Backoff(vocab, nodes, arrays.get(NUMBERS))
-
-
-def declare_numbers(W):
-    """Declare the optional array of KenLM's numbers of W words."""
-    return Array("I32", (W,), 0, W, needed=False)
+    return Backoff(vocab, nodes)
 
 
 def declare_arrays(sizes, size):
     """Declare the arrays of the binary form, by name; size(name, axis) gives the lengths in the file. The children of
     nodes are not checked, since that would take a pass over the model.
     """
-    arrays, n, missing_columns = {NUMBERS: declare_numbers(sizes.W)}, sizes.order, 0
+    arrays, n, missing_columns = {}, sizes.order, 0
     if size("nodes1", 1) in (WIDE, NARROW):
         arrays["far"] = Array("I32", (max(size("far", 0), 1), 2))
         arrays["slots"], arrays["spans"] = Array("I32", (size("slots", 0),)), Array("I64", (n + 1, 2))

@@ -95,7 +95,7 @@ def write(out, model, bits=0):
             else:
                 arrays[f"{name}{k}"] = np.ascontiguousarray(x)
     settings = {"order": model.order, "quantize": bits, "sizes": sizes_of(model), **vocab_settings(model.vocab)}
-    container.write(out, KIND, settings, arrays | backoff.numbers_of(model), model.vocab.words)
+    container.write(out, KIND, settings, arrays, model.vocab.words)
 
 
 def write_binary(out, model, compact=False, bits=0):
@@ -113,9 +113,7 @@ def sizes_of(model):
 def from_arrays(about, arrays, path):
     """Return the Backoff model of a compact file's arrays. Raises FormatError."""
     settings = about["settings"]
-    words, header = check_contents(
-        about, arrays, path, SETTINGS, lambda sizes, size: {backoff.NUMBERS: backoff.declare_numbers(sizes.W)}
-    )
+    words, header = check_contents(about, arrays, path, SETTINGS, lambda sizes, size: {})
     vocab, order, bits, W = vocab_of(settings, words, path), header.order, header.quantize, len(words)
     sizes = settings.get("sizes")
     most = 8 * sum(a.nbytes for a in arrays.values())
@@ -144,7 +142,7 @@ def from_arrays(about, arrays, path):
             children[many] = more
             level["child"][1:] = np.cumsum(children)
     wrap_records(memory, where, ROOT, path).checked_levels(W)
-    return Backoff(vocab, finish(memory, where, W), arrays.get(backoff.NUMBERS))
+    return Backoff(vocab, finish(memory, where, W))
 
 
 def declare_arrays(sizes, width, bits, arrays):

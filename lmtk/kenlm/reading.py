@@ -1,11 +1,9 @@
-"""KenLM's binary files, as its build_binary writes them: probing tables and the four kinds of trie. Only files that
-contain their words can be read.
+"""Reads KenLM's binary files, probing tables and the four kinds of trie, if they contain their words.
 
-A file has a header, a vocabulary of hashes, the n-grams, and the words in the order of their ids, each followed by a 0
-byte. In a trie file, the n-grams are a trie from the last word to the first. Its records are packed bits: the word;
+In a trie file, the n-grams are a trie from the last word to the first. Its records are packed bits: the word;
 log10 p and the back-off weight (31 and 32 bits of a float, or places in tables of numbers); a pointer to the record's
 first child. With array-compressed pointers, the upper bits of a pointer are in a table that has the first record of
-each value. Probing tables are those of `hashed`; a table of 1-grams comes before them. Everything is little-endian.
+each value. Probing tables are those of `hashed`; a table of 1-grams comes before them.
 """
 
 import os
@@ -14,25 +12,11 @@ import struct
 import numpy as np
 
 from lmtk.errors import FormatError
+from lmtk.kenlm.hashed import Hashed, lay_out
+from lmtk.kenlm.layout import FIXED, INCOMPLETE, KINDS, MAGIC, MISSING, VERSION, chop_bits, header_size
 from lmtk.ngram.arpa import reader
 from lmtk.ngram.model.backoff import Backoff
-from lmtk.ngram.model.hashed import LONGEST, MIDDLE, ONE, Hashed
 from lmtk.text.vocab import EOS, SOS, UNK, Vocab
-
-MAGIC = b"mmap lm http://kheafield.com/code format version "
-INCOMPLETE = b"mmap lm http://kheafield.com/code incomplete"
-VERSION = b"5\n\0"
-KINDS = [
-    "probing hash tables",
-    "probing hash tables with rest costs",
-    "trie",
-    "trie with quantization",
-    "trie with array-compressed pointers",
-    "trie with quantization and array-compressed pointers",
-]
-FIXED = 88  # bytes of the magic and the test values
-MIX, SHIFT = np.uint64(0xC6A4A7935BD1E995), np.uint64(47)  # of the hashes of words
-MISSING = np.float32(-100)  # log10 p of <unk> where the ARPA file had none
 
 
 def read(stream, path):
@@ -81,32 +65,20 @@ def read_probing(data, counts, multiplier, path):
     if not 1 < multiplier < 1e6:
         raise IndexError
 
-    def part(kind, size):
-        nonlocal at
-        at += kind.itemsize * size
-        if at > len(data):
-            raise IndexError
-        return data[at - kind.itemsize * size : at].view(kind)
-
-    at = vocabulary_offset(counts)
-    version, V = part(np.dtype("<u4"), 2).tolist()
+    where, _, size = lay_out(counts, multiplier)
+    begin = header_size(len(counts))
+    at = begin + 4 * size
+    if at > len(data):
+        raise IndexError
+    memory = data[begin:at].view("<i4")
+    version, V = memory[:2].tolist()
     if version:
         raise FormatError(path, f"KenLM's vocabulary of version {version}; this lmtk reads version 0")
-    buckets = [max(n + 1, int(np.float32(multiplier) * np.float32(n))) for n in counts]
-    part(np.dtype("V12"), buckets[0])  # skips the hashes and numbers of words
-    first = part(ONE, counts[0] + 1)
-    kinds = [MIDDLE] * (len(counts) - 2) + [LONGEST]
-    tables = [part(kind, n) for kind, n in zip(kinds, buckets[1:])]
-    if not 0 < V <= len(first):
+    if not 0 < V <= counts[0] + 1:
         raise IndexError
     words = read_words(data, at, V, path)
-    vocab = make_vocab(words, first["log10p"][0])
-    return Hashed(vocab, len(counts), kenlm_numbers(vocab, words), first, tables, counts)
-
-
-def vocabulary_offset(counts):
-    """The byte at which the vocabulary begins, after the header."""
-    return -(-(FIXED + 20 + 8 * len(counts)) // 8) * 8
+    vocab = make_vocab(words, memory.view("<f4")[where[0, 0]])
+    return Hashed(vocab, len(counts), kenlm_numbers(vocab, words), memory, where, counts)
 
 
 def make_vocab(words, unknown):
@@ -124,40 +96,12 @@ def kenlm_numbers(vocab, words):
     return np.array([index.get(w, 0) for w in vocab.words], np.int64)
 
 
-def hash_words(words):
-    """Hash each word as KenLM does (MurmurHash64A): (N,) uint64."""
-    hash_of, length = np.empty(len(words), np.uint64), np.array([len(word) for word in words])
-    for n in np.unique(length).tolist():
-        at = np.flatnonzero(length == n)
-        text = b"".join(words[i].ljust(-(-n // 8) * 8, b"\0") for i in at.tolist())
-        columns = np.frombuffer(text, "<u8").reshape(len(at), -1).T
-        h = np.full(len(at), n * int(MIX) % (1 << 64), np.uint64)
-        for column in columns[: n // 8]:
-            k = column * MIX
-            h = (h ^ ((k ^ (k >> SHIFT)) * MIX)) * MIX
-        for column in columns[n // 8 :]:  # the last bytes, fewer than 8
-            h = (h ^ column) * MIX
-        h = (h ^ (h >> SHIFT)) * MIX
-        hash_of[at] = h ^ (h >> SHIFT)
-    return hash_of
-
-
-def trie_numbers(words, number):
-    """Return KenLM's number (W,) of each word in a trie file, which sorts words by hash. number (W,): the number
-    in KenLM's other files, 0 for <unk> and for words that are not in the model.
-    """
-    at = np.flatnonzero(number)
-    by_hash, numbers = np.argsort(hash_words([words[i] for i in at.tolist()])), np.zeros(len(words), np.int32)
-    numbers[at[by_hash]] = np.arange(1, len(at) + 1)
-    return numbers
-
-
 def read_trie(data, counts, quantized, split, path):
     """Return the Backoff model of a trie file's bytes. quantized: whether log10 p and weights are places in tables;
     split: whether the upper bits of pointers are kept in tables. Raises IndexError if the file is too short.
     """
     order, V = len(counts), counts[0]
-    at = vocabulary_offset(counts) + 8 + 8 * V  # after the vocabulary's hashes
+    at = header_size(len(counts)) + 8 + 8 * V  # after the vocabulary's hashes
     if quantized:
         version, p_bits, bow_bits = data[at : at + 3].tolist()
         if version != 2 or not 0 < p_bits <= 25 or not 0 < bow_bits <= 25:
@@ -232,8 +176,7 @@ def read_upper_bits(data, at, size, largest, most):
     record; begins, the first record of each value of the upper bits; where the records begin). most: how many bits
     KenLM may have put into the table.
     """
-    bits = largest.bit_length()
-    chopped = min(range(min(bits, most) + 1), key=lambda c: (largest >> (bits - c)) * 64 - size * c)
+    bits, chopped = largest.bit_length(), chop_bits(largest, size, most)
     entries = (largest >> (bits - chopped)) + 1
     start = -(-at // 8) * 8 + 8
     begins = data[start : start + 8 * entries].copy().view("<u8")

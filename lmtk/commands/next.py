@@ -1,0 +1,27 @@
+from lmtk.commands.options import option, shared, takes
+from lmtk.jobs.following import NextJob, print_next_words
+from lmtk.jobs.rules import build
+
+OPTIONS = {
+    "Data": {
+        "lm": option("Model of any kind.", "FILE"),
+        "text": option("Contexts, one a line (default: stdin).", "FILE"),
+        **shared("tolower"),
+        "no_sos": option("Contexts do not follow <s>."),
+    },
+    "Output": {
+        "top": option("Print N words for each context (default: 10).", "N", low=1),
+        "unk": option("Count <unk> as a word."),
+        "write": option("Write the words (-: stdout).", "FILE"),
+    },
+}
+
+
+@takes(NextJob, OPTIONS)
+def command(**options):
+    """Print the most probable next words after contexts: word, log10 p and p, separated by tabs.
+
+    \b
+    Example: echo 'the cat' | lmtk next -lm model.arpa -top 5
+    """
+    print_next_words(build(NextJob, options))

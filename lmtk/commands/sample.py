@@ -1,0 +1,26 @@
+from lmtk.commands.options import option, shared, takes
+from lmtk.jobs.following import SampleJob, sample
+from lmtk.jobs.rules import build
+
+OPTIONS = {
+    "Sentences": {
+        "lm": option("Model of any kind.", "FILE"),
+        "count": option("Print N sentences (default: 10).", "N", low=0),
+        "prefixes": option("Continue each line of this file instead.", "FILE"),
+        "temperature": option("Divide log p by X; below 1 sentences are more probable (default: 1).", "X"),
+        "most": option("End a sentence after N words (default: 1000).", "N", low=1),
+        "unk": option("Allow <unk>."),
+        **shared("seed"),
+    },
+    "Output": {"write": option("Write the sentences (-: stdout).", "FILE")},
+}
+
+
+@takes(SampleJob, OPTIONS)
+def command(**options):
+    """Print random sentences of a model of any kind.
+
+    \b
+    Example: lmtk sample -lm nplm.bin -count 3 -temperature 0.8
+    """
+    sample(build(SampleJob, options))

@@ -1,0 +1,157 @@
+"""The next word, for models of any kind: the most probable words after contexts, and random sentences."""
+
+import warnings
+from dataclasses import dataclass
+from itertools import islice
+
+from lmtk.errors import LmtkError, LmtkWarning, counted, name_of
+from lmtk.jobs.rules import check, check_outputs, one_stdin, required, wrong
+
+TOGETHER = 64  # contexts, or sentences, that are computed at once
+
+
+@dataclass(frozen=True)
+class NextJob:
+    """Print the most probable words after contexts, which are the lines of texts.
+
+    lm: the model's file. top: how many words for each context. no_sos: contexts do not follow <s>. unk: whether <unk>
+    counts as a word.
+    """
+
+    lm: str | None = None
+    text: tuple[str, ...] = ()
+    top: int = 10
+    no_sos: bool = False
+    tolower: bool = False
+    unk: bool = False
+    write: str = "-"
+
+    def __post_init__(self):
+        check(self, (required("lm"),))
+        one_stdin(self.lm, *(self.text or ["-"]))
+
+
+@dataclass(frozen=True)
+class SampleJob:
+    """Print random sentences.
+
+    lm: the model's file. count: the number of sentences. prefixes: a file of lines to continue, instead of `count`
+    sentences. temperature: divides log p before a word is drawn; below 1 for more probable sentences, above 1 for more
+    varied ones. most: words after which a sentence ends without </s>. unk: whether <unk> may be drawn.
+    """
+
+    lm: str | None = None
+    count: int = 10
+    prefixes: str | None = None
+    seed: int = 1
+    temperature: float = 1.0
+    most: int = 1000
+    unk: bool = False
+    write: str = "-"
+
+    def __post_init__(self):
+        check(self, (required("lm"), wrong(lambda job: not job.temperature > 0, "-temperature must be above 0")))
+        one_stdin(self.lm, self.prefixes)
+
+
+def print_next_words(job):
+    """Runs a NextJob."""
+    import numpy as np
+
+    from lmtk.files.decoding import lines
+    from lmtk.files.outputs import open_out
+    from lmtk.files.registry import load
+    from lmtk.reports.following import Follower
+    from lmtk.text.vocab import lower
+
+    model, unknown = Follower(load(job.lm)), [0, 0]
+    check_outputs(job.write, texts=job.text)
+    words, V = model.lm.vocab.words, model.lm.vocab.V
+    contexts = (line for path in job.text or ["-"] for _, line in lines(path))
+    with open_out(job.write) as out:
+        while some := list(islice(contexts, TOGETHER)):
+            lines_read = map(lower, some) if job.tolower else some
+            states = np.concatenate([states_after(model, line, not job.no_sos, unknown) for line in lines_read])
+            for context, log10p in zip(some, model.scores(states)):
+                if not job.unk and model.lm.vocab.unk_id < V:
+                    log10p[model.lm.vocab.unk_id] = -np.inf
+                out.write(context + b"\n")
+                for w in best(log10p, job.top):
+                    out.write(b"\t%s\t%.7g\t%.7g\n" % (words[w], log10p[w], 10.0 ** log10p[w]))
+            out.flush()
+    if unknown[0]:
+        told = f"{unknown[0]} of {counted(unknown[1], 'context word')} are unknown to the model"
+        warnings.warn(f"{name_of(job.lm)}: {told}; -tolower may help", LmtkWarning, stacklevel=1)
+
+
+def best(log10p, k):
+    """The places of the k largest of (V,) logarithms, the largest first; without those that are -inf."""
+    import numpy as np
+
+    largest = np.argsort(-log10p, kind="stable")[:k]
+    return largest[log10p[largest] > -np.inf].tolist()
+
+
+def states_after(model, context, bos, unknown=None):
+    """The state after a context, bytes: (1,). unknown: [unknown words, words] so far, which is updated."""
+    states, index = model.states(1, bos), model.lm.vocab.index
+    for word in context.split():
+        known = word in index
+        if unknown:
+            unknown[0] += not known
+            unknown[1] += 1
+        states = model.advance(states, [index[word] if known else model.lm.vocab.unk_id])
+    return states
+
+
+def sample(job):
+    """Runs a SampleJob."""
+    from lmtk.files.decoding import lines
+    from lmtk.files.outputs import open_out
+    from lmtk.files.registry import load
+    from lmtk.reports.following import Follower
+
+    model = Follower(load(job.lm))
+    check_outputs(job.write, inputs=[job.prefixes])
+    prefixes = (line for _, line in lines(job.prefixes)) if job.prefixes else iter([b""] * job.count)
+    with open_out(job.write) as out:
+        for sentence in random_sentences(model, prefixes, job):
+            out.write(sentence + b"\n")
+
+
+def random_sentences(model, prefixes, job):
+    """model: a `Follower`. Yields a random continuation of each prefix, as bytes, after the prefix itself. Each sentence has random numbers
+    of its own, so it does not depend on the others.
+    """
+    import numpy as np
+
+    vocab, number = model.lm.vocab, 0
+    while some := list(islice(prefixes, TOGETHER)):
+        states = np.concatenate([states_after(model, prefix, True) for prefix in some])
+        random = [np.random.default_rng([job.seed, number + i]) for i in range(len(some))]
+        words, going = [prefix.split() for prefix in some], np.arange(len(some))
+        for _ in range(job.most):
+            chances = chances_of(model.scores(states[going]), job, vocab)
+            rows = zip(going.tolist(), chances)
+            drawn = np.array([np.searchsorted(p, random[i].random() * p[-1], "right") for i, p in rows])
+            going, drawn = going[drawn != vocab.eos_id], drawn[drawn != vocab.eos_id]
+            for i, w in zip(going.tolist(), drawn.tolist()):
+                words[i].append(vocab.words[w])
+            if not len(going):
+                break
+            states[going] = model.advance(states[going], drawn)
+        number += len(some)
+        yield from map(b" ".join, words)
+
+
+def chances_of(log10p, job, vocab):
+    """The cumulative sums of p^(1/temperature) for the rows of log10 p (B, V)."""
+    import numpy as np
+
+    log10p = log10p.astype(np.float64)
+    if not job.unk and vocab.unk_id < vocab.V:
+        log10p[:, vocab.unk_id] = -np.inf
+    largest = log10p.max(axis=1, keepdims=True)
+    if np.isneginf(largest).any():
+        raise LmtkError(f"{name_of(job.lm)}: the model gives every word the probability 0 after some context")
+    return np.cumsum(10.0 ** ((log10p - largest) / job.temperature), axis=1)

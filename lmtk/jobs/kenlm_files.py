@@ -1,0 +1,85 @@
+"""Writing KenLM's binary files: from a model in memory, or straight from an ARPA file."""
+
+import warnings
+
+from lmtk.errors import LmtkError, LmtkWarning, counted, name_of
+from lmtk.jobs.rules import needs, one_of, wrong
+
+# of the fields write_bin, write_kenlm, kenlm_type, compact and quantize of a job
+KENLM_RULES = (
+    needs("compact quantize", "write_bin write_kenlm"),
+    one_of("kenlm_type", ("probing", "trie")),
+    needs("kenlm_type", "write_kenlm"),
+    wrong(
+        lambda job: job.write_kenlm and job.kenlm_type == "probing" and (job.compact or job.quantize),
+        "-compact and -quantize need -kenlm-type trie; KenLM's probing tables are not compressed",
+    ),
+)
+
+
+def form_of(job):
+    """The `kenlm.layout.Form` of a job with the fields of KENLM_RULES."""
+    from lmtk.kenlm.layout import Form
+
+    bits = job.quantize or 0
+    return Form(job.kenlm_type, bits, bits, 255 if job.compact else None)
+
+
+def write_kenlm(model, path, form, name):
+    """Writes a model as a KenLM file. name: what messages call the model. Raises LmtkError."""
+    from lmtk.files.outputs import open_out
+    from lmtk.kenlm import probing, trie
+    from lmtk.ngram.model.backoff import Backoff
+
+    if not isinstance(model, Backoff):
+        kind = dict(model.describe())["kind"]
+        raise LmtkError(f"{name}: {kind}, which has no list of n-grams; give an ARPA file or lmtk's binary form")
+    levels = model.nodes.levels[1:]
+    positive = [level["log10p"][:-1][level["log10p"][:-1] > 0] for level in levels]
+    words = {model.vocab.words[w] for w in levels[0]["word"][:-1].tolist()}
+    worst = max(float(p.max(initial=0)) for p in positive)
+    check(form, name, model.order, words, (sum(map(len, positive)), worst))
+    with open_out(path) as out:
+        (trie if form.kind == "trie" else probing).write(out, model, form)
+
+
+def convert(source, target, form):
+    """Writes the model in the file `source` as a KenLM file. ARPA becomes probing tables while it is read."""
+    from lmtk.files.inputs import open_in
+    from lmtk.files.outputs import open_out
+    from lmtk.files.registry import ARPA, find_reader, load
+    from lmtk.kenlm import probing
+
+    name = name_of(source)
+    if form.kind == "probing":
+        with open_in(source) as stream:
+            if find_reader(stream.peek(1 << 12)) == ARPA:
+                tables, *positive = probing.read(stream, source, form)
+                check(form, name, len(tables.sizes), set(tables.words), positive)
+                with open_out(target) as out:
+                    tables.write(out, form)
+                return
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".*(positive log probabilit|the model has no )", LmtkWarning)  # `check` does
+        model = load(source)
+    write_kenlm(model, target, form, name)
+
+
+def check(form, name, order, words, positive):
+    """Raises LmtkError for a model that KenLM does not take; warns of one that most KenLM programs do not take. words:
+    those with a 1-gram. positive: how many positive log probabilities there are, and the largest.
+    """
+    from lmtk.kenlm.layout import MOST_ORDERS
+    from lmtk.text.vocab import EOS, SOS
+
+    if order < 2:
+        raise LmtkError(f"{name}: KenLM's binary files need a model of order 2 or more; this one has only 1-grams")
+    missing = [w.decode() for w in (SOS, EOS) if w not in words]
+    if missing and not form.allows_missing_marks:
+        raise LmtkError(f"{name}: the model has no {' and no '.join(missing)}; to allow that, use build_binary -s")
+    if positive[0] and not form.allows_positive:
+        count = counted(positive[0], "positive log probability", "positive log probabilities")
+        raise LmtkError(f"{name}: {count}, up to {positive[1]:.7g}; to make them 0, use build_binary -i")
+    if order > MOST_ORDERS:
+        told = f"KenLM reads models up to order {MOST_ORDERS}, unless it is compiled with a larger KENLM_MAX_ORDER"
+        warnings.warn(f"{name}: order {order}; {told}", LmtkWarning, stacklevel=2)

@@ -1,0 +1,110 @@
+"""What KenLM's binary files have in common: the header, the hashes of words, and the numbers of words.
+
+A file has a header, a vocabulary of hashes, the n-grams, and the words in the order of their numbers, each followed by
+a 0 byte. Everything is little-endian. The word <unk> has number 0. In probing files the other words are numbered as in
+the ARPA file; in trie files, by their hashes.
+"""
+
+import struct
+from dataclasses import dataclass
+
+import numpy as np
+
+from lmtk.text.vocab import UNK
+
+MAGIC = b"mmap lm http://kheafield.com/code format version "
+INCOMPLETE = b"mmap lm http://kheafield.com/code incomplete"
+VERSION = b"5\n\0"
+KINDS = [
+    "probing hash tables",
+    "probing hash tables with rest costs",
+    "trie",
+    "trie with quantization",
+    "trie with array-compressed pointers",
+    "trie with quantization and array-compressed pointers",
+]
+PROBING, TRIE, QUANTIZED, ARRAY = 0, 2, 1, 2  # the kind of a trie is TRIE, plus QUANTIZED, plus ARRAY
+FIXED = 88  # bytes of the magic and the test values
+MIX, SHIFT = np.uint64(0xC6A4A7935BD1E995), np.uint64(47)  # of the hashes of words
+MISSING = np.float32(-100)  # log10 p of <unk> where the ARPA file had none
+ZERO = np.float32(-99)  # the logarithm of 0
+CAPITALS = b"<UNK>"  # another name of <unk>
+MOST_ORDERS = 6  # of KenLM, unless it is compiled for more
+
+
+@dataclass(frozen=True)
+class Form:
+    """The form of a KenLM file, with the defaults of build_binary.
+
+    kind: "probing" or "trie". bits, weight_bits: the bits of a quantized log10 p and back-off weight in a trie; 0: no
+    quantization. pointer_bits: the most bits of a pointer that a trie keeps in arrays; None: none. multiplier: the
+    buckets of a hash table for each of its entries. unknown: log10 p of <unk> if the model does not have <unk>.
+    has_words: whether the file contains the words. allows_positive: whether positive log probabilities become 0;
+    allows_missing_marks: whether <s> and </s> may lack a 1-gram; both are errors otherwise.
+    """
+
+    kind: str = "probing"
+    bits: int = 0
+    weight_bits: int = 0
+    pointer_bits: int | None = None
+    multiplier: float = 1.5
+    unknown: float = float(MISSING)
+    has_words: bool = True
+    allows_positive: bool = False
+    allows_missing_marks: bool = False
+
+    @property
+    def number(self):
+        """The number of the kind in a file's header."""
+        if self.kind == "probing":
+            return PROBING
+        return TRIE + QUANTIZED * bool(self.bits) + ARRAY * (self.pointer_bits is not None)
+
+
+def header_size(order):
+    """The bytes of a header, after which the vocabulary begins."""
+    return -(-(FIXED + 20 + 8 * order) // 8) * 8
+
+
+def make_header(form, sizes):
+    """The header of a file with `sizes` n-grams of each order."""
+    magic = (MAGIC + VERSION).ljust(56, b"\0")
+    tests = struct.pack("<3f3IQ", 0, 1, -0.5, 1, 0xFFFFFFFF, 0, 1)
+    version = 0 if form.kind == "probing" else 1
+    fixed = struct.pack("<BxxxfIBxxxI", len(sizes), form.multiplier, form.number, form.has_words, version)
+    return (magic + tests + fixed + struct.pack(f"<{len(sizes)}Q", *sizes)).ljust(header_size(len(sizes)), b"\0")
+
+
+def chop_bits(largest, size, most):
+    """How many upper bits of `size` pointers, none above `largest`, KenLM keeps in a table: those that save the most
+    memory, at most `most`.
+    """
+    bits = largest.bit_length()
+    return min(range(min(bits, most) + 1), key=lambda c: (largest >> (bits - c)) * 64 - size * c)
+
+
+def is_unknown(word):
+    return word in (UNK, CAPITALS)
+
+
+def hash_words(words):
+    """Hash each word as KenLM does (MurmurHash64A): (N,) uint64."""
+    hash_of, length = np.empty(len(words), np.uint64), np.array([len(word) for word in words])
+    for n in np.unique(length).tolist():
+        at = np.flatnonzero(length == n)
+        text = b"".join(words[i].ljust(-(-n // 8) * 8, b"\0") for i in at.tolist())
+        columns = np.frombuffer(text, "<u8").reshape(len(at), -1).T
+        h = np.full(len(at), n * int(MIX) % (1 << 64), np.uint64)
+        for column in columns[: n // 8]:
+            k = column * MIX
+            h = (h ^ ((k ^ (k >> SHIFT)) * MIX)) * MIX
+        for column in columns[n // 8 :]:  # the last bytes, fewer than 8
+            h = (h ^ column) * MIX
+        h = (h ^ (h >> SHIFT)) * MIX
+        hash_of[at] = h ^ (h >> SHIFT)
+    return hash_of
+
+
+def join_words(words):
+    """The words of a file in the order of their numbers, <unk> first, as its last bytes."""
+    return b"".join(w + b"\0" for w in words)

@@ -1,0 +1,317 @@
+"""Writes KenLM's probing files, from an ARPA file or from a model in memory.
+
+Each order above 1 has a hash table of its n-grams, with linear probing (`hashed` has the keys and the records). The
+place of an n-gram depends on those before it, so n-grams are inserted in the order of the ARPA file, as they are read.
+KenLM needs every n-gram without its first word. Where the model lacks one, a blank takes its place, with the
+probability that the model backs off to.
+
+Two signs tell KenLM how much of a context it has to keep. log10 p loses its sign if a longer n-gram ends in this one. A
+back-off weight of 0 is -0.0 unless the n-gram is a context.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+
+from lmtk.errors import FormatError, LmtkError, name_of, shown
+from lmtk.kenlm.hashed import (
+    AT,
+    BOW,
+    BUCKETS,
+    HEAD,
+    LOG10P,
+    ONE,
+    SOME,
+    WIDTH,
+    WORD,
+    A,
+    B,
+    find_from,
+    key_at,
+    lay_out,
+    place_of,
+)
+from lmtk.kenlm.layout import ZERO, hash_words, is_unknown, join_words, make_header
+from lmtk.machine import memory
+from lmtk.machine.jit import inlined, jit, of_numba
+from lmtk.ngram.arpa import reader
+from lmtk.ngram.edit.closing import close
+from lmtk.text.vocab import UNK
+
+f32, u32, u64 = np.float32, np.uint32, np.uint64
+MINUS, LOWEST = np.int32(-(1 << 31)), f32(-np.inf).view(np.int32)  # the bits of -0.0 and of -inf
+ZERO_BITS = ZERO.view(np.int32)
+LACKS_CONTEXT, FULL = 1, 2  # what stops `insert`
+prefetch = of_numba("lmtk.machine.intrinsics", "prefetch")
+
+
+def read(stream, path, form):
+    """Returns (the Tables of the ARPA file in `stream`, the number of positive log probabilities, the largest of them).
+    form: a `layout.Form`. Raises FormatError.
+    """
+    growing = Growing(form, path)
+    sections, stated, positive, worst = reader.read_sections(stream, path, growing)
+    growing.add(sections, stated)
+    if growing.tables is None:
+        raise FormatError(path, "the model has no 1-grams")
+    return growing.tables, positive, worst
+
+
+def write(out, model, form):
+    """Writes a Backoff of order 2 or more as a KenLM probing file. form: a `layout.Form`."""
+    model, words = close(model), model.vocab.words
+    nodes, rows = model.nodes, reader.make_rows(*model.ngrams(1))
+    is_bare = np.isnan(rows.view(f32)[:, -2])
+    rows.view(f32)[is_bare, -2] = [form.unknown if is_unknown(words[w]) else ZERO for w in rows[is_bare, 0]]
+    tables = Tables(form, [nodes.size(k) for k in range(1, nodes.order + 1)], len(words))
+    tables.insert_words(rows, [words[w] for w in rows[:, 0].tolist()])
+    for k in range(2, nodes.order + 1):
+        tables.insert(reader.make_rows(*model.ngrams(k)), "the model")
+    tables.write(out, form)
+
+
+class Growing:
+    """Tables that grow while an ARPA file is read, in place of `reader.Growing`. The n-grams of a block are inserted
+    when it is read, and its memory is used again.
+    """
+
+    def __init__(self, form, path):
+        self.form, self.path, self.unigrams, self.tables, self.size = form, path, reader.Unigrams(), None, 0
+
+    def extend(self, section, rows, stated):
+        """Takes Rows that follow the lines so far in `section`."""
+        if rows.words:
+            section.append(replace(rows, rows=rows.rows.copy(), text=None))
+        else:
+            self.insert(len(rows.rows[0]) - 2, [*section, rows])
+            section.clear()
+        rows.free.append(rows.rows.base)
+
+    def insert(self, k, pieces):
+        """Inserts the n-grams of order k of lines and Rows."""
+        if not pieces:
+            return
+        for piece in pieces:
+            words = [piece.unknown] if isinstance(piece, reader.Rows) else piece[1]
+            for word in words:
+                if word is not None and word not in self.unigrams.vocab.index:
+                    raise FormatError(self.path, f"the word {shown(word)} of an n-gram is not among the 1-grams")
+        rows = reader.rows_of_pieces(k, pieces, self.unigrams.vocab.index)
+        self.size += len(rows)
+        self.tables.insert(rows, name_of(self.path))
+
+    def add(self, sections, stated):
+        """Completes the last section."""
+        k = len(sections)
+        if not k:
+            return
+        if k > 1:
+            self.insert(k, sections[k])
+            size = self.size
+        else:
+            size = self.start(sections[1], stated)
+        if size != stated.get(k):
+            told = f"\\data\\ says {stated.get(k, 'nothing of')} {k}-grams; there are {size}"
+            raise FormatError(self.path, f"{told}; KenLM needs the right numbers")
+        self.size = 0
+        sections[k].clear()
+
+    def start(self, section, stated):
+        """Makes the tables, and inserts the 1-grams. Returns their number."""
+        words = reader.words_of(section)
+        if sorted(stated) != [*range(1, len(stated) + 1)]:
+            raise FormatError(self.path, "\\data\\ does not state the number of n-grams of every order")
+        self.unigrams.vocab = self.unigrams.vocab or reader.vocabulary(words)
+        index = self.unigrams.vocab.index
+        self.tables = Tables(self.form, [stated[k] for k in sorted(stated)], len(index))
+        self.tables.insert_words(reader.rows_of_pieces(1, section, index), words)
+        return len(words)
+
+
+class Tables:
+    """The vocabulary and the n-grams of a probing file.
+
+    memory, where: as in `hashed`. filled (n,): how many buckets of each order are filled. numbers (W,): KenLM's number
+    of each word of a Vocab. words: in the order of the numbers, <unk> first.
+    """
+
+    def __init__(self, form, sizes, W):
+        where, self.word_buckets, size = lay_out(sizes, form.multiplier)
+        self.sizes, self.numbers, self.where = sizes, np.zeros(W, np.int32), where
+        self.filled = np.zeros(len(sizes), np.int64)
+        self.memory, self.words = memory.zeros(size, np.int32), [UNK]
+        self.logs = self.memory.view(f32)
+        self.logs[where[0, AT]], self.logs[where[0, AT] + 1] = form.unknown, 0
+
+    def insert_words(self, rows, words):
+        """Inserts 1-grams: rows (N, 3), as `reader.Rows` has them, and their words."""
+        is_word = np.array([not is_unknown(w) for w in words])
+        self.words += [w for w in words if not is_unknown(w)]
+        number = np.where(is_word, np.cumsum(is_word), 0)
+        self.numbers[rows[:, 0]] = number
+        hash_into(self.memory, np.array([HEAD, self.word_buckets, WORD]), hash_words(self.words[1:]))
+        self.memory[:HEAD] = 0, len(self.words)
+        logs = rows[:, 1:].copy()
+        logs[logs == LOWEST] = ZERO_BITS
+        logs[logs[:, 0] > 0, 0] = 0
+        logs[logs[:, 1] == 0, 1] = MINUS
+        begin, size, _ = self.where[0]
+        self.memory[begin : begin + ONE * size].reshape(-1, ONE)[number] = logs
+
+    def insert(self, rows, name):
+        """Inserts n-grams of one order above 1: rows (N, k + 2), as `reader.Rows` has them. name: of the model. Raises
+        LmtkError.
+        """
+        reason = insert(self.memory, self.logs, self.where, self.filled, rows, self.numbers)
+        if reason == LACKS_CONTEXT:
+            k = rows.shape[1] - 2
+            raise LmtkError(f"{name}: a {k}-gram has a context that is not in the model, which KenLM does not allow")
+        if reason == FULL:
+            told = "a hash table is full: the model lacks many n-grams that longer n-grams end with"
+            raise LmtkError(f"{name}: {told}; give a larger multiplier (build_binary -p 2) or write a trie")
+
+    def write(self, out, form):
+        """Writes the file."""
+        out.write(make_header(form, self.sizes))
+        out.write(self.memory)
+        if form.has_words:
+            out.write(join_words(self.words))
+
+
+@jit
+def hash_into(memory, table, hashes):
+    """Inserts words, numbered from 1 on, by their hashes (N,). table (3,): as a row of `where`."""
+    for i in range(len(hashes)):
+        at = free_place(memory, table, hashes[i])
+        put_key(memory, at, hashes[i])
+        memory[u64(at + 2)] = i + 1
+
+
+@jit
+def insert(memory, logs, where, filled, rows, numbers):
+    """Hard to read: keys are made SOME n-grams at a time, so that the random accesses to the tables overlap.
+
+    Inserts n-grams of one order k > 1. The arguments are arrays of Tables, and rows (N, k + 2) as in `reader.Rows`.
+    Returns 0, or what is wrong.
+
+    Bound: three random accesses an n-gram, to itself, to its suffix and to its context.
+    """
+    k, n = rows.shape[1] - 2, len(where)
+    word, keys, contexts = np.empty((SOME, k), np.int64), np.empty((SOME, k), u64), np.empty((SOME, k), u64)
+    changed = np.empty(k, np.int64)
+    for start in range(0, len(rows), SOME):
+        end = min(start + SOME, len(rows))
+        for i in range(start, end):
+            j = i - start
+            for d in range(k):
+                word[j, d] = numbers[rows[i, k - 1 - d]]  # the last word first
+            make_keys(word[j], keys[j])
+            make_keys(word[j, 1:], contexts[j])
+            prefetch(memory, place_of(where, k, keys[j, k - 1]))
+            if k > 2:
+                prefetch(memory, place_of(where, k - 1, keys[j, k - 2]))
+                prefetch(memory, place_of(where, k - 1, contexts[j, k - 2]))
+        for i in range(start, end):
+            j = i - start
+            at = free_place(memory, where[k - 1], keys[j, k - 1])
+            put_key(memory, at, keys[j, k - 1])
+            p, bow = rows[i, k], rows[i, k + 1]
+            p = ZERO_BITS if p == LOWEST else np.int32(0) if p > 0 else p
+            memory[at + LOG10P] = p | MINUS
+            if k < n:
+                memory[at + BOW] = MINUS if bow == 0 else ZERO_BITS if bow == LOWEST else bow
+            filled[k - 1] += 1
+            if filled[k - 1] >= where[k - 1, BUCKETS]:
+                return FULL
+            if not link_suffixes((memory, logs), where, filled, word[j], keys[j], contexts[j], changed):
+                return FULL
+            context = unigram_place(where, word[j, 1]) + 1
+            if k > 2:
+                at, is_there = find_key(memory, where, k - 1, contexts[j, k - 2])
+                if not is_there:
+                    return LACKS_CONTEXT
+                context = at + BOW
+            mark_context(memory, context)
+    return 0
+
+
+@inlined
+def make_keys(word, keys):
+    """keys[d] <- the key of the first d + 1 of the words, the last word of the n-gram first."""
+    key = u64(word[0])
+    keys[0] = key
+    for d in range(1, len(word)):
+        key = key * A ^ u64(word[d] + 1) * B
+        keys[d] = key
+
+
+@jit
+def link_suffixes(arrays, where, filled, word, keys, contexts, changed):
+    """Marks the suffix of an n-gram as the end of a longer n-gram. If its table lacks the suffix, inserts blanks for it
+    and for shorter suffixes that are missing. changed: memory for their places. Returns whether there was room.
+    """
+    (memory, logs), k, many, order = arrays, len(word), 0, len(word) - 1
+    while order > 1:
+        at, is_there = find_key(memory, where, order, keys[order - 1])
+        changed[many] = at + LOG10P
+        many += 1
+        if is_there:
+            break
+        put_key(memory, at, keys[order - 1])
+        memory[at + BOW] = MINUS
+        filled[order - 1] += 1
+        if filled[order - 1] >= where[order - 1, BUCKETS]:
+            return False
+        order -= 1
+    if order == 1:
+        changed[many] = unigram_place(where, word[0])
+        many += 1
+    p = -abs(logs[changed[many - 1]])
+    for length in range(order, k - 1):  # of the contexts whose weights the blank of order length + 1 takes
+        place, is_there = unigram_place(where, word[1]) + 1, True
+        if length > 1:
+            at, is_there = find_key(memory, where, length, contexts[length - 1])
+            place = at + BOW
+        if is_there:
+            mark_context(memory, place)
+            p += logs[place]
+        logs[changed[many - 2 - (length - order)]] = p
+    for j in range(many):
+        memory[changed[j]] &= ~MINUS
+    return True
+
+
+@inlined
+def mark_context(memory, at):
+    """A weight of 0 at this place becomes +0.0."""
+    if memory[at] == MINUS:
+        memory[at] = 0
+
+
+@inlined
+def unigram_place(where, word):
+    """Where log10 p of a 1-gram is, before its weight."""
+    return where[0, AT] + ONE * word
+
+
+@inlined
+def find_key(memory, where, order, key):
+    """`find_from`, from the place where the search for the key begins."""
+    return find_from(memory, where, order, place_of(where, order, key), key)
+
+
+@inlined
+def free_place(memory, table, key):
+    """The first free place for a key in a table, a row of `where`."""
+    begin, buckets, width = table[AT], table[BUCKETS], table[WIDTH]
+    at, end = begin + np.int64(key % u64(buckets)) * width, begin + buckets * width
+    while key_at(memory, at) != 0:
+        at += width
+        if at == end:
+            at = begin
+    return at
+
+
+@inlined
+def put_key(memory, at, key):
+    memory[u64(at)], memory[u64(at + 1)] = np.int32(u32(key & u64(0xFFFFFFFF))), np.int32(u32(key >> u64(32)))

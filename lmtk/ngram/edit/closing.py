@@ -1,0 +1,54 @@
+"""Adds the parts of n-grams that a model lacks: every n-gram without its first word, and every context.
+
+Pruning can remove an n-gram that a longer one ends with. Decoders that look n-grams up from the last word back want it
+there. An added n-gram gets the probability that the model backs off to, and a back-off weight of 1 (log10: 0), so all
+probabilities stay as they are.
+"""
+
+import numpy as np
+
+from lmtk.ngram.arpa.reader import changes, make_rows, sorted_rows, trie_of
+from lmtk.ngram.model.backoff import Backoff, Walk
+from lmtk.ngram.model.building import finish
+from lmtk.ngram.model.nodes import find_unigrams, is_suffix_closed
+
+
+def is_closed(nodes):
+    """Whether the model has every suffix and every context of two words or more of its n-grams, with a probability."""
+    has_probability = (not np.isnan(level["log10p"][:-1]).any() for level in nodes.levels[2:])
+    return is_suffix_closed(nodes) and all(has_probability)
+
+
+def close(model):
+    """Returns a Backoff with the same probabilities that has every suffix and every context of its n-grams. The added
+    probabilities are sums in KenLM's order and rounding. A 1-gram without a probability stays as it is.
+    """
+    if is_closed(model.nodes):
+        return model
+    nodes, W = model.nodes, len(model.vocab.words)
+    rows = [make_rows(*model.ngrams(k)) for k in range(1, nodes.order + 1)]
+    missing = np.empty((0, nodes.order), np.int32)  # ids of added n-grams of the order above
+    for k in range(nodes.order, 2, -1):
+        is_far = nodes.levels[k]["suffix"][:-1] < 0
+        suffixes = np.concatenate((rows[k - 1][: len(is_far)][is_far, 1:k], missing[:, 1:]))
+        rows[k - 2] = np.concatenate((rows[k - 2], make_rows(suffixes, np.nan, 0)))
+        missing = suffixes
+    for k, level in enumerate(rows, 1):
+        level = level[sorted_rows(level, W)]
+        rows[k - 1] = level = level[changes(level[:, :-2])]  # the model's own n-gram comes first among equal ones
+        log10p = level.view(np.float32)[:, -2]
+        is_bare = np.isnan(log10p)
+        if k > 1:
+            log10p[is_bare] = backed_off(model, level[is_bare, :-2])
+    trie = trie_of(rows, W, None)
+    return Backoff(model.vocab, finish(trie.memory, trie.where, W))
+
+
+def backed_off(model, rows):
+    """log10 p of the last word of each row of ids (N, k), in KenLM's rounding: (N,) float32."""
+    N, k = rows.shape
+    one = find_unigrams(model.nodes, len(model.vocab.words))
+    first = np.where(one >= 0, model.nodes.levels[1]["log10p"][one], np.float32(-np.inf))
+    walk = Walk(model.nodes, one, first, len(model.vocab.words), single=True)
+    fresh = np.arange(N * k) % k == 0
+    return walk(np.ascontiguousarray(rows).reshape(-1), fresh)[0][k - 1 :: k]

@@ -1,0 +1,70 @@
+"""States of a text that goes on word by word, many at once, for models of any kind: the next words, random sentences, and
+decoders that fuse the probabilities of a whole vocabulary.
+
+A state is what a model remembers of the words before. That of a back-off model is a number, as `walking.step` has it;
+that of another model is a tuple of ids, the oldest word first.
+"""
+
+from functools import cached_property
+
+import numpy as np
+
+from lmtk.lm import LN10, after_each, reach
+from lmtk.machine.threads import map_in_order
+from lmtk.ngram.model import following, walking
+from lmtk.ngram.model.backoff import Backoff
+from lmtk.ngram.model.nodes import address_of
+from lmtk.reports import kenlm
+from lmtk.text.vocab import SOS
+
+ROWS = 32  # states whose scores a thread computes at once
+
+
+class Follower:
+    """The states of a model `lm`, (B,) each, and the probabilities of all words in them, in KenLM's arithmetic."""
+
+    def __init__(self, lm):
+        self.lm = lm
+
+    @cached_property
+    def walk(self):
+        return kenlm.walk(self.lm, lengths=False)
+
+    @cached_property
+    def handle(self):
+        """The address of the walk's handle; 0 for a model of another kind."""
+        return address_of(self.walk.handle) if isinstance(self.lm, Backoff) else 0
+
+    def states(self, size, bos):
+        """`size` states at the start of a sentence, or without context."""
+        if isinstance(self.lm, Backoff):
+            states = np.full(size, walking.NULL, np.int64)
+        else:
+            states = np.empty(size, object)
+            states[:] = [()] * size
+        return self.advance(states, [self.lm.vocab.index[SOS]] * size) if bos else states
+
+    def advance(self, states, ids):
+        """The states after a word each; ids (B,)."""
+        if isinstance(self.lm, Backoff):
+            following.advance(
+                self.handle, states, np.asarray(ids, np.int32), advanced := np.empty(len(states), np.int64)
+            )
+            return advanced
+        keep, advanced = reach(self.lm), np.empty(len(states), object)
+        advanced[:] = [(*state, int(word))[max(len(state) + 1 - keep, 0) :] for state, word in zip(states, ids)]
+        return advanced
+
+    def scores(self, states):
+        """log10 p of each predicted word in each state, (B, V) float32."""
+        if not isinstance(self.lm, Backoff):
+            return (after_each(self.lm, [list(state) for state in states]) / LN10).astype(np.float32)
+        scores = np.empty((len(states), self.lm.vocab.V), np.float32)
+
+        def fill(first):
+            part = slice(first, first + ROWS)
+            following.fill_scores(self.handle, states[part], scores[part])
+
+        for _ in map_in_order(fill, range(0, len(states), ROWS)):
+            pass
+        return scores

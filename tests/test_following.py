@@ -1,0 +1,89 @@
+"""The next word: the probabilities of all words after contexts, for every kind of model."""
+
+import numpy as np
+import pytest
+from helpers import FILES
+from small_models import models, neural, of_classes
+
+import lmtk
+from lmtk.api import Model, State
+from lmtk.jobs.following import SampleJob, random_sentences
+from lmtk.joint.mixture import Mixture
+from lmtk.lm import after_by_scores, after_each
+from lmtk.text.vocab import SOS
+
+CONTEXTS = ["", "the", "the cat", "the zebra sat on", "on the mat the dog saw"]
+
+
+def every_kind(folder):
+    yield lmtk.load(FILES / "wb.arpa").lm
+    yield lmtk.load(FILES / "lacking.arpa").lm
+    yield lmtk.load(FILES / "kenlm" / "probing").lm
+    yield of_classes(folder)
+    yield neural(folder, model="energy", direct=False)
+    yield from (made := list(models(folder)))
+    yield Mixture([made[0], made[3], made[-1]], np.array([[0.2, 0.3, 0.5]]))
+
+
+def ids_of(model, context, bos=True):
+    index, unk = model.vocab.index, model.vocab.unk_id
+    return [index[SOS]] * bos + [index.get(word, unk) for word in context.encode().split()]
+
+
+def test_all_words_have_the_probabilities_of_their_sentences(texts):
+    """All at once, and for several contexts at once, for each kind of model."""
+    for model in every_kind(texts):
+        for bos in (True, False):
+            contexts = [ids_of(model, context, bos) for context in CONTEXTS]
+            expected = [after_by_scores(model, context) for context in contexts]
+            assert np.allclose(np.exp(after_each(model, contexts)), np.exp(expected), rtol=1e-5, atol=1e-9)
+
+
+def test_states_go_on_as_sentences(texts):
+    """scores after advance are those of BaseScore; next_words and distribution are their largest and all."""
+    for lm in every_kind(texts):
+        model, V = Model(lm), lm.vocab.V
+        words = [lm.vocab.words[w] for w in range(V)]
+        states, single = model.states(3), [State() for _ in range(3)]
+        for state in single:
+            model.BeginSentenceWrite(state)
+        for step in (["the", "a", "cat"], ["cat", "dog", "sat"], ["on", "zebra", "on"]):
+            states = model.advance(states, [ids_of(lm, word, False)[0] for word in step])
+            for state, word in zip(single, step):
+                model.BaseScore(state, word, state)
+        scores = model.scores(states)
+        assert scores.shape == (3, V) and scores.dtype == np.float32
+        for state, row in zip(single, scores):
+            expected = [model.BaseScore(state, word, State()) for word in words]
+            assert np.allclose(row, np.maximum(expected, -99), rtol=1e-5, atol=1e-5)
+        p = model.distribution("the cat on")
+        assert p.shape == (V,) and p.sum() == pytest.approx(1, abs=1e-4)
+        best = model.next_words("the cat on", 4)
+        assert [x for _, x in best] == sorted([x for _, x in best], reverse=True) and len(best) <= 4
+        assert all(p[lm.vocab.index[word.encode()]] == x for word, x in best)
+        assert "<unk>" not in dict(best)
+
+
+def test_wrong_numbers_of_words_are_refused():
+    model = Model(FILES / "wb.arpa")
+    with pytest.raises(ValueError, match="ids must lie between"):
+        model.advance(model.states(1), [len(model.vocab.words)])
+
+
+def test_samples_have_the_frequencies_of_the_model():
+    """Of the words after "the", and of sharpened probabilities; sentences do not depend on their number."""
+    model = Model(FILES / "wb.arpa")
+    for temperature in (1, 0.5):
+        job = SampleJob("wb", temperature=temperature, most=1)
+        drawn = [
+            s.split()[1] if len(s.split()) > 1 else b"</s>"
+            for s in random_sentences(model._follower, iter([b"the"] * 4000), job)
+        ]
+        p = model.distribution("the") ** (1 / temperature)
+        if model.vocab.unk_id < len(p):
+            p[model.vocab.unk_id] = 0
+        p /= p.sum()
+        counts = np.array([drawn.count(word) for word in model.vocab.words[: len(p)]])
+        assert ((counts - 4000 * p) ** 2 / np.maximum(4000 * p, 1)).sum() < 40
+    few, many = (list(random_sentences(model._follower, iter([b""] * n), SampleJob("wb"))) for n in (3, 70))
+    assert many[:3] == few and len(set(many)) > 20

@@ -1,0 +1,173 @@
+"""KenLM's binary files: those that KenLM's own build_binary wrote are read, and lmtk writes the same bytes."""
+
+import hashlib
+import io
+from contextlib import suppress
+
+import numpy as np
+import pytest
+from helpers import FILES
+
+import lmtk
+from lmtk.errors import FormatError, LmtkError
+from lmtk.files.registry import describe, load
+from lmtk.jobs.kenlm_files import convert, write_kenlm
+from lmtk.kenlm import reading
+from lmtk.kenlm.layout import Form
+from lmtk.ngram.arpa import writer
+from lmtk.ngram.edit.closing import close, is_closed
+from lmtk.programs.kenlm import binary_form
+from lmtk.reports import kenlm
+from lmtk.text.corpus import Marks, read_corpus
+
+# options of build_binary, and the first 32 digits of the SHA-256 of the file that KenLM's build_binary (commit of 2024)
+# makes of lacking.arpa. That model has no <unk>, and lacks many of the n-grams that its longer n-grams end with.
+SUMS = [
+    ("-p 3 probing", "07ca36b8cbb2dcdf8445062b172f530f"),
+    ("-p 2.5 -u -7 -v probing", "06b51a45531e97a93efdaa8b26210654"),
+    ("trie", "a87eef3b0234c769e160cc6fdb27da30"),
+    ("-q 3 -b 4 trie", "90b04f5d331f060d42d8471632db83ea"),
+    ("-a 255 trie", "ae85a86e94019c340b9f8b5441334630"),
+    ("-q 8 -a 3 trie", "7f63ed401b321358351e57333769f81e"),
+    ("-u -7 -v trie", "8c0b47f10457b91ef1e168911285e0dd"),
+]
+OWN = {"probing": "probing", "trie": "trie", "triea255": "-a 255 trie", "trieq8b8": "-q 8 -b 8 trie"}
+
+
+def form_of(options):
+    """The Form of a line of build_binary's options."""
+    *words, kind = options.split()
+    values, letter = {}, None
+    for word in words:
+        letter, values = (word, values | {word: ""}) if word[1:2].isalpha() else (letter, values | {letter: word})
+    return binary_form(kind, values)
+
+
+@pytest.fixture(params=["plain", "kernels"])
+def either(request, large_from):
+    """Runs a test with numpy and Python alone where they do the work of a kernel, and with kernels."""
+    large_from(1 if request.param == "kernels" else 1 << 40)
+
+
+@pytest.mark.parametrize("options, digits", SUMS)
+def test_bytes_are_those_of_kenlm(options, digits, tmp_path, either):
+    convert(str(FILES / "lacking.arpa"), str(tmp_path / "out"), form_of(options))
+    assert hashlib.sha256((tmp_path / "out").read_bytes()).hexdigest().startswith(digits)
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_bytes_are_those_of_a_file_that_kenlm_wrote(name, tmp_path):
+    convert(str(FILES / "wb.arpa"), str(tmp_path / "out"), form_of(OWN[name]))
+    assert (tmp_path / "out").read_bytes() == (FILES / "kenlm" / name).read_bytes()
+
+
+@pytest.mark.parametrize("kind", ["probing", "trie"])
+@pytest.mark.parametrize("arpa", ["wb.arpa", "lacking.arpa"])
+def test_a_model_in_memory_has_the_same_scores(kind, arpa, tmp_path, either):
+    """Also as it is read back, whatever text it is asked for."""
+    model = load(str(FILES / arpa))
+    write_kenlm(model, str(tmp_path / "out"), Form(kind, multiplier=3), arpa)
+    again = load(str(tmp_path / "out"))
+    random = np.random.default_rng(1)
+    words = [b"never", *model.vocab.words[: model.vocab.V]]
+    text = [b" ".join(random.choice(words, random.integers(0, 9))) for _ in range(200)]
+    (tmp_path / "text").write_bytes(b"\n".join(text))
+    mine, theirs = (next(read_corpus(str(tmp_path / "text"), m.vocab, Marks())) for m in (model, again))
+    a, b = kenlm.scorer(model)(mine), kenlm.scorer(again)(theirs)
+    assert np.array_equal(a[0], b[0])
+
+
+def test_suffixes_and_contexts_are_added():
+    """Probabilities stay; the model has what it lacked."""
+    model = load(str(FILES / "lacking.arpa"))
+    closed = close(model)
+    assert is_closed(closed.nodes) and not is_closed(model.nodes) and close(closed) is closed
+    random, size = np.random.default_rng(2), len(model.vocab.words)
+    ids, fresh = random.integers(0, size, 3000).astype(np.int32), random.random(3000) < 0.1
+    assert np.allclose(model.walk(ids, fresh)[0], closed.walk(ids, fresh)[0], rtol=1e-5, atol=1e-6)
+
+
+def test_bad_models(tmp_path):
+    """One line each."""
+    arpa, out = (FILES / "wb.arpa").read_text(), str(tmp_path / "out")
+
+    def refused(text, clause, options="trie"):
+        (tmp_path / "in").write_text(text)
+        with pytest.raises(LmtkError, match=clause):
+            convert(str(tmp_path / "in"), out, form_of(options))
+        assert not (tmp_path / "out").exists()
+
+    for kind in ("probing", "trie"):
+        refused((FILES / "uni.arpa").read_text(), "order 2 or more", kind)
+        refused(arpa.replace("<s>", "<S>"), "the model has no <s>; .* -s", kind)
+        refused(arpa.replace("-99\t<s>", "0.5\t<s>"), "1 positive log probability, up to 0.5; .* -i", kind)
+        refused("just text", "not a model", kind)
+    refused(arpa.replace("ngram 2=", "ngram 2=9"), "there are", "probing")
+    lacking = (FILES / "lacking.arpa").read_text()
+    refused(lacking, "a hash table is full.*larger multiplier", "probing")
+    for kind in ("probing", "trie"):
+        (tmp_path / "in").write_text(arpa.replace("<s>", "<S>").replace("-99\t<S>", "0.5\t<S>"))
+        convert(str(tmp_path / "in"), out, form_of(f"-s -i {kind}"))
+        assert load(out).vocab.V
+
+
+@pytest.mark.parametrize("kind", ["trie", "triea255", "trieq8b8", "trieq8b8a22"])
+def test_kenlms_tries_are_read(kind, tmp_path):
+    """Files that build_binary made of wb.arpa: the same model, whatever the kind; cut, one error."""
+    path, model = FILES / "kenlm" / kind, lmtk.load(FILES / "wb.arpa")
+    found = lmtk.load(path)
+    for line in (FILES / "te.txt").read_text().splitlines():
+        assert list(found.full_scores(line)) == list(model.full_scores(line))
+    out = [io.BytesIO(), io.BytesIO()]
+    for a, x in zip(out, (found, model)):
+        writer.write_text(a, x.lm)
+    assert out[0].getvalue() == out[1].getvalue()
+    lines, words = describe(str(path))
+    assert dict(lines)["file"].startswith("KenLM's, trie") and b"cat" in words
+    corpus = next(read_corpus(str(FILES / "te.txt"), model.vocab, Marks()))
+    size = path.stat().st_size
+    spoilt(tmp_path, path.read_bytes(), range(size - 1, 0, -(size // 60)), corpus)
+
+
+def test_words_keep_kenlms_numbers():
+    words = [b"<unk>", b"b", b"<s>", b"a", b"</s>"]
+    vocab = reading.make_vocab(words, np.float32(-1))
+    assert [words[i] for i in reading.kenlm_numbers(vocab, words)] == vocab.words
+
+
+def spoilt(tmp_path, data, places, corpus):
+    """A model's file cut at a place is an error; with another byte there it is one, or scores."""
+    random = np.random.default_rng(1)
+    for i in places:
+        (tmp_path / "cut").write_bytes(data[:i])
+        with pytest.raises(LmtkError):
+            load(str(tmp_path / "cut"))
+        damaged = bytearray(data)
+        damaged[i] = random.integers(256)
+        (tmp_path / "damaged").write_bytes(damaged)
+        with suppress(LmtkError):
+            load(str(tmp_path / "damaged")).score(corpus)
+
+
+def test_kenlms_other_files_are_one_line():
+    with pytest.raises(FormatError, match="without its words"):
+        load(str(FILES / "kenlm" / "nowords"))
+
+
+def test_kenlms_probing_tables_are_scored_by(tmp_path):
+    """A file that build_binary made of wb.arpa: the same scores, to the last bit; damaged, no harm; no n-grams."""
+    path, model = FILES / "kenlm" / "probing", lmtk.load(FILES / "wb.arpa")
+    found = lmtk.load(path)
+    for line in (FILES / "te.txt").read_text().splitlines():
+        assert list(found.full_scores(line)) == list(model.full_scores(line))
+    given = [kenlm.numbers(m.lm, str(where)) for m, where in ((model, FILES / "wb.arpa"), (found, path))]
+    assert dict(zip(model.vocab.words, given[0])) == dict(zip(found.vocab.words, given[1]))
+    corpus = next(read_corpus(str(FILES / "te.txt"), model.vocab, Marks()))
+    own = next(read_corpus(str(FILES / "te.txt"), found.vocab, Marks()))
+    for order in (1, 2, 3):
+        a, b = model.lm.lower(order).score(corpus), found.lm.lower(order).score(own)
+        assert np.allclose(a.logp, b.logp, rtol=1e-6) and np.array_equal(a.length, b.length)
+    lines, words = describe(str(path))
+    assert dict(lines)["file"] == "KenLM's, probing hash tables" and b"cat" in words
+    assert dict(lines)["2-grams"] == model.lm.nodes.size(2)
+    spoilt(tmp_path, path.read_bytes(), range(path.stat().st_size), own)
