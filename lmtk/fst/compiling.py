@@ -1,4 +1,4 @@
-"""Makes the states and arcs of an FST from n-grams (Kaldi's arpa2fst; Mohri, Pereira and Riley 2008, section 4).
+"""Makes the states and arcs of an FST from n-grams (Allauzen, Mohri and Roark 2003), as Kaldi's arpa2fst does.
 
 A state is a history: the root is the empty one, and each n-gram below the highest order is one. The n-gram w_1 .. w_k is
 an arc with the label w_k and the weight -ln p, from w_1 .. w_(k-1) to w_1 .. w_k, or to w_2 .. w_k at the highest order.
