@@ -1,9 +1,9 @@
 """Makes the states and arcs of an FST from n-grams (Allauzen, Mohri and Roark 2003), as Kaldi's arpa2fst does.
 
-A state is a history: the root is the empty one, and each n-gram below the highest order is one. The n-gram w_1 .. w_k is
-an arc with the label w_k and the weight -ln p, from w_1 .. w_(k-1) to w_1 .. w_k, or to w_2 .. w_k at the highest order.
-A back-off arc with the weight -ln bow goes from each history to its longest proper suffix that is a state. States are
-numbered in the order of the n-grams.
+A state is a history: the root is the empty one, and each n-gram below the highest order is one. The n-gram w_1 .. w_k
+is an arc with the label w_k and the weight -ln p, from w_1 .. w_(k-1) to w_1 .. w_k, or to w_2 .. w_k at the highest
+order. A back-off arc with the weight -ln bow goes from each history to its longest proper suffix that is a state.
+States are numbered in the order of the n-grams.
 
 With a back-off label, <s> and </s> are not labels: the history <s> is the start, and </s> gives final weights. Without
 one, back-off arcs have the label 0, an arc with <s> leaves a start state, and arcs with </s> go to a final state, 1.
@@ -209,8 +209,9 @@ def compile_ngrams(ngrams, numbers, form):
     slots = new_slots(below, sizes, keys, length)
     for k, rows in enumerate(ngrams.rows, 1):
         row, marks = 0, (sos, eos, backoff, folded, k == form.order)
-        while (row := add_ngrams(rows, row, dense, marks, (keys, length, final, slots, words, sizes), arcs)) < len(rows):
-            slots = new_slots(2 * len(slots), sizes, keys, length)
+        while row < len(rows):
+            slots = new_slots(2 * len(slots), sizes, keys, length) if row else slots
+            row = add_ngrams(rows, row, dense, marks, (keys, length, final, slots, words, sizes), arcs)
     source, target, label, weight = (x[: sizes[ARCS]] for x in arcs)
     order = arrange(source, label, int(sizes[STATES]), len(labels))
     repeated = np.zeros(len(order), bool)

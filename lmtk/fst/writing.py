@@ -1,9 +1,9 @@
 """Writes an Fst in OpenFst's binary form, a vector FST of standard arcs (version 2), or in its text form.
 
 The binary form (OpenFst 1.8: fst.cc, vector-fst.h) has a header: a magic number, the strings "vector" and "standard",
-the version, flags, properties, the start state, the numbers of states and of arcs (0); and symbol tables if the flags say
-so. Then come, for each state, the final weight as float32, the number of arcs as int64, and for each arc the input and
-the output label, the weight and the next state, in 4 bytes each.
+the version, flags, properties, the start state, the numbers of states and of arcs (0); and symbol tables if the flags
+say so. Then come, for each state, the final weight as float32, the number of arcs as int64, and for each arc the input
+and the output label, the weight and the next state, in 4 bytes each.
 
 A line of the text form has the state, the next state, both labels and the weight, or a final state and its weight,
 between tabs. A weight of 0 is left out. The start state comes first. Weights have six digits.
