@@ -116,7 +116,6 @@ def add_ngrams(rows, begin, labels, form, states, arcs):
     logs = rows.view(np.float32)
     sos, eos, backoff, folded, highest = form
     keys, length, final, slots, words, sizes = states
-    source, target, label, weight = arcs
     for i in range(begin, len(rows)):
         if 2 * sizes[STATES] + 4 > len(slots):
             return i
@@ -149,20 +148,9 @@ def add_ngrams(rows, begin, labels, form, states, arcs):
                 sizes[REPEATED] += 1
                 continue
             if state < 0:
-                state = sizes[STATES]
-                sizes[STATES] += 1
-                slots[at] = state
-                length[state], final[state] = k - first, np.inf
-                for j in range(first, k):
-                    keys[state, j - first] = words[j]
-                lower, suffix = np.int64(-1), first
-                while lower < 0:
-                    suffix += 1
-                    lower = np.int64(slots[find(words, suffix, k, keys, length, slots)])
-                a = sizes[ARCS]
-                sizes[ARCS] += 1
-                source[a], target[a], label[a] = state, lower, backoff
-                weight[a] = natural(np.float32(0) if highest else logs[i, k + 1])
+                state, bow = sizes[STATES], natural(np.float32(0) if highest else logs[i, k + 1])
+                lower = open_state(words, first, k, at, states)
+                put_arc(arcs, sizes, state, lower, backoff, bow)
         if word == sos:
             sizes[START] = state
             if folded:
@@ -171,10 +159,35 @@ def add_ngrams(rows, begin, labels, form, states, arcs):
             sizes[STATES] += 1
             sizes[START] = origin
             length[origin], final[origin] = -1, np.inf
-        a = sizes[ARCS]
-        sizes[ARCS] += 1
-        source[a], target[a], label[a], weight[a] = origin, state, word, cost
+        put_arc(arcs, sizes, origin, state, word, cost)
     return len(rows)
+
+
+@inlined
+def open_state(words, first, end, at, states):
+    """Adds the state with the history words[first:end] to `slots`, at the empty place `at`. Returns the state of its
+    longest proper suffix.
+    """
+    keys, length, final, slots, _, sizes = states
+    state = sizes[STATES]
+    sizes[STATES] += 1
+    slots[at], length[state], final[state] = state, end - first, np.inf
+    for j in range(first, end):
+        keys[state, j - first] = words[j]
+    lower = np.int64(-1)
+    while lower < 0:
+        first += 1
+        lower = np.int64(slots[find(words, first, end, keys, length, slots)])
+    return lower
+
+
+@inlined
+def put_arc(arcs, sizes, origin, state, word, cost):
+    """Appends an arc to source, target, label and weight."""
+    source, target, label, weight = arcs
+    a = sizes[ARCS]
+    sizes[ARCS] += 1
+    source[a], target[a], label[a], weight[a] = origin, state, word, cost
 
 
 @jit
@@ -210,7 +223,8 @@ def compile_ngrams(ngrams, numbers, form):
     for k, rows in enumerate(ngrams.rows, 1):
         row, marks = 0, (sos, eos, backoff, folded, k == form.order)
         while row < len(rows):
-            slots = new_slots(2 * len(slots), sizes, keys, length) if row else slots
+            if 2 * sizes[STATES] + 4 > len(slots):
+                slots = new_slots(len(slots), sizes, keys, length)
             row = add_ngrams(rows, row, dense, marks, (keys, length, final, slots, words, sizes), arcs)
     source, target, label, weight = (x[: sizes[ARCS]] for x in arcs)
     order = arrange(source, label, int(sizes[STATES]), len(labels))

@@ -17,7 +17,8 @@ class FstJob:
     writes. disambig: the symbol of back-off arcs; None: they have the label 0, and <s> and </s> are labels. order: the
     longest n-grams that stay. max_order: the same, but the longest n-grams are states, as in kaldilm. write,
     write_text: files for the binary form and the text form. text: `write` gets the text form. is_sorted: whether the
-    arcs of a state are sorted by their labels. is_spaced: whether empty lines stand around the text form, as in kaldilm.
+    arcs of a state are sorted by their labels. is_spaced: whether empty lines stand around the text form, as kaldilm
+    prints it.
     """
 
     lm: str | None = None
