@@ -56,6 +56,7 @@ HELP = """usage: lmtk COMMAND [OPTION ...]
 
 lmtk COMMAND -help lists a command's options; man lmtk-COMMAND says more.
 lmtk completion bash (or zsh, fish) prints a completion script for the shell.
+lmtk -compile compiles everything at once, for containers and clusters.
 lmtk -bin prints a folder of programs for SRILM and KenLM scripts: PATH=$(lmtk -bin):$PATH make
 Options have one dash or two. The file name "-" is stdin or stdout. logprob in reports is log10 p.
 """
@@ -150,6 +151,10 @@ def top(words):
     if words and words[0] in ("-bin", "--bin"):
         print(programs_folder())
         return 0
+    if words and words[0] in ("-compile", "--compile"):
+        from lmtk.precompile import precompile
+
+        return precompile(run)
     if words and words[0] == "-as":
         name = words[1] if len(words) > 1 else ""
         raise UsageError(

@@ -206,6 +206,32 @@ def perplexity(model, text, **options):
     return Perplexity(tally.sentences, tally.words, tally.oovs, tally.zeroprobs, float(tally.log10p))
 
 
+def select(text, models, keep, **options):
+    """The sentences of a text that are most like a domain, as `lmtk select` chooses them: a list of str, in the order
+    of the text.
+
+        lmtk.select("pool.txt", ["domain.bin", "general.bin"], keep=0.2)
+
+    models: of the domain and of general text. keep: how many sentences, or if it is below 1, which share of them.
+    options: fields of `lmtk.jobs.selecting.SelectJob`. Raises LmtkError, OSError.
+    """
+    from lmtk.jobs.selecting import SelectJob, selected_lines, sides_of
+    from lmtk.jobs.selecting import select as run
+    from lmtk.joint.mixture import OtherWords
+
+    if not isinstance(keep, Real):
+        raise UsageError(f"keep must be a number, not {keep!r}")
+    own = {"lm": inner_models(models), "keep": keep, "write": None, "quiet": True}
+    with in_file(text) as path:
+        job = make_job(SelectJob, own | {"text": (path,)}, options, {"lm": "models"})
+        try:
+            selection = run(job)
+        except OtherWords as e:
+            raise LmtkError(f"{e.cause}; make both with the same vocab and unk") from None
+        lines = b"".join(selected_lines(*sides_of(job), selection.chosen))
+    return [os.fsdecode(line) for line in lines.split(b"\n")[:-1]]
+
+
 def train(text, path, heldout=None, **options):
     """Trains a neural language model, as `lmtk nplm-train` does, and writes it to the file `path`. Returns the Model.
 

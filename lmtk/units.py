@@ -1,4 +1,4 @@
-"""Recurrent hidden units with gates: the gated unit of Cho et al. 2014 and the LSTM, for `nplm` and `nmt`.
+"""Recurrent hidden units: the gated unit of Cho et al. 2014, the LSTM, and the tanh unit, for `nplm` and `nmt`.
 
 A `Unit` is a record of functions for one step, forward and backward. `follow` computes the states of packed sequences
 step by step; `follow_back` is back-propagation through time. Threads share the sequences. For large work, `whole_run`
@@ -231,6 +231,21 @@ def lstm_backward(gs, zr, t, s, seen, gG):
             gs[j, n + m] = memory * f
 
 
+def tanh_step(zr, t, s, U, Q, new, kept):
+    """The simple unit (Elman 1990; Bahdanau et al. 2015, equation 1 and A.1.1): t, s_i, <- tanh(t + s_(i-1) U)."""
+    t += Q if U is None else U(s)
+    np.tanh(t, out=t)
+    new[:] = t
+
+
+def tanh_back(gs, zr, t, s, kept, UT, gG):
+    """gG (k, n) <- gs o (1 - s_i o s_i), the gradient of the inputs."""
+    np.multiply(t, t, out=gG)
+    np.subtract(1, gG, out=gG)
+    gG *= gs
+    gs[:] = 0 if UT is None else UT(gG)
+
+
 @inlined
 def begin_step(G, at, b, zr, t, start, begun, state, fresh, before, after):
     """Prepare the products of a step: zr and t (k, .) <- the inputs, before (k, width n) <- the state.
@@ -337,7 +352,8 @@ def lstm_run_back(ga, spans, carried, fresh, gemm, RT, _, zr, t, before, kept, g
 
 GATED = Unit("gated unit", 2, 1, gated_step, gated_back, lambda states, kept, n: kept, False, gated_run, gated_run_back)
 LSTM = Unit("LSTM", 3, 2, lstm_step, lstm_back, lambda states, kept, n: states[:, :n], True, lstm_run, lstm_run_back, 1)
-UNITS = {"gated": GATED, "lstm": LSTM}  # by the name of -unit, which is its name in a file too
+TANH = Unit("tanh unit", 0, 1, tanh_step, tanh_back, lambda states, kept, n: states, True)
+UNITS = {"gated": GATED, "lstm": LSTM, "rnn": TANH}  # by the name of -unit, which is its name in a file too
 
 
 def from_activations(unit, a):

@@ -127,6 +127,40 @@ def recurrent(C, H, R, d, context):
     return states
 
 
+def time_delay(C, H, d, G, e, context):
+    """The activations of a time-delay layer: a hidden layer for each group of words, all with the same H and d, and a
+    layer above all of them. The number of words in a group follows from the sizes of H and C.
+    """
+    m = len(C[0])
+    r = len(H[0]) // m
+    b = []
+    for s in range(len(context) - r + 1):
+        x = [v for j in context[s : s + r] for v in C[j]]
+        b += [math.tanh(d[k] + sum(H[k][i] * x[i] for i in range(r * m))) for k in range(len(d))]
+    return [math.tanh(e[k] + sum(G[k][i] * b[i] for i in range(len(b)))) for k in range(len(e))]
+
+
+def associations(sentences, words, window, neighbours):
+    """Rows of words: max(0, ln n N / (n_word n_neighbour)) for each neighbour on the left, then on the right, up to
+    `window` words apart. neighbours: the words that count as such. sentences: lists of words.
+    """
+    counts = {word: [0] * (2 * len(neighbours)) for word in words}
+    for sentence in sentences:
+        for i, word in enumerate(sentence):
+            for k in range(1, window + 1):
+                if i - k >= 0 and sentence[i - k] in neighbours:
+                    counts[word][neighbours.index(sentence[i - k])] += 1
+                if i + k < len(sentence) and sentence[i + k] in neighbours:
+                    counts[word][len(neighbours) + neighbours.index(sentence[i + k])] += 1
+    columns = [sum(column) for column in zip(*counts.values(), strict=True)]
+    total = sum(columns)
+    rows = []
+    for word in words:
+        mine = sum(counts[word])
+        rows.append([max(0, math.log(n * total / (mine * c))) if n else 0 for n, c in zip(counts[word], columns)])
+    return rows
+
+
 def of_senses(C, s, context):
     """The features of the words of a context whose rows of C have s senses: e^(C_k c) tells how much of each, c being
     the sum over the other words of the means of their senses.
@@ -272,12 +306,17 @@ def lstm(G, state, S, U):
     return [o[j] * math.tanh(memory[j]) for j in range(n)] + memory
 
 
+def tanh_unit(G, s, S, U):
+    """The simple hidden unit, which has no gates."""
+    return [math.tanh(v) for v in plus(G, product(s, U))]
+
+
 def translation_logp(p, x, y, sos, weights=None):
     """ln p(y | x) as appendix A.2 has it, word by word; p: letter -> lists as lmtk.nmt.kernels describes them. weights
     gets the alphas of each word.
     """
     n, attention, d = len(p["U"]), "Ua" in p, len(p["C"][0])
-    unit, memory = (gated_unit, []) if d == 3 * n else (lstm, [0.0] * n)
+    unit, memory = {n: (tanh_unit, []), 3 * n: (gated_unit, []), 4 * n: (lstm, [0.0] * n)}[d]
 
     def states(words, half, S, U):
         s, found = [0.0] * n + memory, []

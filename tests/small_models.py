@@ -82,6 +82,7 @@ def models(folder, marks=SENTENCES, unk=True):
     for objective in ("class", "tree"):
         yield neural(folder, marks, unk, objective=objective)
     yield short(folder, marks, unk)
+    yield neural(folder, marks, unk, model="tdnn", order=5)
     yield neural(folder, marks, unk, model="rnn", order=4)
     yield neural(folder, marks, unk, model="rnn", order=4, objective="class", senses=2)
     yield neural(folder, marks, unk, order=4, senses=3)

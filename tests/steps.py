@@ -23,7 +23,7 @@ class Small:
         p = SimpleNamespace(**theta) if isinstance(theta, dict) else SimpleNamespace(**dict(zip(NAMES, theta)))
         self.p, self.threads, self.rates = p, parts, (decay, feature_rate)
         self.direct = 0 if p.W is None else p.W.shape[1] // (m or p.C.shape[1])
-        before = {name: getattr(p, name) for name in "CHdR" if hasattr(p, name)}
+        before = {name: getattr(p, name) for name in "CHdRGe" if hasattr(p, name)}
         slow = slow or pace.full_pace(len(p.C), len(p.b), 9)
         self.theta, self.slow, self.output = (
             sgd.make_parameters(LAYERS[layer], before, self.direct, slow, m=m),

@@ -386,6 +386,7 @@ def test_translate_is_translate(tmp_path):
         (lambda f: lmtk.mix([f / "wb.arpa"], [0.5, 0.5, 0]), "mix -lm wb.arpa -lambda 0.5 0.5 0"),
         (lambda f: lmtk.classes(f / "te.txt", 2, save=3), "ngram-class -text te.txt -numclasses 2 -save 3"),
         (lambda f: lmtk.perplexity(f / "wb.arpa", [], format="x"), "ppl -lm wb.arpa -text te.txt -format x"),
+        (lambda f: lmtk.select(f / "te.txt", ["a", "b"], 1.5), "select -text te.txt -lm a b -keep 1.5"),
         (lambda f: lmtk.train(f / "te.txt", "m", tied=True), "nplm-train -text te.txt -lm m -tied"),
         (lambda f: lmtk.translate("m", [], mbr=3, n_best=2), "translate -model m -mbr 3 -n-best 2"),
         (lambda f: lmtk.estimate(f / "te.txt", maxent=True, kenlm=True), "ngram-count -text te.txt -maxent -kenlm"),

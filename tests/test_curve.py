@@ -59,10 +59,20 @@ def test_overfitting_is_told():
 
 def test_forms():
     found = [Epoch(1, -math.log(50), -math.log(60), 31.25, 0.02, best=True, seconds=61.26, speed=1234.6)]
-    assert curve.log_head(False, True) == "epoch\tseconds\ttraining\theldout\tbleu\trate\twords/s\n"
-    assert curve.log_line(found[0], True) == "1\t61.3\t50\t60\t31.25\t0.02\t1235\n"
+    columns = curve.log_columns(found[0])
+    assert curve.log_head(columns) == "epoch\tseconds\ttraining\theldout\tbleu\trate\twords/s\n"
+    assert curve.log_line(found[0], columns) == "1\t61.3\t50\t60\t31.25\t0.02\t1235\n"
     assert curve.format_line(found[0]) == "epoch 1  ppl 50 held-out 60  BLEU 31.25  1,235 words/s  best"
     assert curve.format_table(found).splitlines()[1].split() == ["1", "50", "60", "31.25", "0.02", "best"]
     estimated = [Epoch(1, -1.0, estimated=True)]
     assert "training ppl~" in curve.format_table(estimated) and curve.format_short(estimated[0]) == "ppl ~2.718"
-    assert curve.log_head(True, False).split("\t")[2] == "training-estimate"
+    assert curve.log_head(curve.log_columns(estimated[0])).split("\t")[2] == "training-estimate"
+
+
+def test_statistics_of_a_translation_model():
+    epochs = [Epoch(1, best=True, updates=50, training_nll=30.25), Epoch(2, best=True, updates=99, heldout_nll=28.1234)]
+    columns = curve.log_columns(epochs[0])
+    assert curve.log_head(columns).endswith("words/s\tupdates\ttraining-nll\theldout-nll\n")
+    assert curve.log_line(epochs[0], columns).endswith("\t50\t30.25\tnan\n")
+    assert [*curve.learning_statistics(epochs)] == [("updates", 99), ("held-out NLL per sentence", "28.12")]
+    assert not [*curve.learning_statistics([Epoch(1, best=True)])]

@@ -121,7 +121,7 @@ def test_a_minibatch_without_a_word_to_predict_is_read(model, texts):
     assert not np.allclose(states[0], states[1]) and not np.allclose(states[1], states[2])
 
 
-@pytest.mark.parametrize("unit", [units.GATED, units.LSTM], ids=lambda unit: unit.name)
+@pytest.mark.parametrize("unit", units.UNITS.values(), ids=units.UNITS)
 @pytest.mark.parametrize("least", [1, 1 << 30])
 def test_no_unit_hides_nan(unit, least, large_from):
     large_from(least, "units")
@@ -134,7 +134,7 @@ def test_no_unit_hides_nan(unit, least, large_from):
     assert np.isnan(a[:, 1]).all() and np.isnan(last).any()
 
 
-@pytest.mark.parametrize("unit", [units.GATED, units.LSTM], ids=lambda unit: unit.name)
+@pytest.mark.parametrize("unit", units.UNITS.values(), ids=units.UNITS)
 def test_threads_share_sequences(unit, monkeypatch):
     monkeypatch.setattr(blas, "SHARE", 1)
     random, n, sizes = np.random.default_rng(1), 4, [7, 7, 4, 2]
@@ -158,7 +158,7 @@ def test_threads_share_sequences(unit, monkeypatch):
 @pytest.mark.parametrize("begun", [False, True])
 @pytest.mark.parametrize("small", [factors.SMALL, 0] if blas.sgemm() else [0])
 @pytest.mark.parametrize("n", [19, 24, 192])
-@pytest.mark.parametrize("unit", units.UNITS.values(), ids=units.UNITS)
+@pytest.mark.parametrize("unit", [units.GATED, units.LSTM], ids=lambda unit: unit.name)
 def test_all_steps_at_once_are_one_after_another(unit, n, small, threads, begun, monkeypatch, large_from):
     """The kernels over all steps, with products from inside of them, against steps that Python calls; factors are of
     one tile or of several.

@@ -25,6 +25,7 @@ LAYERS = [
     ["api", "functions", "kenlm_module"],
     ["commands"],
     ["programs", "help"],
+    ["precompile"],
     ["cli"],
 ]
 RANK = {name: i for i, names in enumerate(LAYERS) for name in names}

@@ -91,7 +91,10 @@ def test_the_functions_of_the_equations_exist():
         r"\| `(lmtk/\S+)` \| `(\w+)` \| (?:`(\w+)` )?\|$", (MAN / "equations.md").read_text(), re.MULTILINE
     )
     assert len(table) > 35
+    page = (MAN / "lmtk-nplm.7").read_text()
+    rows = re.findall(r"^\.It .* Ta (nplm/\S+): (\w+) Ta ?(\w*)$", page, re.MULTILINE)
+    assert len(rows) > 15
     defined = lambda path: set(re.findall(r"^(?:def|class) (\w+)", path.read_text(), re.MULTILINE))
-    for file, function, plain in table:
+    for file, function, plain in table + [(f"lmtk/{file}", *names) for file, *names in rows]:
         assert function in defined(MAN.parent / file), (file, function)
         assert not plain or plain in defined(TESTS / "naive.py"), plain

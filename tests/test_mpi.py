@@ -34,6 +34,7 @@ def same(a, b):
         (3, ["-direct"]),
         (2, ["-threads", "2"]),
         (3, ["-objective", "sampled", "-samples", "2"]),
+        (2, ["-model", "tdnn", "-order", "5"]),
         (3, ["-model", "rnn", "-dropout", "0.3"]),
         (2, ["-objective", "sampled", "-samples", "1", "-minibatch", "1"]),
         (3, ["-objective", "sampled", "-samples", "2", "-effective-samples", "4"]),
@@ -125,6 +126,7 @@ def test_what_fails_on_rank_0_ends_all(tmp_path):
         ["-objective", "class"],
         ["-objective", "tree"],
         ["-objective", "shortlist", "-shortlist", "3", "-lm-rest", "rest"],
+        ["-model", "tdnn"],
         ["-model", "rnn"],
         # three ranks that do not wait move as far as one does at three times the rate, which its few units do not stand
         ["-model", "energy", "-rate", "0.03"],

@@ -44,7 +44,7 @@ def dropout(seed):
 
 
 @pytest.mark.parametrize("tied", [False, True])
-@pytest.mark.parametrize("unit", ["gated", "lstm"])
+@pytest.mark.parametrize("unit", ["gated", "lstm", "rnn"])
 @pytest.mark.parametrize("attention", [True, False])
 def test_scores_are_those_of_appendix_a(attention, unit, tied):
     theta, made = parameters(attention, unit=unit, tied=tied)
@@ -56,7 +56,7 @@ def test_scores_are_those_of_appendix_a(attention, unit, tied):
 
 
 @pytest.mark.parametrize("attention", [True, False])
-@pytest.mark.parametrize("unit, tied", [("gated", False), ("lstm", False), ("gated", True)])
+@pytest.mark.parametrize("unit, tied", [("gated", False), ("lstm", False), ("rnn", False), ("gated", True)])
 @pytest.mark.parametrize("dropped", [False, True])
 def test_the_gradient_is_that_of_finite_differences(attention, unit, tied, dropped):
     theta, made = parameters(attention, unit=unit, tied=tied)
@@ -192,7 +192,7 @@ def model(attention=True, seed=1, unit="gated", tied=False):
 @pytest.mark.parametrize("attention", [True, False])
 @pytest.mark.parametrize("size", [1, 2, 4])
 @pytest.mark.parametrize("seed", [1, 2, 3])
-@pytest.mark.parametrize("unit", ["gated", "lstm"])
+@pytest.mark.parametrize("unit", ["gated", "lstm", "rnn"])
 def test_beam_search_is_that_of_one_sentence_at_a_time(attention, size, seed, unit):
     made = model(attention, seed, unit)
     wanted = size if seed > 1 else 1
@@ -310,7 +310,7 @@ def test_a_banned_word_is_not_generated():
         assert all(word not in h.words for hypotheses in found for h in hypotheses)
 
 
-@pytest.mark.parametrize("unit, tied", [("gated", False), ("lstm", False), ("gated", True)])
+@pytest.mark.parametrize("unit, tied", [("gated", False), ("lstm", False), ("rnn", False), ("gated", True)])
 @pytest.mark.parametrize("attention", [True, False])
 def test_a_model_survives_its_file(tmp_path, attention, unit, tied):
     made = model(attention, unit=unit, tied=tied)

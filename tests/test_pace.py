@@ -70,6 +70,8 @@ def test_one_example_is_never_held_back():
         (None, "nce"),
         (None, "class"),
         (None, "tree"),
+        ("tdnn", "full"),
+        ("tdnn", "sampled"),
         ("rnn", "full"),
         ("rnn", "nce"),
     ],

@@ -23,6 +23,10 @@ head -n 40 pairs.tsv | cut -f 2 > train.fr
 tail -n 5 pairs.tsv | cut -f 1 > test.en
 tail -n 5 pairs.tsv | cut -f 2 > test.fr
 lmtk ngram-count -text train.fr -wbdiscount -lm fr.arpa
+cp train.txt pool.txt
+lmtk vocab -text test.txt -write words.txt
+lmtk ngram-count -text test.txt -vocab words.txt -unk -wbdiscount -lm domain.arpa
+lmtk ngram-count -text valid.txt -vocab words.txt -unk -wbdiscount -lm general.arpa
 """
 
 
@@ -51,3 +55,14 @@ def test_the_commands_of_the_table(folder):
     assert len(TABLE) >= 14
     for command in TABLE:
         run(command, folder)
+
+
+def test_long_sentences_of_the_grammar(folder):
+    """Sentences of up to 60 words: always the same ones, none twice, with equally many words on both sides."""
+    made = run(f"python3 {TOP}/examples/3-translate/pairs.py 500 1 60", folder)
+    assert made == run(f"python3 {TOP}/examples/3-translate/pairs.py 500 1 60", folder)
+    pairs = [line.split("\t") for line in made.splitlines()]
+    assert len({source for source, _ in pairs}) == 500
+    lengths = [len(source.split()) for source, _ in pairs]
+    assert lengths == [len(target.split()) for _, target in pairs]
+    assert min(lengths) == 6 and 55 < max(lengths) <= 60

@@ -28,7 +28,7 @@ lmtk.cli.main()"""
     "words",
     [
         *(f"{TRAIN} -objective {name}" for name in ("full", "sampled", "nce", "class", "tree")),
-        *(f"{TRAIN} -model {name}" for name in ("rnn", "energy")),
+        *(f"{TRAIN} -model {name}" for name in ("tdnn", "rnn", "energy")),
         f"nmt-train {PAIRS} -hidden 2 -embedding 2 -maxout 2 -epochs 1 -save-every 0 -model m",
         f"translate -model {FILES}/nmt.bin -text {FILES}/nmt-held.en -write m",
         f"rescore -model {FILES}/nmt.bin -source {FILES}/nmt-held.en -nbest lists -write m",

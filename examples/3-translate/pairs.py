@@ -1,7 +1,9 @@
-"""English sentences and their French translations, made by a small grammar: python3 pairs.py NUMBER SEED.
+"""English sentences and their French translations, made by a small grammar: python3 pairs.py NUMBER SEED [LONGEST].
 
 A pair a line, with a tab between its sides. Adjectives move behind their nouns, all but a few; articles, adjectives and
-participles agree with the noun; numbers and dates change their order and their form.
+participles agree with the noun; numbers and dates change their order and their form. With LONGEST, sentences have up to
+so many words: clauses are joined by conjunctions, and nouns have prepositional phrases. Both sides have equally many
+words.
 """
 
 import random
@@ -36,6 +38,10 @@ MONTHS = {
     "october": "octobre", "december": "décembre",
 }  # fmt: skip
 DAYS = {"monday": "lundi", "tuesday": "mardi", "friday": "vendredi", "sunday": "dimanche"}
+PREPOSITIONS = {"behind": "derrière", "under": "sous", "with": "avec", "against": "contre"}
+CONJUNCTIONS = {"and": "et", "but": "mais", "when": "quand", "or": "ou"}
+PHRASES = 0.3  # the share of the nouns of long sentences that have a prepositional phrase
+SHORTEST = 6  # words of the shortest sentence
 
 
 def plural(word):
@@ -71,24 +77,55 @@ def date(choose):
     return ["on", month, str(day)], ["le", str(day), MONTHS[month]]
 
 
-def pair():
+def noun_phrases(choose, share):
+    """A noun phrase, with a prepositional phrase behind a share of them; results as in `noun_phrase`."""
+    english, french, many = noun_phrase(choose)
+    if share and random.random() < share:
+        preposition = choose(list(PREPOSITIONS))
+        place, lieu, _ = noun_phrase(choose)
+        english, french = [*english, preposition, *place], [*french, PREPOSITIONS[preposition], *lieu]
+    return english, french, many
+
+
+def clause(share=0.0):
+    """English words, French words; share: of the noun phrases that have a prepositional phrase."""
     choose = random.choice
-    subject, sujet, many = noun_phrase(choose)
+    subject, sujet, many = noun_phrases(choose, share)
     verb = choose(list(VERBS))
-    thing, objet, _ = noun_phrase(choose)
+    thing, objet, _ = noun_phrases(choose, share)
     english = [*subject, PLURAL_VERBS[verb] if many else verb, *thing]
     french = [*sujet, VERBS[verb][many], *objet]
     if random.random() < 0.4:
         when, quand = date(choose)
         english, french = english + when, french + quand
+    return english, french
+
+
+def clauses(longest):
+    """As many clauses as fit into a random number of words, at most `longest`, with the full stop."""
+    room, english, french = random.randint(SHORTEST, longest), [], []
+    while True:
+        more, suite = clause(PHRASES)
+        if english:
+            conjunction = random.choice(list(CONJUNCTIONS))
+            more, suite = [conjunction, *more], [CONJUNCTIONS[conjunction], *suite]
+        if len(english) + len(more) < room:
+            english, french = english + more, french + suite
+        elif english:
+            return english, french
+
+
+def pair(longest):
+    english, french = clauses(longest) if longest else clause()
     return " ".join([*english, "."]), " ".join([*french, "."])
 
 
-random.seed(int(sys.argv[2]))
-found = {}
-while len(found) < int(sys.argv[1]):
-    english, french = pair()
-    found[english] = french
+number, seed, *longest = map(int, sys.argv[1:])
+random.seed(seed)
+pairs = {}
+while len(pairs) < number:
+    english, french = pair(*longest or [0])
+    pairs[english] = french
 sys.stdout.reconfigure(encoding="utf-8")
-for english, french in found.items():
+for english, french in pairs.items():
     print(english, french, sep="\t")

@@ -30,6 +30,12 @@ def shortlist(path):
     return set(sorted(counts, key=lambda w: (-counts[w], w.encode()))[:SHORTLIST])
 
 
+def known_sentences(data, source, target):
+    """The numbers of the pairs without an unknown word on either side."""
+    english, french = shortlist(f"{data}/train.en"), shortlist(f"{data}/train.fr")
+    return [i for i in range(len(source)) if {*source[i].split()} <= english and {*target[i].split()} <= french]
+
+
 def log_of(name):
     """What NAME.log tells: epochs, held-out perplexity of the best one, minutes of a processor."""
     text = pathlib.Path(f"{name}.log").read_text()
@@ -41,8 +47,7 @@ def log_of(name):
 
 def main(data, plot, *names):
     source, wanted = rows(f"{data}/test_2016_flickr.en"), rows(f"{data}/test_2016_flickr.fr")
-    english, french = shortlist(f"{data}/train.en"), shortlist(f"{data}/train.fr")
-    known = [i for i in range(len(source)) if {*source[i].split()} <= english and {*wanted[i].split()} <= french]
+    known = known_sentences(data, source, wanted)
     everything, lengths = range(len(source)), [len(row.split()) for row in source]
     classes = [[i for i in everything if a < lengths[i] <= b] for a, b in zip((0, *EDGES), EDGES)]
     names_of = [f"{a + 1}-{b}" if b < 99 else f"{a + 1}-" for a, b in zip((0, *EDGES), EDGES)]

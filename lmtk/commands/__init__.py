@@ -12,11 +12,12 @@ COMMANDS = {
     "translate": "translate text, or score translations",
     "mix": "mix models of any kind",
     "fst": "write a back-off model as a finite-state transducer, for Kaldi, k2 and Vosk",
+    "select": "select the sentences of a large text that are most like a domain",
     "rescore": "rescore n-best lists",
     "ppl": "measure the perplexity of texts",
     "next": "print the most probable next words",
     "sample": "print random sentences",
-    "features": "show the words that a neural model finds alike",
+    "features": "show which words are alike, in a neural model or a text",
     "info": "describe any file",
 }
 

@@ -3,15 +3,21 @@ import sys
 from dataclasses import dataclass
 
 from lmtk.commands.options import option, shared, takes
-from lmtk.errors import LmtkError, UsageError
+from lmtk.errors import LmtkError, UsageError, counted, name_of
 from lmtk.files.figure import KINDS
-from lmtk.jobs.rules import Rule, build, check, check_outputs, one_stdin, required, wrong
+from lmtk.jobs.rules import Rule, build, check, check_outputs, excludes, marks_of, needs, one_stdin, wrong
 
 OPTIONS = {
     "Data": {
         "lm": option("A neural model.", "FILE"),
         "words": option("Show only the words in this list.", "FILE"),
         **shared("tolower"),
+    },
+    "Text": {
+        "text": option("In place of -lm: texts to make vectors of words from (-: stdin).", "FILE"),
+        "svd": option("The number of features of the vectors that are made from -text.", "M", low=1),
+        "window": option("Count words that stand up to N words apart.", "N", low=1, high=100),
+        **shared("vocab no_sos no_eos stream"),
     },
     "Job": {
         "neighbours": option("Print the words nearest to WORD.", "WORD", "neighbors", "word"),
@@ -28,12 +34,22 @@ OPTIONS = {
 
 @dataclass(frozen=True)
 class FeaturesJob:
-    """Show the features of words in a neural model: the neighbours of words, an analogy of three words, a table in
-    `write`, or a picture in `plot`. dimensions: the two features that are drawn; none: the principal components. top:
-    the number of words.
+    """Show the features of words: the neighbours of words, an analogy of three words, a table in `write`, or a picture
+    in `plot`.
+
+    lm: the file of a neural model; or text: texts, whose co-occurrences of words up to `window` words apart are reduced
+    to `svd` features, for the words of the list vocab or all words. dimensions: the two features that are drawn; none:
+    the principal components. top: the number of words.
     """
 
     lm: str | None = None
+    text: tuple[str, ...] = ()
+    svd: int | None = None
+    window: int = 2
+    vocab: str | None = None
+    no_sos: bool = False
+    no_eos: bool = False
+    stream: bool = False
     neighbours: tuple[str, ...] = ()
     analogy: tuple[str, ...] = ()
     write: str | None = None
@@ -45,7 +61,17 @@ class FeaturesJob:
 
     def __post_init__(self):
         check(self, RULES)
-        one_stdin(self.lm, self.words)
+        one_stdin(self.lm, self.words, *self.text, self.vocab)
+
+    @property
+    def source(self):
+        """The name, for messages, of the file that the features come from."""
+        return self.lm or ", ".join(map(name_of, self.text))
+
+    @property
+    def place(self):
+        """The file of the vocabulary, behind the option that lmtk vocab reads it by."""
+        return f"-lm {self.lm}" if self.lm else f"-text {self.vocab or self.text[0]}"
 
     @property
     def picture(self):
@@ -59,7 +85,17 @@ def analogy_of_three(job):
 
 
 RULES = (
-    required("lm"),
+    wrong(
+        lambda job: not (job.lm or job.text),
+        "-lm is missing; give a neural model, or -text and -svd for vectors from a text",
+    ),
+    excludes("text", "lm"),
+    needs("text", "svd"),
+    needs("svd window vocab no_sos no_eos stream", "text"),
+    wrong(
+        lambda job: not job.vocab and any(path == "-" or not os.path.isfile(path) for path in job.text),
+        "-text is read twice without -vocab, and stdin or a pipe cannot be; give -vocab, or a file",
+    ),
     wrong(
         lambda job: sum(map(bool, (job.neighbours, job.analogy, job.write, job.plot))) != 1,
         "give one of -neighbours, -analogy, -write and -plot",
@@ -78,23 +114,19 @@ def command(**options):
     """Show the features of words that a neural model has learned: the nearest words by cosine, a table or a picture.
 
     If the model was trained with -senses, a word has several vectors: word/1, word/2 and so on. Each has neighbours of
-    its own.
+    its own. -text and -svd make vectors from a text without a model.
 
     \b
     Example: lmtk features -lm nplm.bin -neighbours three
     """
     from lmtk.files import figure
-    from lmtk.files.registry import load
     from lmtk.nplm import features
-    from lmtk.nplm.model import Neural
 
     job = build(FeaturesJob, options)
     if job.plot:
         figure.check_matplotlib("plot")
-    check_outputs(job.write, job.plot, inputs=[job.lm, job.words])
-    model = load(job.lm)
-    if not isinstance(model, Neural):
-        raise LmtkError(f"{job.lm}: not a neural model, so its words have no features; lmtk nplm-train makes one")
+    check_outputs(job.write, job.plot, texts=job.text, inputs=[job.lm, job.words, job.vocab])
+    model = vectors_of_text(job) if job.text else neural_model(job.lm)
     senses = getattr(model, "senses", 1)
     C, vocab = features.senses_of(model) if senses > 1 else (model.C, model.vocab)
     if senses > 1 and (whole := [word for word in job.analogy if os.fsencode(word) in model.vocab.index]):
@@ -106,6 +138,53 @@ def command(**options):
         write(job, C, vocab, ids[: job.top or (200 if job.plot else None)])
 
 
+def neural_model(path):
+    """The neural model in a file. Raises LmtkError for another kind."""
+    from lmtk.files.registry import load
+    from lmtk.nplm.model import Neural
+
+    model = load(path)
+    if not isinstance(model, Neural):
+        raise LmtkError(f"{path}: not a neural model, so its words have no features; lmtk nplm-train makes one")
+    return model
+
+
+@dataclass(frozen=True)
+class Vectors:
+    """Features of words without a model: C (words, m) and the Vocab."""
+
+    C: object
+    vocab: object
+
+
+def vectors_of_text(job):
+    """The Vectors of a text's co-occurrences. Raises LmtkError if the text has fewer neighbours than features."""
+    from itertools import chain
+
+    from lmtk.machine.threads import use
+    from lmtk.nplm import cooccurrence
+    from lmtk.text.corpus import count_words, read_corpus
+    from lmtk.text.vocab import make_vocab, read_vocab
+
+    use(products=2)  # the products of large matrices take most of the time
+    marks = marks_of(job)
+    if job.vocab:
+        words = read_vocab(job.vocab, job.tolower)
+    else:
+        counts = count_words(job.text, job.tolower)
+        words = sorted(counts, key=lambda word: (-counts[word], word))
+    vocab = make_vocab(words, True, marks.eos, source=job.vocab or job.text[0])
+    W = len(vocab.words)
+    corpora = chain.from_iterable(read_corpus(path, vocab, marks, job.window + 1) for path in job.text)
+    *entries, columns = cooccurrence.weigh(*cooccurrence.count_pairs(corpora, job.window, W), W)
+    if columns < job.svd:
+        raise LmtkError(
+            f"{job.source}: its words have {counted(columns, 'different neighbour')}, left and right, fewer than -svd "
+            f"{job.svd}; lower -svd"
+        )
+    return Vectors(cooccurrence.reduce_rows(*entries, (W, columns), job.svd), vocab)
+
+
 def ids_of(job, model, senses):
     """The ids of the vectors that are shown."""
     import numpy as np
@@ -114,7 +193,7 @@ def ids_of(job, model, senses):
     from lmtk.text.vocab import EOS, read_vocab
 
     if job.words:
-        ids = features.ids_of(read_vocab(job.words, job.tolower), model.vocab, job.lm)
+        ids = features.ids_of(read_vocab(job.words, job.tolower), model.vocab, job.place)
         if not len(ids):
             raise LmtkError(f"{job.words}: no words in it")
     else:
@@ -131,8 +210,8 @@ def targets_of(job, model, vocab, senses):
     words = [os.fsencode(word) for word in job.analogy or job.neighbours]
     words = list(map(lower, words)) if job.tolower else words
     if job.analogy:
-        return [features.ids_of(words, vocab, job.lm)]
-    return [[word * senses + k] for word in features.ids_of(words, model.vocab, job.lm) for k in range(senses)]
+        return [features.ids_of(words, vocab, job.place)]
+    return [[word * senses + k] for word in features.ids_of(words, model.vocab, job.place) for k in range(senses)]
 
 
 def print_nearest(job, C, vocab, ids, targets):
@@ -163,10 +242,13 @@ def write(job, C, vocab, ids):
         return
     if m < 2:
         raise LmtkError(
-            f"{job.lm}: a picture needs two features, and the model has one; train with -features 2 or more"
+            f"{job.source}: a picture needs two features, and each word has one; "
+            + ("give -svd 2 or more" if job.text else "train with -features 2 or more")
         )
     if not all(1 <= i <= m for i in job.dimensions):
-        raise UsageError(f"-dimensions takes numbers from 1 to {m}, because the words of {job.lm} have {m} features")
+        raise UsageError(
+            f"-dimensions takes numbers from 1 to {m}, because the words of {job.source} have {m} features"
+        )
     points, names = features.project(C[ids], list(job.dimensions) or None)
     with open_out(job.plot) as out:
         features.write_plot(out, job.picture, words, points, names)

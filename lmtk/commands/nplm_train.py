@@ -10,8 +10,8 @@ OPTIONS = {
     "Output": {"lm": option("Output file for the model.", "FILE"), **shared("log plot debug quiet")},
     "Model": {
         "model": option(
-            "nplm: a window of words; rnn, gru, lstm: recurrent; energy: section 5.1 of the paper.",
-            "nplm|rnn|gru|lstm|energy",
+            "nplm: a window of words; tdnn: time-delay; rnn, gru, lstm: recurrent; energy: section 5.1 of the paper.",
+            "nplm|tdnn|rnn|gru|lstm|energy",
         ),
         "target_weights": option("With -model energy: separate output weights v for each word."),
         "order": option(

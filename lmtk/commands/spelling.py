@@ -15,6 +15,7 @@ INPUT = {
     "normalize": "-text",
     "vocab": "-text",
     "ppl": "-text",
+    "select": "-text",
     "next": "-text",
     "translate": "-text",
     "features": "-lm",

@@ -254,7 +254,9 @@ def settings_for_people(settings):
         elif value is not None and name != "curve" and (name, value) != ("patience", 0):
             yield name.replace("_", "-"), {True: "yes", False: "no"}[value] if isinstance(value, bool) else value
     if curve.is_table(settings.get("curve")) and len(settings["curve"]) > 1:
-        yield "curve", "\n" + curve.format_table(curve.epochs(settings["curve"]))
+        epochs = curve.epochs(settings["curve"])
+        yield from curve.learning_statistics(epochs)
+        yield "curve", "\n" + curve.format_table(epochs)
 
 
 def bytes_of(words):

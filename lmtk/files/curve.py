@@ -1,8 +1,8 @@
 """The curve of a training run: the figures of its epochs, and their forms in files, tables, logs and pictures.
 
 Training appends an `Epoch` for each epoch. `rows` and `epochs` convert the curve to and from the settings of a file;
-`format_table`, `format_line`, `log_line` and `write_plot` show it; `find_underfitting` and `find_overfitting` give
-advice.
+`format_table`, `learning_statistics`, `format_line`, `log_line` and `write_plot` show it; `find_underfitting` and
+`find_overfitting` give advice.
 """
 
 import math
@@ -22,7 +22,8 @@ class Epoch:
 
     training is by the parameters at the time when each word was read in the epoch; it is an estimate if `estimated`.
     rate: the learning rate at the start of the epoch. bleu: in percent. best: whether it was the best epoch so far.
-    seconds: the training time up to its end; speed: words a second.
+    seconds: the training time up to its end; speed: words a second. Of translation models: updates, the number of
+    updates up to its end; training_nll, heldout_nll: the mean of -ln p of a target sentence of each text, or None.
     """
 
     number: int
@@ -34,6 +35,9 @@ class Epoch:
     best: bool = False
     seconds: float = 0.0
     speed: float = 0.0
+    updates: int | None = None
+    training_nll: float | None = None
+    heldout_nll: float | None = None
 
     @property
     def ppl(self):
@@ -130,6 +134,15 @@ def format_table(curve):
     return "\n".join(lines)
 
 
+def learning_statistics(curve):
+    """Yield (name, value) for the last best epoch of a translation model, as in Table 2 of Bahdanau et al. 2015."""
+    for e in [e for e in curve if e.best and e.updates is not None][-1:]:
+        yield "updates", e.updates
+        for name, nll in (("training", e.training_nll), ("held-out", e.heldout_nll)):
+            if nll is not None:
+                yield f"{name} NLL per sentence", f"{nll:.4g}"
+
+
 def format_short(e):
     """The perplexities and BLEU of an epoch, as a part of a line."""
     figures = (("~" if e.estimated else "", e.ppl), ("held-out ", e.heldout_ppl))
@@ -142,17 +155,33 @@ def format_line(e):
     return f"epoch {e.number}  {format_short(e)}  {e.speed:,.0f} words/s" + "  best" * e.best
 
 
-def log_head(estimated, bleu):
+def log_columns(e):
+    """(name, function that returns the value of an epoch, format) for each column of -log; e: the first epoch."""
+    return [
+        ("epoch", lambda e: e.number, "d"),
+        ("seconds", lambda e: e.seconds, ".1f"),
+        ("training-estimate" if e.estimated else "training", lambda e: e.ppl, ".7g"),
+        ("heldout", lambda e: e.heldout_ppl, ".7g"),
+        *[("bleu", lambda e: e.bleu, ".2f")] * (e.bleu is not None),
+        ("rate", lambda e: e.rate, ".4g"),
+        ("words/s", lambda e: e.speed, ".0f"),
+        *[
+            ("updates", lambda e: e.updates, "d"),
+            ("training-nll", lambda e: e.training_nll, ".7g"),
+            ("heldout-nll", lambda e: e.heldout_nll, ".7g"),
+        ]
+        * (e.updates is not None),
+    ]
+
+
+def log_head(columns):
     """The first line of -log."""
-    names = ["epoch", "seconds", "training-estimate" if estimated else "training", "heldout"]
-    return "\t".join([*names, *["bleu"] * bleu, "rate", "words/s"]) + "\n"
+    return "\t".join(name for name, _, _ in columns) + "\n"
 
 
-def log_line(e, bleu):
+def log_line(e, columns):
     """An epoch as a line of -log: perplexities, nan for missing figures."""
-    figures = [(e.ppl, ".7g"), (e.heldout_ppl, ".7g"), *[(e.bleu, ".2f")] * bleu, (e.rate, ".4g"), (e.speed, ".0f")]
-    shown = ("nan" if x is None else format(x, form) for x, form in figures)
-    return "\t".join([f"{e.number}", f"{e.seconds:.1f}", *shown]) + "\n"
+    return "\t".join("nan" if (x := value(e)) is None else format(x, form) for _, value, form in columns) + "\n"
 
 
 def write_plot(path, curve, unigram=(None, None)):

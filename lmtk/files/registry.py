@@ -22,7 +22,7 @@ TEXT = {
 ARPA = "lmtk.ngram.arpa.reader:read_text"
 DATA = re.compile(rb"(?m)^[ \t]*\\data\\[ \t\r]*$")
 KENLM_READER = "lmtk.kenlm.reading:read"
-LAYERS, OUTPUTS = ("", "-rnn", "-gru", "-lstm"), ("", "-tied", "-class", "-tree")
+LAYERS, OUTPUTS = ("", "-tdnn", "-rnn", "-gru", "-lstm"), ("", "-tied", "-class", "-tree")
 BINARY = {
     **{f"nplm{layer}{output}": "lmtk.nplm.network:from_arrays" for layer in LAYERS for output in OUTPUTS},
     **{f"nplm{layer}-shortlist": "lmtk.joint.shortlist:from_arrays" for layer in LAYERS},

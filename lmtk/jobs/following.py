@@ -120,8 +120,8 @@ def sample(job):
 
 
 def random_sentences(model, prefixes, job):
-    """model: a `Follower`. Yields a random continuation of each prefix, as bytes, after the prefix itself. Each sentence has random numbers
-    of its own, so it does not depend on the others.
+    """Yields a random continuation of each prefix, as bytes, after the prefix itself. Each sentence has random numbers
+    of its own, so it does not depend on the others. model: a `Follower`.
     """
     import numpy as np
 

@@ -99,7 +99,7 @@ class Log:
     def __init__(self, path, epochs, tell):
         self.path, self.tell = path, tell
         self.out = sys.stdout.buffer if path == "-" else open_in_place(path)
-        self.kind = None
+        self.columns = None
         for e in epochs:
             self(e)
 
@@ -107,10 +107,10 @@ class Log:
         if self.out is None:
             return
         try:
-            if self.kind is None:
-                self.kind = e.estimated, e.bleu is not None
-                self.out.write(curve.log_head(*self.kind).encode())
-            self.out.write(curve.log_line(e, self.kind[1]).encode())
+            if self.columns is None:
+                self.columns = curve.log_columns(e)
+                self.out.write(curve.log_head(self.columns).encode())
+            self.out.write(curve.log_line(e, self.columns).encode())
             self.out.flush()
         except OSError as error:
             self.tell.warn(f"{self.path}: {error.strerror}; training continues without the log")

@@ -156,11 +156,11 @@ RULES = (
         "-model energy needs hidden units; -hidden must be above 0",
     ),
     wrong(
-        lambda job: job.model == "rnn" and job.order == 1,
-        "-model rnn needs -order 2 or more",
+        lambda job: job.model in ("tdnn", "rnn") and job.order == 1,
+        "-model {model} needs -order 2 or more",
     ),
     wrong(
-        lambda job: job.model in ("rnn", *RUNNING) and job.hidden == 0,
+        lambda job: job.model in ("tdnn", "rnn", *RUNNING) and job.hidden == 0,
         "-model {model} needs hidden units; -hidden must be above 0",
     ),
     wrong(
@@ -176,7 +176,7 @@ RULES = (
     wrong(lambda job: is_energy(job) and job.dropout, "-dropout cannot be combined with -model energy"),
     wrong(
         lambda job: job.senses and job.model in (*RUNNING, "energy"),
-        "-senses needs -model nplm or rnn, not {model}",
+        "-senses needs -model nplm, tdnn or rnn, not {model}",
     ),
     wrong(lambda job: job.senses and job.tied, "-senses cannot be combined with -tied"),
     wrong(

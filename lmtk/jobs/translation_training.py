@@ -15,11 +15,11 @@ class TrainTranslationJob:
     """Train a translation model. Fields that are None get their values from the recipe.
 
     source, target, heldout_source, heldout_target: texts, line by line. model: the model to write. attention: additive
-    or none. unit: gated or lstm. hidden, maxout, alignment: numbers of units. embedding: the size of a word's vector.
-    shortlist: the most frequent words of each side. bpe: the number of subwords. max_length: words of a sentence.
-    minibatch: sentences an update. epochs: passes over the text. keep: bleu or likelihood, by which the best epoch is
-    chosen. patience: epochs without a better one, 0: without end. rate: of Adam. dropout, smoothing: shares. average:
-    the share of all updates over which weights are averaged.
+    or none. unit: gated, lstm or rnn. hidden, maxout, alignment: numbers of units. embedding: the size of a word's
+    vector. shortlist: the most frequent words of each side. bpe: the number of subwords. max_length: words of a
+    sentence. minibatch: sentences an update. epochs: passes over the text. keep: bleu or likelihood, by which the best
+    epoch is chosen. patience: epochs without a better one, 0: without end. rate: of Adam. dropout, smoothing: shares.
+    average: the share of all updates over which weights are averaged.
     """
 
     source: str | None = None
@@ -74,7 +74,7 @@ RULES = (
     ),
     NO_EPOCHS,
     one_of("attention", ("additive", "none")),
-    one_of("unit", ("gated", "lstm")),
+    one_of("unit", ("gated", "lstm", "rnn")),
     one_of("keep", ("bleu", "likelihood")),
     wrong(lambda job: job.attention == "none" and job.alignment, "-alignment cannot be combined with -attention none"),
     wrong(

@@ -70,7 +70,7 @@ def factor(*matrices):
     K, N = len(matrices[0]), sum(a.shape[1] for a in matrices)
     one = not small() or 0 < 32 * K * N <= SMALL
     columns = N if one else max((n for n in TILE if N % n == 0), default=N)
-    if not one and (columns not in TILE or 8 * K * columns > SMALL):
+    if not K * N or (not one and (columns not in TILE or 8 * K * columns > SMALL)):
         whole = spread(matrices, K, N)
         return lambda X, out=None: np.matmul(X, whole, out=out)
     return tiled(np.concatenate(matrices, axis=1), columns)

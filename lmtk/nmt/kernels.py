@@ -14,7 +14,8 @@ n' A    -               alignment units; size of an annotation: 2n, or n without
 K T     -               sentences of a minibatch; the greatest T_x, T_x being words of a source sentence with its </s>
 P       -               words of all sentences of a side, packed: first words first, longer sentences first
 Ex Ey   (Kx, m) (.., m) embeddings; Ey has a row for <s> too
-d       -               inputs of a unit: 3n; with -unit lstm 4n, and [i f o] stands where [z r] does
+d       -               inputs of a unit: 3n; with -unit lstm 4n, and [i f o] stands where [z r] does; with -unit rnn n,
+                        without the parts of [z r], so that fS and bS are empty
 Wx bx   (m, 2d) (2d,)   encoder: [Wz Wr W] of the forward unit, then of the backward unit; without attention (m, d)
 fS fU   (n, 2n) (n, n)  forward encoder: [Uz Ur], U
 bS bU   (n, 2n) (n, n)  backward encoder; only with attention
@@ -27,7 +28,8 @@ Uo Co   (n, 2l) (A, 2l) deep output
 Wo bo   (l, V) (V,)     output words
 H UH    (K, T, A) (K, T, n')  annotations h_j; U_a h_j
 zr t s  (P, 2n) (P, n) (P, n)  gates, proposed states, states before the step: those of a gated unit, step by step;
-                        of an LSTM (P, 3n) (P, n) (P, 2n), the state being [s, memory]
+                        of an LSTM (P, 3n) (P, n) (P, 2n), the state being [s, memory]; of tanh units (P, 0) (P, n)
+                        (P, n)
 """
 
 import numpy as np

@@ -8,7 +8,7 @@ ends with the same bytes as a run that never stopped.
 
 import math
 import zlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -205,8 +205,9 @@ def train(progress, bitext, heldout, source, target, settings, bleu=None, thread
     now, norm = lambda: progress.arrays, math.nan
     clock, total = Clock(settings.minutes, progress.seconds), settings.epochs * last
     while progress.epoch < settings.epochs:
-        words = 0
+        words = sentences = 0
         for number, batch in enumerate(make_minibatches(bitext, settings, progress.epoch)):
+            sentences += len(batch)
             if number < progress.step:
                 words += count_target(bitext, batch)
                 continue
@@ -240,13 +241,22 @@ def train(progress, bitext, heldout, source, target, settings, bleu=None, thread
                 yield False, seen, now
         held = heldout_logp(result, heldout, target.sos_id) if heldout else None
         rate = learning_rate(settings, clock.share(progress.epoch / settings.epochs))
-        finish_epoch(progress, words, held, rate, settings.keep, bleu)
+        e = curve.Epoch(
+            progress.epoch + 1, progress.L / words, held, rate=rate, updates=progress.epoch * last + progress.step,
+            training_nll=-progress.L / sentences, heldout_nll=heldout and -held * words_per_sentence(heldout),
+        )  # fmt: skip
+        finish_epoch(progress, e, settings.keep, bleu)
         yield True, seen, now
 
 
 def count_target(bitext, batch):
     """The number of target words in a minibatch."""
     return sum(len(bitext.target[i]) for i in batch)
+
+
+def words_per_sentence(bitext):
+    """The mean number of words of a target sentence."""
+    return sum(map(len, bitext.target)) / len(bitext.target)
 
 
 def learning_rate(settings, share):
@@ -269,21 +279,21 @@ def update(progress, gradient, scale, settings, t, share):
         kernels.average(progress.average, progress.theta, 1 / max(1.0, settings.average * (t + 1)))
 
 
-def finish_epoch(progress, words, held, rate, keep, bleu):
-    """Finish an epoch: add a line to the curve, and keep the parameters if they are the best so far.
+def finish_epoch(progress, e, keep, bleu):
+    """Finish an epoch: add it to the curve, and keep the parameters if they are the best so far.
 
-    words: the target words of the epoch. held: the mean ln p of the held-out text, or None. rate: the learning rate.
-    keep: the measure by which the best epoch is chosen. bleu: a function of the parameters, or None. Raises Diverged.
+    e: the curve.Epoch, without BLEU. keep: the measure by which the best epoch is chosen. bleu: a function of the
+    parameters, or None. Raises Diverged.
     """
+    held = e.heldout
     if not np.isfinite(progress.theta).all() or not math.isfinite(held or 0):
-        raise Diverged(f"the model is not finite after epoch {progress.epoch + 1}; try a lower -rate")
-    training = progress.L / words
+        raise Diverged(f"the model is not finite after epoch {e.number}; try a lower -rate")
     heldout_bleu = bleu(progress.result) if bleu else None
     # if BLEU is equal, as 0 is at first, the likelihood decides
     worth = lambda bleu, logp: (bleu, logp) if keep == "BLEU" else logp
-    best = held is None or all(worth(heldout_bleu, held) > worth(e.bleu, e.heldout) for e in progress.curve)
-    progress.epoch += 1
-    progress.curve.append(curve.Epoch(progress.epoch, training, held, heldout_bleu, rate, best=best))
+    best = held is None or all(worth(heldout_bleu, held) > worth(b.bleu, b.heldout) for b in progress.curve)
+    progress.epoch = e.number
+    progress.curve.append(replace(e, bleu=heldout_bleu, best=best))
     progress.step, progress.L = 0, 0.0
     if best:
         progress.best, progress.best_epoch = progress.result.copy(), progress.epoch

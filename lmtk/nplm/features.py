@@ -115,11 +115,12 @@ def free_places(dots, sizes, page, gap=3):
     return places
 
 
-def ids_of(words, vocab, place):
-    """The ids of words. Raises LmtkError if a word is not in the vocabulary."""
+def ids_of(words, vocab, source):
+    """The ids of words. source: -lm or -text and the file of the vocabulary. Raises LmtkError if a word is not in the
+    vocabulary.
+    """
     for word in words:
         if word not in vocab.index:
-            raise LmtkError(
-                f"{place}: '{shown(word)}' is not in the vocabulary; lmtk vocab -lm {place} lists its words"
-            )
+            _, place = source.split(" ", 1)
+            raise LmtkError(f"{place}: '{shown(word)}' is not in the vocabulary; lmtk vocab {source} lists its words")
     return np.array([vocab.index[word] for word in words], np.int64)

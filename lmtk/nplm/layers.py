@@ -1,13 +1,15 @@
 """Hidden layers: from the features x of a context to activations a, and back-propagation from dL/da to dL/dx.
 
-A layer is a record of functions, `Layer`, that networks look up by name in LAYERS: `nplm` (the paper's), `rnn`, `gru`,
-`lstm` and `energy`. Its arrays are made by `initial_arrays`.
+A layer is a record of functions, `Layer`, that networks look up by name in LAYERS: `nplm` (the paper's), `tdnn`, `rnn`,
+`gru`, `lstm` and `energy`. Its arrays are made by `initial_arrays`.
 
 symbol  shape                meaning
 C       (>= V, m)            feature vectors, C(i) in row i
 x       (K, n-1, m)          features of the words of each context, the last word first: C(w_(t-1)) .. C(w_(t-n+1));
                              or (D, 1, m), each distinct word once, where H multiplies each word on its own
 H d     (h, (n-1)m) (h,)     window: o = d + Hx, a = tanh(o)                                  (equation 1)
+H d G e (h, rm) (h,) (h, (n-r)h) (h,)  tdnn: b_s = tanh(d + H(x_s, .. x_(s+r-1))), s = 1 .. n-r, r = GROUP;
+                             a = tanh(e + G(b_1, .. b_(n-r)))                                 (section 5.2, item 4)
 H R d   (h, m) (h, h) (h,)   rnn: A_k = tanh(d + Hx(n-k) + R A_(k-1)), k = 1 .. n-1, A_0 = 0, a = A_(n-1)
                              (section 5.2, item 4)
 H d     (h, nm) (h,)         energy: o = d + Hx without the columns of the output word, its first m (section 5.1), a = o
@@ -30,6 +32,7 @@ from lmtk import units
 from lmtk.machine.blas import product, products
 
 f32 = np.float32
+GROUP = 3  # words in a group of the layer tdnn
 
 
 @dataclass(frozen=True)
@@ -39,12 +42,15 @@ class Gradient:
     gx: dL/dx, with as many numbers as x. arrays: letter -> gradient.
     go (N, .): dL/do; o is the input of the nonlinearity at each of the N steps of the minibatch.
     inputs: the arrays, (N, .) each, that the weights multiply to compute o.
+    above: the Gradient of a second layer above this one, with arrays, go and inputs of its own; None: there is one
+    layer.
     """
 
     gx: np.ndarray
     arrays: dict
     go: np.ndarray
     inputs: tuple
+    above: "Gradient | None" = None
 
 
 @dataclass(frozen=True)
@@ -109,6 +115,43 @@ def window_back(p, memory, ga):
     go = ga * (1 - a * a)
     gx, arrays = backward_inputs(p, x, batch, go)
     return Gradient(gx, arrays, go, (x,))
+
+
+def group_size(n):
+    """r: how many words make a group of the layer tdnn, for networks of order n."""
+    return min(GROUP, n - 1)
+
+
+def delayed(p, x, batch):
+    """A time-delay network: b_s = tanh(d + H(x_s, .. x_(s+r-1))) with the same H and d for all groups of r words that
+    follow each other, then a = tanh(e + G(b_1, b_2, ..)).
+    """
+    K, n1, m = x.shape
+    r = p.H.shape[1] // m
+    groups = np.lib.stride_tricks.sliding_window_view(x.reshape(K, n1 * m), r * m, axis=1)[:, ::m]
+    groups = groups.reshape(-1, r * m)
+    b = np.tanh(product(batch.threads, groups, p.H.T) + p.d).reshape(K, -1)
+    a = np.tanh(product(batch.threads, b, p.G.T) + p.e)
+    return a, (x.shape, batch, groups, b, a), None
+
+
+def delayed_back(p, memory, ga):
+    """Back-propagation through both layers. A word's features get a gradient from each group that has the word."""
+    (K, n1, m), batch, groups, b, a = memory
+    go_above = ga * (1 - a * a)
+    gb, gG = products(batch.threads, (go_above, p.G, None), (go_above.T, b, None))
+    above = Gradient(None, {"G": gG, "e": go_above.sum(axis=0)}, go_above, (b,))
+    go = (gb * (1 - b * b)).reshape(len(groups), -1)
+    ggroups, gH = products(batch.threads, (go, p.H, None), (go.T, groups, None))
+    ggroups, gx = ggroups.reshape(K, -1, p.H.shape[1]), np.zeros((K, n1 * m), f32)
+    for s in range(ggroups.shape[1]):
+        gx[:, s * m : s * m + p.H.shape[1]] += ggroups[:, s]
+    return Gradient(gx, {"H": gH, "d": go.sum(axis=0)}, go, (groups,), above)
+
+
+def delayed_shapes(n, m, h):
+    r = group_size(n)
+    return {"H": (h, r * m), "d": (h,), "G": (h, (n - r) * h), "e": (h,)}
 
 
 def linear(p, x, batch):
@@ -197,6 +240,7 @@ def recurrent_shapes(m, h, g=1):
 
 LAYERS = {  # by the name in -model and in files
     "nplm": Layer(lambda n: n - 1, lambda n, m, h: {"H": (h, (n - 1) * m), "d": (h,)}, window, window_back),
+    "tdnn": Layer(lambda n: n - 1, delayed_shapes, delayed, delayed_back),
     "rnn": Layer(lambda n: 1, lambda n, m, h: recurrent_shapes(m, h), recurrent, recurrent_back, once=True, order=10),
     "gru": Layer(**recurrent_fields(units.GATED)),
     "lstm": Layer(**recurrent_fields(units.LSTM)),

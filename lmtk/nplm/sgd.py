@@ -82,8 +82,8 @@ def forward(theta, contexts, kept=None, batch=None):
 def backward(theta, memory, gz, epsilon, decay, feature_rate, kept=None):
     """Steps 2(c) and 2(d): update C and the arrays of the hidden layer in place, from gz = dL/dz (K, D).
 
-    The n - 1 steps of the layer rnn share its arrays. These learn with the mean of the gradients of the steps, because
-    the sum diverges at rates that suit the other parameters.
+    The n - 1 steps of the layer rnn share its arrays, as do the groups of the layer tdnn. These arrays learn with the
+    mean of the gradients of the steps, because the sum diverges at rates that suit the other parameters.
     """
     p, pace, (K, D), m, (memory, chosen, contexts, once) = theta.p, theta.pace, gz.shape, theta.m, memory
     h = D - 1 - theta.direct * m
@@ -94,25 +94,31 @@ def backward(theta, memory, gz, epsilon, decay, feature_rate, kept=None):
     if kept is not None:
         gx *= kept[0]
     gx = senses.back(chosen, gx)
-    steps, rates = max(len(g.go) / K, 1), np.full(len(p.C), f32(epsilon * feature_rate))
-    rate = epsilon / steps
+    layers, rates = [g, g.above] if g.above else [g], np.full(len(p.C), f32(epsilon * feature_rate))
+    steps = [max(len(layer.go) / K, 1) for layer in layers]
+    of_layers = [epsilon / number for number in steps]
     if pace.H:
         of_C = gx.reshape(-1, p.C.shape[1]), gx.size // p.C.shape[1]
         if once:
             of_C = g.go, len(g.go), p.H
-        factors = [(g.go, K), of_C, *((X, len(g.go)) for X in g.inputs)]
+        factors = [of_C, *((layer.go, K) for layer in layers)]
+        factors += [(X, len(layer.go)) for layer in layers for X in layer.inputs]
         largest = lambda arguments: largest_eigenvalue(*arguments)
-        of_go, of_features, *of_inputs = map_at_once(
+        of_features, *rest = map_at_once(
             largest, factors, shares(theta.threads, PASSES * sum(X.size for X, *_ in factors))
         )
-        rate *= rate_factors(pace.H / steps, sum(of_inputs) * of_go)
+        of_go, of_inputs = rest[: len(layers)], iter(rest[len(layers) :])
+        for i, layer in enumerate(layers):
+            curvature = sum(next(of_inputs) for _ in layer.inputs) * of_go[i]
+            of_layers[i] *= rate_factors(pace.H / steps[i], curvature)
         rates *= rate_factors(pace.C, of_features)
     if decay:
         shrink(theta, 1 - K * epsilon * decay, 1 - K * epsilon * decay * feature_rate)
-    for name, gradient in g.arrays.items():
-        gradient *= f32(rate)
-        a = getattr(p, name)
-        a += gradient
+    for layer, rate in zip(layers, of_layers):
+        for name, gradient in layer.arrays.items():
+            gradient *= f32(rate)
+            a = getattr(p, name)
+            a += gradient
     kernels.add_features(p.C, contexts, gx, rates)
 
 

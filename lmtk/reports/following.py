@@ -1,5 +1,6 @@
-"""States of a text that goes on word by word, many at once, for models of any kind: the next words, random sentences, and
-decoders that fuse the probabilities of a whole vocabulary.
+"""States of texts that go on word by word, many at once, for models of any kind.
+
+The next words, random sentences, and decoders that fuse the probabilities of a whole vocabulary need these.
 
 A state is what a model remembers of the words before. That of a back-off model is a number, as `walking.step` has it;
 that of another model is a tuple of ids, the oldest word first.
@@ -47,9 +48,8 @@ class Follower:
     def advance(self, states, ids):
         """The states after a word each; ids (B,)."""
         if isinstance(self.lm, Backoff):
-            following.advance(
-                self.handle, states, np.asarray(ids, np.int32), advanced := np.empty(len(states), np.int64)
-            )
+            advanced = np.empty(len(states), np.int64)
+            following.advance(self.handle, states, np.asarray(ids, np.int32), advanced)
             return advanced
         keep, advanced = reach(self.lm), np.empty(len(states), object)
         advanced[:] = [(*state, int(word))[max(len(state) + 1 - keep, 0) :] for state, word in zip(states, ids)]

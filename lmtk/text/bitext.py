@@ -32,9 +32,14 @@ def read_line_pairs(source, target):
         a, b = x or a, y or b
         if x and y:
             yield x[1], y[1]
-    if a[0] != b[0]:
-        shorter = source if a[0] < b[0] else target
-        fewer, more = sorted((a[0], b[0]))
+    check_lines(source, target, a[0], b[0])
+
+
+def check_lines(source, target, lines, target_lines):
+    """Raises FormatError if the two sides of a bitext have different numbers of lines."""
+    if lines != target_lines:
+        shorter = source if lines < target_lines else target
+        fewer, more = sorted((lines, target_lines))
         raise FormatError(
             shorter,
             f"{counted(fewer, 'line')}, but the other side has {more}; both must have the same number of lines",

@@ -25,7 +25,8 @@ LEAST, MOST = 5000, 15  # words of an epoch, and seconds: where so many take lon
 RATES = (0.005, 0.01, 0.02, 0.04)
 OBJECTIVES = {  # model and objective: microseconds an example, and nanoseconds more for each word of the vocabulary
     "nplm full": (10, 15), "nplm shortlist": (10, 4), "nplm sampled": (14, 0), "nplm nce": (16, 0),
-    "nplm class": (20, 0), "nplm tree": (9, 0), "rnn full": (40, 15), "rnn sampled": (45, 0), "rnn nce": (45, 0),
+    "nplm class": (20, 0), "nplm tree": (9, 0), "tdnn full": (20, 15),
+    "tdnn sampled": (25, 0), "rnn full": (40, 15), "rnn sampled": (45, 0), "rnn nce": (45, 0),
     "gru sampled": (20, 0), "gru class": (20, 0), "lstm sampled": (20, 0), "lstm class": (20, 0),
     "energy full": (20, 100), "energy sampled": (120, 0),
 }  # fmt: skip

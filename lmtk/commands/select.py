@@ -1,0 +1,38 @@
+from lmtk.commands.options import option, shared, takes
+from lmtk.jobs.rules import build
+from lmtk.jobs.selecting import SelectJob, select
+
+TWO = "Two models: of the domain, then of general text"
+OPTIONS = {
+    "Data": {
+        "text": option("The pool, one sentence per line (-: stdin).", "FILE"),
+        "lm": option(f"{TWO}.", "DOMAIN GENERAL"),
+        "source": option("One side of the pool, if it is a bitext.", "FILE"),
+        "target": option("The other side, line by line.", "FILE"),
+        "source_lm": option(f"{TWO}, for -source.", "DOMAIN GENERAL"),
+        "target_lm": option(f"{TWO}, for -target.", "DOMAIN GENERAL"),
+        **shared("tolower"),
+    },
+    "Output": {
+        "keep": option("How many sentences to keep, or which share of them, such as 0.2.", "N"),
+        "write": option("Output file for the selected sentences (-: stdout).", "FILE"),
+        "write_source": option("Output file for the selected lines of -source.", "FILE"),
+        "write_target": option("Output file for the selected lines of -target.", "FILE"),
+        "write_scores": option("Output file for the score of each line of the pool.", "FILE"),
+        **shared("quiet debug"),
+    },
+    "Parallel": shared("threads"),
+}
+
+
+@takes(SelectJob, OPTIONS)
+def command(**options):
+    """Select the sentences of a large text that are most like a domain, by two language models.
+
+    A sentence's score is its cross-entropy per word under the model of the domain, minus that under the model of
+    general text; the lowest scores are kept.
+
+    \b
+    Example: lmtk select -text pool.txt -lm domain.lm general.lm -keep 0.2 -write selected.txt
+    """
+    select(build(SelectJob, options))
