@@ -16,8 +16,8 @@ from lmtk.errors import LmtkError, LmtkWarning, UsageError, nearest, notes, type
 from lmtk.machine import large, mpiexec
 from lmtk.machine.threads import import_numpy
 
-# programs of SRILM and KenLM that lmtk stands in for, by the names in bin/. A function takes the words behind the name
-# and does the job, or says which commands do it: [(command, words)].
+# programs of SRILM, KenLM and Kaldi that lmtk stands in for, by the names in bin/. A function takes the words behind
+# the name and does the job, or says which commands do it: [(command, words)].
 PROGRAMS = {
     "ngram": "srilm:ngram",
     "ngram-count": "srilm:ngram_count",
@@ -42,6 +42,8 @@ PROGRAMS = {
     "build_binary": "kenlm:build_binary",
     "query": "kenlm:query",
     "filter": "kenlm:filter",
+    "arpa2fst": "kaldi:arpa2fst",
+    "kaldilm": "kaldi:kaldilm",
 }
 
 LONGEST = 1000  # characters of a message; what is longer is cut in its middle

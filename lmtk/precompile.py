@@ -47,6 +47,8 @@ STAGES = [
         "ppl -lm wb.bin -text text -debug 2",
         "mix -lm wb.bin nplm.bin -heldout heldout -unk -write mixture.lm",
         "next -lm wb.bin -text heldout",
+        "fst -lm katz.arpa -disambig #0 -remove-redundant -write binary.fst",
+        "fst -lm katz.arpa -disambig #0 -write-symbols symbols -text -write text.fst",
         "select -text text -lm wb.bin wb.arpa -keep 10 -write selected",
         "translate -model nmt.bin -text heldout -beam 4 -write /dev/null",
     ],

@@ -18,6 +18,7 @@ LAYERS = [
     ["ngram", "nplm", "nmt"],
     ["tagging", "kenlm"],
     ["joint"],
+    ["fst"],
     ["reports"],
     ["nbest", "run"],
     ["jobs"],
