@@ -130,7 +130,8 @@ def text(source):
     """A Markdown file as HTML; its links to Markdown files and manual pages lead to their HTML."""
     body = markdown.markdown(source.read_text(), extensions=["tables", "fenced_code"])
     body = re.sub(r'href="([^":]*?)README\.md"', r'href="\1index.html"', body)
-    body = re.sub(r'href="man/([^":]*)"', r'href="\1.html"', body)
+    body = re.sub(r'href="man/(\w+)\.md"', r'href="\1.html"', body)
+    body = re.sub(r'href="man/([^":]*\.\d)"', r'href="\1.html"', body)
     return re.sub(r'href="(\w+)\.md"', r'href="\1.html"', body)
 
 
