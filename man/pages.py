@@ -146,9 +146,9 @@ def main(out):
         (out / file).write_text(page(file, title, text(TOP / source)))
     for source in examples():
         folder = out / "examples" / source.parent.name
-        folder.mkdir(parents=True, exist_ok=True)
-        for other in (*source.parent.glob("*.svg"), source.parent / "Makefile"):
-            (folder / other.name).write_bytes(other.read_bytes())
+        for other in ("Makefile", *re.findall(r"\]\(([^):]+\.svg)\)", source.read_text())):
+            (folder / other).parent.mkdir(parents=True, exist_ok=True)
+            (folder / other).write_bytes((source.parent / other).read_bytes())
         file = f"examples/{source.parent.name}/index.html"
         (out / file).write_text(page(file, source.parent.name, text(source)))
 
