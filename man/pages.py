@@ -148,10 +148,9 @@ def main(out):
         (out / file).write_text(page(file, title, text(TOP / source)))
     for source in examples():
         folder = out / "examples" / source.parent.name
-        for other in (*source.parent.glob("**/*.svg"), source.parent / "Makefile"):
-            copy = folder / other.relative_to(source.parent)
-            copy.parent.mkdir(parents=True, exist_ok=True)
-            copy.write_bytes(other.read_bytes())
+        for other in ("Makefile", *re.findall(r"\]\(([^):]+\.svg)\)", source.read_text())):
+            (folder / other).parent.mkdir(parents=True, exist_ok=True)
+            (folder / other).write_bytes((source.parent / other).read_bytes())
         file = f"examples/{source.parent.name}/index.html"
         (out / file).write_text(page(file, source.parent.name, text(source)))
 
