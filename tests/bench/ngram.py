@@ -1,5 +1,5 @@
 """Speed of ngram-count on a large text: lmtk's stages and whole command beside KenLM's lmplz and SRILM's ngram-count;
-of the way from ARPA to a binary file, beside KenLM's build_binary; of a perplexity by that file and by smaller forms of
+of the way from ARPA to a binary file of lmtk or of KenLM, beside KenLM's build_binary; of a perplexity by that file and by smaller forms of
 it, beside KenLM's query; and of weights made anew, beside SRILM's ngram.
 
 The job is an interpolated modified Kneser-Ney model, every n-gram kept, written as ARPA. It is bound by random
@@ -26,12 +26,12 @@ ORDER = 5
 # a command of ours -> what does the same job, or a part of it
 RIVALS = {
     "lmtk -kenlm": ["lmtk -kenlm", "lmplz"],
-    "lmtk ARPA -> binary": [
-        *("lmtk ARPA -> binary", "build_binary", "ARPA -> model", "model -> binary"),
-        *("compact", "8 bits", "build_binary trie"),
-    ],
+    "lmtk ARPA -> binary": ["lmtk ARPA -> binary", "ARPA -> model", "model -> binary", "compact", "8 bits"],
+    "lmtk ARPA -> probing": ["lmtk ARPA -> probing", "build_binary"],
+    "lmtk ARPA -> trie": ["lmtk ARPA -> trie", "build_binary trie"],
     "lmtk text -> binary": ["lmtk text -> binary", "lmplz, build_binary"],
-    "lmtk ppl": ["lmtk ppl", "query"],
+    "lmtk text -> trie": ["lmtk text -> trie", "lmplz, build_binary trie"],
+    "lmtk ppl": ["lmtk ppl", "lmtk ppl, probing", "query"],
     "lmtk ppl, compact": ["lmtk ppl, compact", "lmtk ppl, 8 bits", "query of a trie"],
     "lmtk ppl, held out": ["lmtk ppl, held out", "query, held out", "query of a trie, held out"],
     "lmtk -renorm": ["lmtk -renorm", "SRILM -renorm"],
@@ -143,6 +143,7 @@ def commands(text, held, folder):
     """name -> function for the whole commands."""
     names = "arpa", "lmplz.arpa", "binary", "probing.binary", "compact", "8bits", "trie", "pruned", "renormalised"
     arpa, theirs, binary, probing_binary, *forms, pruned, new = (os.path.join(folder, name) for name in names)
+    own_probing, own_trie = os.path.join(folder, "own.probing"), os.path.join(folder, "own.trie")
     kept = [f"-gt{k}min" if i == 0 else "1" for k in range(3, ORDER + 1) for i in range(2)]
     options = ["-text", text, "-order", str(ORDER), "-kndiscount", "-interpolate", *kept, "-lm", arpa]
     lmplz = ["lmplz", "-o", str(ORDER), "-S", "2G", "--discount_fallback", "-T", folder]
@@ -161,6 +162,11 @@ def commands(text, held, folder):
         "build_binary": [[*probing, arpa, probing_binary]],
         "lmtk text -> binary": [[*ours, "ngram-count", *kenlm, "-write-bin", binary]],
         "lmplz, build_binary": [lmplz, [*probing, theirs, probing_binary]],
+        "lmtk ARPA -> probing": [[*ours, "-as", "build_binary", "probing", arpa, own_probing]],
+        "lmtk ARPA -> trie": [[*ours, "-as", "build_binary", "trie", arpa, own_trie]],
+        "lmtk text -> trie": [[*ours, "ngram-count", *kenlm, "-write-kenlm", own_trie, "-kenlm-type", "trie"]],
+        "lmplz, build_binary trie": [lmplz, ["build_binary", "trie", theirs, forms[2]]],
+        "lmtk ppl, probing": [[*ours, "ppl", "-lm", own_probing, "-text", text]],
         "lmtk ppl": [[*ours, "ppl", "-lm", binary, "-text", text]],
         "query": [["query", "-v", "summary", probing_binary]],
         "compact": [[*ours, "ngram", "-lm", arpa, "-write-bin", forms[0], "-compact"]],
@@ -202,9 +208,9 @@ sys.exit(status)
 
 def output_of(line):
     """The file that a command line writes, or None."""
-    if line[0] == "build_binary":
+    if "build_binary" in line:
         return line[-1]
-    options = "-write-bin", "-write-lm", "--arpa", *(["-lm"] if "ngram-count" in line else [])
+    options = "-write-bin", "-write-kenlm", "-write-lm", "--arpa", *(["-lm"] if "ngram-count" in line else [])
     return next((line[line.index(option) + 1] for option in options if option in line), None)
 
 
