@@ -1,5 +1,5 @@
-"""Speed of ngram-count on a large text: lmtk's stages and whole command beside KenLM's lmplz and SRILM's ngram-count; of
-the way from ARPA to a binary file of lmtk or of KenLM, beside KenLM's build_binary; of a perplexity by that file and
+"""Speed of ngram-count on a large text: lmtk's stages and whole command beside KenLM's lmplz and SRILM's ngram-count;
+of the way from ARPA to a binary file of lmtk or of KenLM, beside KenLM's build_binary; of a perplexity by that file and
 by smaller forms of it, beside KenLM's query; and of weights made anew, beside SRILM's ngram.
 
 The job is an interpolated modified Kneser-Ney model, every n-gram kept, written as ARPA. It is bound by random
