@@ -91,7 +91,7 @@ def test_the_line_search_finds_the_best_interval(seed):
     gamma, found = tuning.best_on_line(a, b, starts, stats)
     assert found == pytest.approx(max(bleu_at((x + y) / 2) for x, y in pairwise(edges)))
     assert bleu_at(gamma) == pytest.approx(found)
-    assert tuning.best_bleu(a * gamma + b, starts, stats) == pytest.approx(found)
+    assert tuning.quality_of_best(a * gamma + b, starts, stats) == pytest.approx(found)
 
 
 @pytest.mark.parametrize("fixed", [None, 0])
@@ -106,8 +106,8 @@ def test_tuning_finds_weights_that_were_hidden(fixed):
     stats = np.concatenate([tuning.statistics(words[i : i + n], [words[best[k]]]) for k, i in enumerate(starts[:-1])])
     starting = np.ones(K)
     found = tuning.tune(features, starts, stats, [starting], fixed, 1, 5)
-    before = tuning.best_bleu(nbest.compute_totals(features, starting), starts, stats)
-    after = tuning.best_bleu(nbest.compute_totals(features, found), starts, stats)
+    before = tuning.quality_of_best(nbest.compute_totals(features, starting), starts, stats)
+    after = tuning.quality_of_best(nbest.compute_totals(features, found), starts, stats)
     assert before < 0.6 < 0.9 < after
     assert (found[0] if fixed == 0 else np.abs(found).sum()) == pytest.approx(1)
     assert (found == tuning.tune(features, starts, stats, [starting], fixed, 1, 5)).all()
@@ -118,7 +118,7 @@ def test_a_feature_that_tells_nothing_apart_keeps_its_weight():
     stats = np.concatenate([tuning.statistics([b"a", b"b c d e"], [b"b c d e"]), tuning.statistics([b"x"] * 2, [b"x"])])
     found = tuning.tune(features, np.array([0, 2, 4]), stats, [np.array([-1.0, 1])], None, 1, 3)
     assert np.abs(found).sum() == pytest.approx(1) and found[1] != 0
-    assert tuning.best_bleu(nbest.compute_totals(features, found), np.array([0, 2, 4]), stats) > 0
+    assert tuning.quality_of_best(nbest.compute_totals(features, found), np.array([0, 2, 4]), stats) > 0
 
 
 def test_scores_do_not_depend_on_batches_or_company(monkeypatch):
@@ -181,3 +181,19 @@ def test_a_damaged_list_is_one_line(tmp_path, cut):
             nbest.read([written(damaged, tmp_path)])
         except LmtkError as e:
             assert "\n" not in str(e)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_error_statistics_are_the_edit_distance_to_the_nearest_reference(seed):
+    random = np.random.default_rng(seed)
+    texts = [random.integers(0, 3, random.integers(0, 7)) for _ in range(3)]
+    hypothesis, *references = ([b"abc"[i : i + 1] for i in text] for text in texts)
+
+    def distance(a, b):
+        if not a or not b:
+            return len(a) + len(b)
+        return min(distance(a[1:], b) + 1, distance(a, b[1:]) + 1, distance(a[1:], b[1:]) + (a[0] != b[0]))
+
+    rows = tuning.error_statistics([b" ".join(hypothesis)], [b" ".join(r) for r in references])
+    assert rows.tolist() == [list(min((distance(hypothesis, r), len(r)) for r in references))]
+    assert tuning.quality(np.array([[3, 12], [0, 4]])).tolist() == [0.75, 1]

@@ -27,6 +27,7 @@ OPTIONS = {
         "wtw": option("A weight for words: X times the number of words is added to the score in the list.", "X"),
         "tune": option("References to learn the weights on, one line for each list.", "FILE"),
         "words": option("Add the feature words=, the number of words, to Moses lists without it."),
+        "metric": option("What -tune improves: BLEU or the word error rate (default: bleu).", "bleu|wer"),
         "restarts": option("Number of random starts of -tune.", "N", low=0),
         **shared("seed"),
     },

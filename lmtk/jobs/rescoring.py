@@ -6,7 +6,7 @@ import warnings
 from dataclasses import dataclass
 
 from lmtk.errors import FormatError, LmtkError, LmtkWarning, UsageError, counted
-from lmtk.jobs.rules import Rule, check, check_outputs, excludes, needs, one_stdin, required, wrong
+from lmtk.jobs.rules import Rule, check, check_outputs, excludes, needs, one_of, one_stdin, required, wrong
 
 
 @dataclass(frozen=True)
@@ -28,6 +28,7 @@ class RescoreJob:
     lmw: tuple[float, ...] = ()
     wtw: float | None = None
     tune: tuple[str, ...] = ()
+    metric: str = "bleu"
     write_weights: str | None = None
     words: bool = False
     restarts: int = 20
@@ -86,6 +87,8 @@ RULES = (
     wrong(lambda job: not (job.models or job.is_weighted or job.words), "-lm is missing"),
     wrong(lambda job: bool(job.model) != bool(job.source), "-model and -source must be given together"),
     Rule(added_and_made),
+    one_of("metric", ("bleu", "wer")),
+    needs("metric", "tune"),
     needs("best", "weights tune lmw wtw", "-best needs weights: -weights, -lmw or -tune"),
     needs("write_weights", "weights tune", "-write-weights needs -tune or -weights"),
     Rule(names_for_models),
@@ -267,18 +270,19 @@ def tune(job, lists, weights, references):
     from lmtk.nbest import lists as forms
     from lmtk.nbest import tuning
 
-    stats = statistics(lists, references)
+    stats = statistics(lists, references, job.metric)
     say = lambda text: sys.stderr.write(text + "\n")
-    tell = (lambda start, score: say(f"start {start}: BLEU = {100 * score:.2f}")) if job.debug >= 2 else None
+    show = lambda score: f"BLEU = {100 * score:.2f}" if job.metric == "bleu" else f"WER = {100 * (1 - score):.2f}"
+    tell = (lambda start, score: say(f"start {start}: {show(score)}")) if job.debug >= 2 else None
     srilm = lists.form == forms.SRILM
-    bleu = lambda totals: tuning.best_bleu(totals, lists.starts, stats)
-    before = bleu(lists.totals)
+    quality = lambda totals: tuning.quality_of_best(totals, lists.starts, stats)
+    before = quality(lists.totals)
 
     def best_of(lists, starts):
         fixed = 0 if srilm else None
         best = tuning.tune(lists.features, lists.starts, stats, starts, fixed, job.seed, job.restarts, tell)
         best = forms.round_as_written(best)
-        return bleu(forms.compute_totals(lists.features, best)), best
+        return quality(forms.compute_totals(lists.features, best)), best
 
     after, learned = best_of(lists, [weights] if srilm else [weights, forms.fit_weights(lists)])
     if after < before and not srilm and b"score" not in lists.names:
@@ -289,22 +293,22 @@ def tune(job, lists, weights, references):
             say("no weights of the features reach the BLEU of the lists as they were: their score is added as score=")
     if job.debug:
         size = f"{counted(len(lists.starts) - 1, 'list')}, {counted(len(lists.words), 'hypothesis', 'hypotheses')}"
-        say(f"{size}: BLEU = {100 * before:.2f}, tuned {100 * after:.2f}")
+        say(f"{size}: {show(before)}, tuned {show(after).split()[-1]}")
     if after < before:
-        what = f"BLEU = {100 * after:.2f} after tuning, {100 * before:.2f} before"
+        what = f"{show(after)} after tuning, {show(before).split()[-1]} before"
         warnings.warn(f"no weights are as good as the order in the lists: {what}", LmtkWarning, stacklevel=2)
     return lists, learned
 
 
-def statistics(lists, references):
-    """The statistics of BLEU of each hypothesis. references: for each file its lines, a line a list."""
+def statistics(lists, references, metric):
+    """The statistics of BLEU or WER of each hypothesis. references: for each file its lines, a line a list."""
     import numpy as np
 
     from lmtk.nbest import tuning
 
     spans = zip(lists.starts[:-1], lists.starts[1:])
     rows = zip(*references, strict=True)
-    return np.concatenate([tuning.statistics(lists.words[i:j], row) for (i, j), row in zip(spans, rows)])
+    return np.concatenate([tuning.METRICS[metric](lists.words[i:j], row) for (i, j), row in zip(spans, rows)])
 
 
 def read_references(path, L):

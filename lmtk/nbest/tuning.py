@@ -1,12 +1,14 @@
-"""Minimum error rate training: find the weights of the features of n-best lists that give the highest BLEU.
+"""Minimum error rate training: find the weights of the features of n-best lists that give the highest BLEU, or the
+lowest word error rate.
 
 Och, "Minimum error rate training in statistical machine translation" (2003), section 4. Along a direction d from the
 weights w, the score of hypothesis i, (w + gamma d) . h_i, is a line in gamma. The best hypothesis of a list changes
-only where the upper envelope of its lines has a corner, and between the corners of all lists BLEU is constant. `tune`
-climbs from several starts: `climb` searches along each feature and along random directions by `best_on_line`.
+only where the upper envelope of its lines has a corner. Between the corners of all lists the quality is constant.
+`tune` climbs from several starts: `climb` searches along each feature and along random directions by `best_on_line`.
 
-Symbols: N hypotheses in L lists, K features; a slope, b intercept of a line; statistics (., 9): the matched n-grams of
-orders 1 to 4, the n-grams of orders 1 to 4 (the first is the length), and the length of the reference.
+Symbols: N hypotheses in L lists, K features; a slope, b intercept of a line. Statistics can be summed over sentences.
+For BLEU (., 9): the matched n-grams of orders 1 to 4, the n-grams of orders 1 to 4 (the first is the length), and the
+length of the reference. For the word error rate (., 2): the errors, and the length of the reference.
 """
 
 from collections import Counter
@@ -48,6 +50,39 @@ def statistics(hypotheses, references):
             row[ORDERS + n] = max(len(words) - n, 0)
         row[-1] = min(lengths, key=lambda r: abs(r - len(words)))
     return out
+
+
+def error_statistics(hypotheses, references):
+    """(N, 2) int64 of hypotheses of one sentence, bytes: the substitutions, deletions and insertions that make it the
+    nearest reference, and the words of that reference.
+    """
+    tokens = [TOKEN.findall(r) for r in references]
+    out = np.empty((len(hypotheses), 2), np.int64)
+    for row, hypothesis in zip(out, hypotheses):
+        words = TOKEN.findall(hypothesis)
+        row[:] = min((edit_distance(words, reference), len(reference)) for reference in tokens)
+    return out
+
+
+def edit_distance(a, b):
+    """The fewest substitutions, deletions and insertions that make the list of words b of the list a."""
+    numbers = {word: i for i, word in enumerate({*a, *b})}
+    b, steps = np.array([numbers[word] for word in b]), np.arange(len(b) + 1)
+    row = steps
+    for i, word in enumerate(a, 1):
+        # without insertions; these are the running minimum along the row
+        least = np.minimum(row + 1, np.append(len(a) + len(b), row[:-1] + (b != numbers[word])))
+        least[0] = i
+        row = np.minimum.accumulate(least - steps) + steps
+    return int(row[-1])
+
+
+def quality(sums):
+    """BLEU, or 1 minus the word error rate, of sums of statistics (., 9) or (., 2): higher is better."""
+    return bleu(sums) if sums.shape[-1] > 2 else 1 - sums[..., 0] / np.maximum(sums[..., 1], 1)
+
+
+METRICS = {"bleu": statistics, "wer": error_statistics}
 
 
 def bleu(sums):
@@ -95,7 +130,7 @@ def envelope(a, b, starts, kept, corner):
 
 
 def best_on_line(a, b, starts, stats):
-    """(gamma, BLEU) in the middle of the interval where BLEU is highest; a, b (N,): the lines, stats (N, 9).
+    """(gamma, quality) in the middle of the interval where the quality is highest; a, b (N,): the lines; stats (N, .).
 
     In the two outermost intervals gamma is one unit from the corner. Of equally good intervals the widest is taken,
     then the first.
@@ -110,32 +145,32 @@ def best_on_line(a, b, starts, stats):
     changes = np.flatnonzero(~opens)
     sums = stats[kept[opens]].sum(axis=0)
     if not len(changes):
-        return 0.0, float(bleu(sums))
+        return 0.0, float(quality(sums))
     changes = changes[np.argsort(corner[changes], kind="stable")]
     steps = stats[kept[changes]] - stats[kept[changes - 1]]
     sums = np.concatenate((sums[None], sums + np.cumsum(steps, axis=0)))
     edges = corner[changes]
     edges = np.concatenate(([edges[0] - 2], edges, [edges[-1] + 2]))
     width = np.diff(edges)
-    found = np.where(width > NARROWEST, bleu(sums), -1.0)
+    found = np.where(width > NARROWEST, quality(sums), -np.inf)
     at = np.lexsort((-width, -found))[0]
     return float(edges[at] + edges[at + 1]) / 2, float(found[at])
 
 
-def best_bleu(totals, starts, stats):
-    """BLEU of the first of the best hypotheses of each list."""
+def quality_of_best(totals, starts, stats):
+    """The quality of the first of the best hypotheses of each list."""
     lists = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
     best = np.flatnonzero(totals == np.maximum.reduceat(totals, starts[:-1])[lists])
     first = best[np.unique(lists[best], return_index=True)[1]]
-    return float(bleu(stats[first].sum(axis=0)))
+    return float(quality(stats[first].sum(axis=0)))
 
 
 def tune(features, starts, stats, given, fixed, seed, restarts, tell=None):
-    """The weights (K,) with the highest BLEU of the best hypotheses that the search finds.
+    """The weights (K,) with the highest quality of the best hypotheses that the search finds.
 
-    features (N, K); stats (N, 9). The search starts from each of `given`, weights (K,), and from `restarts` random
-    points. It goes along each feature and along as many random directions, until none of them improves BLEU. fixed: the
-    feature whose weight ends as 1, or None: then the absolute weights sum to one. tell(start, BLEU) is called after
+    features (N, K); stats (N, .). The search starts from each of `given`, weights (K,), and from `restarts` random
+    points. It goes along each feature and along as many random directions, until none of them helps. fixed: the
+    feature whose weight ends as 1, or None: then the absolute weights sum to one. tell(start, quality) is called after
     each start.
     """
     random = np.random.default_rng(seed)
@@ -148,7 +183,7 @@ def tune(features, starts, stats, given, fixed, seed, restarts, tell=None):
     spread = np.where(used, spread, 1)
     h = np.where(used, h, 0) / spread
     moves = used & (np.arange(K) != fixed)
-    best, found = None, -1.0
+    best, found = None, -np.inf
     first, *others = given
     points = chain([first * spread], (random.uniform(-1, 1, K) for _ in range(restarts)), (w * spread for w in others))
     for start, w in enumerate(points):
@@ -165,8 +200,8 @@ def tune(features, starts, stats, given, fixed, seed, restarts, tell=None):
 
 
 def climb(h, starts, stats, w, moves, random):
-    """(weights, BLEU) at which no line search improves BLEU any more; moves (K,): which weights may change."""
-    score = best_bleu((h * w).sum(axis=1), starts, stats)
+    """(weights, quality) at which no line search helps any more; moves (K,): which weights may change."""
+    score = quality_of_best((h * w).sum(axis=1), starts, stats)
     axes = np.eye(len(w))[moves]
     while len(axes):
         before = score
@@ -176,7 +211,7 @@ def climb(h, starts, stats, w, moves, random):
             if promised > score:
                 there = w + gamma * d
                 # rounding may spoil what a narrow interval promised
-                reached = best_bleu((h * there).sum(axis=1), starts, stats)
+                reached = quality_of_best((h * there).sum(axis=1), starts, stats)
                 if reached > score:
                     w, score = there, reached
         if score == before:
