@@ -1,7 +1,7 @@
 # make demo   builds .venv and runs the quick start, from raw text to a table of perplexities
 # make test   builds .venv and runs the test suite
 # make test-all  the same, with all random cases and parameters, with the oldest numpy and numba, and with decoders that
-#                read KenLM files; against SRILM and KenLM too where they are on PATH
+#                read KenLM files, and kaldilm; against SRILM and KenLM too where they are on PATH
 # make smoke  wheel and sdist, installed and removed again, by the Pythons at hand
 # make docs   README, manual pages and examples as HTML in build/docs (needs mandoc)
 PYTHON ?= python3
@@ -40,10 +40,12 @@ oldest: .venv-oldest/installed
 	.venv-oldest/bin/pip install -q $(OLDEST) pytest hypothesis $(EDITABLE) .
 	touch $@
 
-# programs that contain KenLM's library, and read the files that lmtk writes
+# programs that contain KenLM's library, and read the files that lmtk writes; and kaldilm, and readers of FSTs
 DECODERS = numpy==1.26.* ufal.kenlm==26.4.1 flashlight-text==0.0.7 ctc-beam-decoder==0.2.0 pyctcdecode==0.5.0
+DECODERS += kaldilm==1.15.5 kaldifst==1.8.3 pynini==2.1.7
 decoders: .venv-decoders/installed .venv/installed
 	.venv-decoders/bin/python tests/clients/decoders.py $(BIN)/lmtk 2> /dev/null
+	.venv-decoders/bin/python tests/clients/transducers.py $(BIN)/lmtk 2> /dev/null
 .venv-decoders/installed:
 	$(PYTHON) -m venv .venv-decoders
 	.venv-decoders/bin/pip install -q $(DECODERS)

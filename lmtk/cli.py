@@ -16,8 +16,8 @@ from lmtk.errors import LmtkError, LmtkWarning, UsageError, nearest, notes, type
 from lmtk.machine import large, mpiexec
 from lmtk.machine.threads import import_numpy
 
-# programs of SRILM and KenLM that lmtk stands in for, by the names in bin/. A function takes the words behind the name
-# and does the job, or says which commands do it: [(command, words)].
+# programs of SRILM, KenLM and Kaldi that lmtk stands in for, by the names in bin/. A function takes the words behind
+# the name and does the job, or says which commands do it: [(command, words)].
 PROGRAMS = {
     "ngram": "srilm:ngram",
     "ngram-count": "srilm:ngram_count",
@@ -42,6 +42,8 @@ PROGRAMS = {
     "build_binary": "kenlm:build_binary",
     "query": "kenlm:query",
     "filter": "kenlm:filter",
+    "arpa2fst": "kaldi:arpa2fst",
+    "kaldilm": "kaldi:kaldilm",
 }
 
 LONGEST = 1000  # characters of a message; what is longer is cut in its middle
@@ -54,6 +56,7 @@ HELP = """usage: lmtk COMMAND [OPTION ...]
 
 lmtk COMMAND -help lists a command's options; man lmtk-COMMAND says more.
 lmtk completion bash (or zsh, fish) prints a completion script for the shell.
+lmtk -compile compiles everything at once, for containers and clusters.
 lmtk -bin prints a folder of programs for SRILM and KenLM scripts: PATH=$(lmtk -bin):$PATH make
 Options have one dash or two. The file name "-" is stdin or stdout. logprob in reports is log10 p.
 """
@@ -148,6 +151,10 @@ def top(words):
     if words and words[0] in ("-bin", "--bin"):
         print(programs_folder())
         return 0
+    if words and words[0] in ("-compile", "--compile"):
+        from lmtk.precompile import precompile
+
+        return precompile(run)
     if words and words[0] == "-as":
         name = words[1] if len(words) > 1 else ""
         raise UsageError(

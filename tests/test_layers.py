@@ -18,12 +18,14 @@ LAYERS = [
     ["ngram", "nplm", "nmt"],
     ["tagging", "kenlm"],
     ["joint"],
+    ["fst"],
     ["reports"],
     ["nbest", "run"],
     ["jobs"],
     ["api", "functions", "kenlm_module"],
     ["commands"],
     ["programs", "help"],
+    ["precompile"],
     ["cli"],
 ]
 RANK = {name: i for i, names in enumerate(LAYERS) for name in names}

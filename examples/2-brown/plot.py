@@ -9,7 +9,8 @@ matplotlib.use("svg")
 matplotlib.rcParams["svg.hashsalt"] = "lmtk"
 import matplotlib.pyplot as plt  # noqa: E402
 
-rows = re.findall(r"^\| ([^|]+) \| [\d.]+, ([\d.]+) \| [\d.]+, ([\d.]+) \|", open(sys.argv[1]).read(), re.MULTILINE)
+PAIR = r"(?:[\d.]+)? ?\| [\d.]+, ([\d.]+) \| "  # training; validation, test
+rows = re.findall(rf"^\| ([^|]+) \| {PAIR}{PAIR}", open(sys.argv[1]).read(), re.MULTILINE)
 names = [name for name, _, _ in rows]
 figure, axes = plt.subplots(figsize=(7, 0.25 * len(rows) + 0.8), layout="constrained")
 for column, label, marker in ((1, "paper", "o"), (2, "lmtk", "s")):

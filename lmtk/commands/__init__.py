@@ -11,6 +11,7 @@ COMMANDS = {
     "nmt-train": "train a translation model",
     "translate": "translate text, or score translations",
     "mix": "mix models of any kind",
+    "fst": "write a back-off model as a finite-state transducer, for Kaldi, k2 and Vosk",
     "select": "select the sentences of a large text that are most like a domain",
     "rescore": "rescore n-best lists",
     "ppl": "measure the perplexity of texts",

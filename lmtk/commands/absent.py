@@ -34,7 +34,7 @@ PROGRAMS = {
     "nbest-rover": ("voting among n-best lists", "lmtk rescore -best chooses a hypothesis"),
     "rescore-nbest": ("new scores for n-best lists", "lmtk rescore -lm MODEL -nbest LISTS"),
     "rescore-reweight": ("new weights for n-best lists", "lmtk rescore -nbest LISTS -weights FILE -best"),
-    "make-ngram-pfsg": ("a finite-state network of a model", ""),
+    "make-ngram-pfsg": ("a finite-state network of a model", "lmtk fst writes OpenFst's forms"),
     "segment": ("sentence boundaries", ""),
     "segment-nbest": ("sentence boundaries in n-best lists", ""),
     "make-sub-lm": ("the lower orders of a model", "lmtk ngram -lm MODEL -order N -write-lm FILE"),

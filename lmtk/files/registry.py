@@ -52,12 +52,13 @@ def load_strictly(path, **how):
             raise LmtkError(f"{e} (-strict)") from None
 
 
-def load(path, seen=(), sums="now", home=None, linked=True):
+def load(path, seen=(), sums="now", home=None, linked=True, arpa=None):
     """Load the language model in a file ("-": stdin), whatever its kind. Raises FormatError.
 
     seen: the mixtures that contain this model, to detect a mixture that contains itself. sums: when to check the
     arrays, as in `container.read`. home: a function like `building.map_in_file` without `out`, which gives memory for
     the nodes of an ARPA file. linked: whether these nodes get suffixes; `edit.vocabulary.merge` does not need them.
+    arpa: a function arpa(stream, path) that reads ARPA files in place of their reader; `load` returns its result.
     """
     if len(seen) > DEEPEST:
         raise FormatError(path, f"models inside models, more than {DEEPEST} deep")
@@ -82,6 +83,8 @@ def load(path, seen=(), sums="now", home=None, linked=True):
         if b"\0" in head and not name:
             raise FormatError(path, "not a model; it looks like a binary file of another program")
         name = name or ARPA  # its reader says what is missing
+        if arpa and name == ARPA:
+            return arpa(stream, path)
         return import_function(name)(stream, path, seen, *([home, linked] if name == ARPA else []))
 
 

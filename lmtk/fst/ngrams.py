@@ -1,0 +1,86 @@
+"""The n-grams of a back-off model in the order of an ARPA file's lines, which gives states their numbers."""
+
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+
+from lmtk.errors import FormatError, LmtkError, LmtkWarning, counted, name_of, shown
+from lmtk.ngram.arpa.reader import (
+    Growing,
+    Rows,
+    Unigrams,
+    make_rows,
+    read_sections,
+    rows_of_pieces,
+    tell_sizes,
+    vocabulary,
+    words_of,
+)
+
+
+@dataclass(frozen=True)
+class Ngrams:
+    """words: the words of the 1-grams, in order, and <s>, </s> and <unk> if they are missing; their places are their
+    ids. rows: for each order k an array (N, k + 2), int32: the ids of an n-gram, its log10 p and the log10 of its
+    back-off weight, both as float32. path: the model's file.
+    """
+
+    words: list
+    rows: list
+    path: str
+
+
+class InFileOrder(Growing):
+    """Leaves the sections of an ARPA file as they are read; a Growing would sort them into a trie."""
+
+    def add(self, sections, stated):
+        pass
+
+
+def read_ngrams(path, strict_kind):
+    """The Ngrams of the back-off model in a file, which may be an ARPA file or in binary form. strict_kind: a function
+    of the file's name and a model that raises LmtkError unless the model is a back-off model. Raises FormatError.
+    """
+    from lmtk.files.registry import load
+
+    model = load(path, arpa=ngrams_of_arpa)
+    if isinstance(model, Ngrams):
+        return model
+    strict_kind(path, model)
+    return ngrams_of_model(model, path)
+
+
+def ngrams_of_arpa(stream, path):
+    """The Ngrams of an ARPA file, which is read forward only. Warns as `reader.read_text` does. Raises FormatError."""
+    growing = InFileOrder(Unigrams())
+    sections, stated, positive, worst = read_sections(stream, path, growing)
+    if not sections.get(1):
+        raise FormatError(path, "the model has no 1-grams")
+    if positive:
+        count = counted(positive, "positive log probability", "positive log probabilities")
+        warnings.warn(f"{name_of(path)}: {count}, up to {worst:.7g}", LmtkWarning, stacklevel=2)
+    sizes = {k: sum(len(x.rows) if isinstance(x, Rows) else 1 for x in pieces) for k, pieces in sections.items()}
+    tell_sizes(path, stated, sizes)
+    words = list(dict.fromkeys(words_of(sections[1])))
+    index = vocabulary(words).index
+    unknown = [x.unknown for pieces in sections.values() for x in pieces if isinstance(x, Rows) and x.unknown]
+    try:
+        if unknown:
+            raise KeyError(unknown[0])
+        rows = [rows_of_pieces(k, pieces, index) for k, pieces in sections.items()]
+    except KeyError as e:
+        raise FormatError(path, f"the word {shown(e.args[0])} of an n-gram is not among the 1-grams") from None
+    return Ngrams([*index], rows, path)
+
+
+def ngrams_of_model(model, path):
+    """The Ngrams of a Backoff. N-grams without a probability, which are needed only for longer ones, are left out."""
+    rows = []
+    for k in range(1, model.order + 1):
+        ids, log10p, log10bow = model.ngrams(k)
+        kept = ~np.isnan(log10p)
+        rows.append(make_rows(ids[kept], log10p[kept], log10bow[kept]))
+    if not len(rows[0]):
+        raise LmtkError(f"{name_of(path)}: the model has no 1-grams")
+    return Ngrams(list(model.vocab.words), rows, path)

@@ -1,0 +1,121 @@
+"""lmtk -compile: fills the cache of compiled kernels by running small jobs of every kind as if they were large ones.
+
+The jobs stand in stages; those of a stage need only the files of the stages before it, and run side by side.
+"""
+
+import os
+import random
+import sys
+import tempfile
+import time
+from contextlib import suppress
+
+STAGES = [
+    [
+        "ngram-count -text text -order 4 -lm katz.arpa -write counts -write-vocab words",
+        "ngram-count -text text -order 4 -kndiscount -interpolate -write-bin kn.bin -lm kn.arpa",
+        "ngram-count -text text -order 3 -kenlm -layout kenlm -discount-fallback -memory 1M -lm kenlm.arpa",
+        "ngram-count -text text -order 3 -wbdiscount -unk -sort -lm wb.arpa -write-bin wb.bin",
+        "ngram-class -text text -numclasses 5 -classes classes",
+        "ngram-interp -text text -heldout heldout -lm interp.lm",
+        "nplm-train -text text -heldout heldout -hidden 8 -features 8 -epochs 1 -objective sampled -lm nplm.bin -quiet",
+        "nplm-train -text text -hidden 8 -features 8 -epochs 1 -objective full -minibatch 1 -lm full.bin -quiet",
+        "nplm-train -text text -model lstm -hidden 8 -features 8 -tied -dropout 0.1 -epochs 1 -lm lstm.bin -quiet",
+        "nplm-train -text text -model gru -hidden 8 -features 8 -epochs 1 -lm gru.bin -quiet",
+        "nplm-train -text text -model rnn -hidden 8 -features 8 -epochs 1 -lm rnn.bin -quiet",
+        "nplm-train -text text -model energy -hidden 8 -features 8 -epochs 1 -lm energy.bin -quiet",
+        "nplm-train -text text -hidden 8 -features 8 -epochs 1 -objective class -lm class.bin -quiet",
+        "nplm-train -text text -hidden 8 -features 8 -epochs 1 -objective tree -lm tree.bin -quiet",
+        "nmt-train -source text -target text -heldout-source heldout -heldout-target heldout -hidden 8 -embedding 8"
+        " -maxout 8 -alignment 8 -epochs 1 -model nmt.bin -quiet",
+    ],
+    [
+        "ngram -lm kn.arpa -prune 1e-3 -write-bin pruned.bin",
+        "ngram -lm kn.bin -prune 1e-3 -write-lm pruned.arpa",
+        "ngram -lm wb.arpa -renorm -mix-lm katz.arpa -lambda 0.5 -write-lm mixed.arpa",
+        "ngram -lm kn.bin -vocab words -limit-vocab -write-lm limited.arpa",
+        "ngram -lm katz.arpa -write-kenlm probing.bin",
+        "ngram -lm katz.arpa -write-kenlm trie.bin -kenlm-type trie",
+        "ngram -lm katz.arpa -ppl text -gen 10",
+        "ngram-count -read counts -order 4 -sort -write sorted",
+        "ngram-count -text text -classes classes -order 3 -wbdiscount -lm of-classes.arpa",
+        *(f"ppl -lm {m} -text text" for m in ("kn.bin", "kn.arpa", "nplm.bin", "lstm.bin", "class.bin", "tree.bin")),
+        *(f"ppl -lm {m} -text text" for m in ("interp.lm", "energy.bin", "gru.bin", "rnn.bin")),
+        "ppl -lm wb.bin -text text -format kenlm",
+        "ppl -lm wb.bin -text text -format kenlm -debug 2",
+        "ppl -lm wb.arpa -text text -format kenlm -debug 1",
+        "ppl -lm wb.bin -text text -debug 2",
+        "mix -lm wb.bin nplm.bin -heldout heldout -unk -write mixture.lm",
+        "next -lm wb.bin -text heldout",
+        "fst -lm katz.arpa -disambig #0 -remove-redundant -write binary.fst",
+        "fst -lm katz.arpa -disambig #0 -write-symbols symbols -text -write text.fst",
+        "select -text text -lm wb.bin wb.arpa -keep 10 -write selected",
+        "translate -model nmt.bin -text heldout -beam 4 -write /dev/null",
+    ],
+    ["ppl -lm probing.bin -text text"],
+]
+
+
+def write_texts():
+    """A text and a held-out text of random words, whose counts give every kind of discount."""
+    chosen = random.Random(1)
+    words = [f"w{int(chosen.paretovariate(0.6))}" for _ in range(20_000)]
+    lines = [" ".join(words[i : i + chosen.randint(1, 12)]) for i in range(0, 19_000, 9)]
+    for path, some in (("text", lines), ("heldout", lines[:40])):
+        with open(path, "w") as out:
+            out.write("\n".join(some) + "\n")
+
+
+def start(command, run):
+    """Starts a job in a process of its own: the number of the process. run: `cli.run`."""
+    child = os.fork()
+    if child:
+        return child
+    status = 1
+    with suppress(BaseException):
+        from lmtk.files import container
+        from lmtk.machine import large
+
+        for kind in large.LARGE:
+            large.LARGE[kind] = 1
+        container.LARGE = 1
+        nothing = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nothing, 1)
+        os.dup2(nothing, 2)
+        name, *words = command.split()
+        run(name, words)
+        large.learn()
+        status = 0
+    os._exit(status)
+
+
+def precompile(run):
+    """Runs all jobs, and prints how long that took. Returns the exit status."""
+    from lmtk.machine import kernel_cache
+    from lmtk.machine.threads import count
+
+    _, folder = kernel_cache.folder()
+    if folder is None:
+        sys.stderr.write("lmtk: no folder for compiled kernels can be used; NUMBA_CACHE_DIR names one\n")
+        return 1
+    begin, failed = time.monotonic(), []
+    with tempfile.TemporaryDirectory() as work:
+        home = os.getcwd()
+        os.chdir(work)
+        try:
+            write_texts()
+            for stage in STAGES:
+                waiting, running = list(stage), {}
+                while waiting or running:
+                    while waiting and len(running) < count():
+                        command = waiting.pop(0)
+                        running[start(command, run)] = command
+                    child, status = os.wait()
+                    command = running.pop(child)
+                    failed += [command] if status else []
+        finally:
+            os.chdir(home)
+    for command in failed:
+        sys.stderr.write(f"lmtk: this job failed, so its kernels may not be compiled: lmtk {command}\n")
+    print(f"compiled in {time.monotonic() - begin:.0f} s; kept in {folder}")
+    return 1 if failed else 0

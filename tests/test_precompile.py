@@ -1,0 +1,31 @@
+"""lmtk -compile runs jobs of every kind, and the jobs that it runs exist."""
+
+import subprocess
+from itertools import chain
+
+import pytest
+from helpers import ENVIRONMENT
+
+from lmtk import cli, precompile
+from lmtk.commands.spelling import spelled, table
+
+
+def test_its_jobs_have_options_that_exist():
+    for command in chain(*precompile.STAGES):
+        name, *words = command.split()
+        spelled(words, table(cli.click_command(name)), cli.INPUT.get(name), False)
+
+
+@pytest.mark.skipif("not config.getoption('--all')", reason="runs forty jobs")
+def test_all_jobs_run():
+    done = subprocess.run(["lmtk", "-compile"], env=ENVIRONMENT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "") and done.stdout.startswith("compiled in ")
+
+
+def test_a_job_that_fails_is_named(monkeypatch, capsys):
+    monkeypatch.setattr(precompile, "STAGES", [["vocab -text missing -write words", "vocab -text text -write words"]])
+    assert precompile.precompile(cli.run) == 1
+    out, err = capsys.readouterr()
+    assert out.startswith("compiled in") and err == (
+        "lmtk: this job failed, so its kernels may not be compiled: lmtk vocab -text missing -write words\n"
+    )
