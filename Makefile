@@ -4,6 +4,8 @@
 #                read KenLM files, and kaldilm; against SRILM and KenLM too where they are on PATH
 # make smoke  wheel and sdist, installed and removed again, by the Pythons at hand
 # make docs   README, manual pages and examples as HTML in build/docs (needs mandoc)
+# make paper BROWN=FOLDER MULTI30K=FOLDER  the tables and figures of both papers, and the pages in build/paper; an hour of
+#             two cores, and it goes on where it was interrupted; without a folder its part is left out
 PYTHON ?= python3
 BIN = $(CURDIR)/.venv/bin
 # by a path, so that the package is found before a folder of its name, as the checkout is to whoever works beside it
@@ -29,6 +31,14 @@ smoke:
 docs: .venv/installed
 	$(BIN)/pip install -q $(EDITABLE) '.[docs]'
 	$(BIN)/python man/pages.py build/docs
+
+EXAMPLE = $(MAKE) LMTK=$(BIN)/lmtk PYTHON=$(BIN)/python -C examples
+paper: .venv/installed
+	$(BIN)/pip install -q $(EDITABLE) '.[docs,plot]' sacrebleu
+	$(EXAMPLE)/3-translate all lengths
+	$(if $(BROWN),$(EXAMPLE)/2-brown DATA=$(abspath $(BROWN)) check energy.ppl table1.svg,# without BROWN no Table 1 of the first paper)
+	$(if $(MULTI30K),$(EXAMPLE)/4-multi30k DATA=$(abspath $(MULTI30K)) all maps long,# without MULTI30K no Table 1 of the second paper)
+	$(BIN)/python man/pages.py build/paper
 
 # the oldest numpy, which other people's programs want, numba and llvmlite: kernels, lmtk from Python, some commands
 OLDEST = numpy==1.26.* numba==0.61.* llvmlite==0.44.*
@@ -64,4 +74,4 @@ clean:
 	rm -rf .venv .venv-oldest .venv-decoders build *.egg-info
 	$(MAKE) -C examples/1-quickstart clean
 
-.PHONY: demo test test-all oldest decoders bench smoke docs clean
+.PHONY: demo test test-all paper oldest decoders bench smoke docs clean

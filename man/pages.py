@@ -32,6 +32,7 @@ TASKS = {
 # other pages: file, source, title
 TEXTS = [
     ("index.html", "README.md", "lmtk"),
+    ("papers.html", "man/papers.md", "The papers, table by table"),
     ("equations.html", "man/equations.md", "Where the equations are"),
     ("CHANGELOG.html", "CHANGELOG.md", "Changes"),
     ("CONTRIBUTING.html", "CONTRIBUTING.md", "Contributing"),

@@ -56,9 +56,10 @@ def perplexity(logp):
 def rows(curve, without=()):
     """Convert epochs to the form in a file's settings: a list of the names of the fields, then a row for each epoch.
 
-    without: names of fields to leave out.
+    without: names of fields to leave out. Fields that are None in all epochs are left out too.
     """
     names = [f.name for f in fields(Epoch) if f.name not in without]
+    names = [name for name in names if not curve or any(getattr(e, name) is not None for e in curve)]
     return [names, *([getattr(e, name) for name in names] for e in curve)]
 
 
