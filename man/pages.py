@@ -130,7 +130,8 @@ def text(source):
     """A Markdown file as HTML; its links to Markdown files and manual pages lead to their HTML."""
     body = markdown.markdown(source.read_text(), extensions=["tables", "fenced_code"])
     body = re.sub(r'href="([^":]*?)README\.md"', r'href="\1index.html"', body)
-    body = re.sub(r'href="man/([^":]*)"', r'href="\1.html"', body)
+    body = re.sub(r'href="man/(\w+)\.md"', r'href="\1.html"', body)
+    body = re.sub(r'href="man/([^":]*\.\d)"', r'href="\1.html"', body)
     return re.sub(r'href="(\w+)\.md"', r'href="\1.html"', body)
 
 
@@ -147,9 +148,9 @@ def main(out):
         (out / file).write_text(page(file, title, text(TOP / source)))
     for source in examples():
         folder = out / "examples" / source.parent.name
-        folder.mkdir(parents=True, exist_ok=True)
-        for other in (*source.parent.glob("*.svg"), source.parent / "Makefile"):
-            (folder / other.name).write_bytes(other.read_bytes())
+        for other in ("Makefile", *re.findall(r"\]\(([^):]+\.svg)\)", source.read_text())):
+            (folder / other).parent.mkdir(parents=True, exist_ok=True)
+            (folder / other).write_bytes((source.parent / other).read_bytes())
         file = f"examples/{source.parent.name}/index.html"
         (out / file).write_text(page(file, source.parent.name, text(source)))
 
