@@ -74,7 +74,7 @@ def find_running_text(models, marks):
     Returns a clause for a warning, or None.
     """
     if marks.eos and not all(model.vocab.predicts(EOS) for model in models):
-        return "the model predicts no </s>"
+        return "the model does not predict </s>"
     return "no n-gram of the model begins with <s>" if marks.sos and not all(map(has_sentence_starts, models)) else None
 
 

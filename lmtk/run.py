@@ -99,7 +99,7 @@ def finish(program, model, debug=0):
     """
     checkpoint = checkpoint_of(model)
     if not checkpoint or not os.path.exists(checkpoint):
-        raise LmtkError(f"{checkpoint or model}: no such checkpoint; -finish needs that of an unfinished run")
+        raise LmtkError(f"{checkpoint or model}: no such checkpoint; -finish needs the checkpoint of an unfinished run")
     about, arrays = read_checkpoint(program, checkpoint)
     state, about = about["state"], about["model"]
     if about is None:

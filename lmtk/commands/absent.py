@@ -101,7 +101,7 @@ OPTIONS = {
     "-noise": ("skips noise words in n-best lists", "remove them before lmtk rescore"),
     "-noise-vocab": ("skips noise words in n-best lists", "remove them before lmtk rescore"),
     "-null": ("uses a model with probability 1 for all words", ""),
-    "-read-google": ("reads a folder of Google's n-grams", "give -read each of its files"),
+    "-read-google": ("reads a folder of Google's n-grams", "name each file of the folder after -read"),
     "-server-port": ("answers queries over the network", "use the model in Python: man lmtk-python"),
     "-use-server": ("asks a server for probabilities", "read the model with -lm"),
     "-skip": ("uses skip n-grams", ""),

@@ -14,9 +14,9 @@ OPTIONS = {
         **shared("tolower"),
     },
     "Text": {
-        "text": option("In place of -lm: texts to make vectors of words from (-: stdin).", "FILE"),
-        "svd": option("The number of features of the vectors that are made from -text.", "M", low=1),
-        "window": option("Count words that stand up to N words apart.", "N", low=1, high=100),
+        "text": option("Make word vectors from these texts, instead of -lm (-: stdin).", "FILE"),
+        "svd": option("The number of features of these vectors.", "M", low=1),
+        "window": option("Count pairs of words at most N words apart.", "N", low=1, high=100),
         **shared("vocab no_sos no_eos stream"),
     },
     "Job": {
@@ -94,7 +94,7 @@ RULES = (
     needs("svd window vocab no_sos no_eos stream", "text"),
     wrong(
         lambda job: not job.vocab and any(path == "-" or not os.path.isfile(path) for path in job.text),
-        "-text is read twice without -vocab, and stdin or a pipe cannot be; give -vocab, or a file",
+        "without -vocab the text is read twice, but stdin or a pipe can be read only once; add -vocab, or give a file",
     ),
     wrong(
         lambda job: sum(map(bool, (job.neighbours, job.analogy, job.write, job.plot))) != 1,

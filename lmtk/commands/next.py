@@ -7,19 +7,19 @@ OPTIONS = {
         "lm": option("Model of any kind.", "FILE"),
         "text": option("Contexts, one a line (default: stdin).", "FILE"),
         **shared("tolower"),
-        "no_sos": option("Contexts do not follow <s>."),
+        "no_sos": option("Do not put <s> before a context."),
     },
     "Output": {
         "top": option("Print N words for each context (default: 10).", "N", low=1),
-        "unk": option("Count <unk> as a word."),
-        "write": option("Write the words (-: stdout).", "FILE"),
+        "unk": option("Print <unk> too."),
+        "write": option("Write the output to this file (-: stdout).", "FILE"),
     },
 }
 
 
 @takes(NextJob, OPTIONS)
 def command(**options):
-    """Print the most probable next words after contexts: word, log10 p and p, separated by tabs.
+    """Print the most probable next words after each context, with log10 p and p.
 
     \b
     Example: echo 'the cat' | lmtk next -lm model.arpa -top 5

@@ -50,7 +50,7 @@ OPTIONS = {
             low=0,
         ),
         "feature_rate": option(
-            "Learn the features C with X times the rate (default: 4; gru, lstm 1; with -paper 1).", "X", low=0
+            "The learning rate of C, as a multiple of -rate (default: 4; gru, lstm 1; with -paper 1).", "X", low=0
         ),
         "dropout": option(
             "The fraction of features and hidden units that an update leaves out.", "X", low=0, high=0.99

@@ -160,7 +160,8 @@ def divide(seen, what, vocab, order, memory, comm):
             f"give {needed}M or more"
         )
     if largest * (order + 1) >= 1 << 31 or len(bounds) > 1 << 16:
-        raise LmtkError(f"the text is too large for -memory: '{word}' occurs {seen.max()} times, {len(bounds)} buckets")
+        told = f"'{word}' occurs {seen.max()} times, and there are {len(bounds)} buckets"
+        raise LmtkError(f"the text is too large: {told}; use a part of it, or a lower -order")
     workers = workers if not memory or 2 * most <= room else 1
     return Buckets(vocab, order, comm, Shelf(), seen, bounds, most, workers, not memory, what != "words")
 
