@@ -75,7 +75,7 @@ def test_one_process_begins_and_three_ranks_go_on(texts):
     mine = life(texts / "m", made, data, now.vocab)
     write_checkpoint(mine, part, mine.arrays(part, now))
     words = ["-text", texts / "train", "-heldout", texts / "held", "-vocab", texts / "v", "-unk", *TINY, "-resume"]
-    words += ["-weight-decay", "0", "-feature-rate", "1", "-lm", texts / "m"]
+    words += ["-patience", "3", "-weight-decay", "0", "-feature-rate", "1", "-lm", texts / "m"]
     (texts / "v").write_bytes(b"\n".join(w for w in now.vocab.words if w[:1] != b"<"))
     assert mpi(3, "nplm-train", "-mpi", *words) == (0, "", "")
     assert not (texts / "m.ckpt").exists()
