@@ -182,7 +182,7 @@ class Tables:
 def hash_into(memory, table, hashes):
     """Inserts words, numbered from 1 on, by their hashes (N,). table (3,): as a row of `where`."""
     for i in range(len(hashes)):
-        at = free_place(memory, table, hashes[i])
+        at = free_place(memory, table, table[AT] + np.int64(hashes[i] % u64(table[BUCKETS])) * table[WIDTH])
         put_key(memory, at, hashes[i])
         memory[u64(at + 2)] = i + 1
 
@@ -198,7 +198,8 @@ def insert(memory, logs, where, filled, rows, numbers):
     """
     k, n = rows.shape[1] - 2, len(where)
     word, keys, contexts = np.empty((SOME, k), np.int64), np.empty((SOME, k), u64), np.empty((SOME, k), u64)
-    changed = np.empty(k, np.int64)
+    # where the searches for the n-gram, its suffix and its context begin
+    places, changed = np.zeros((SOME, 3), np.int64), np.empty(k, np.int64)
     for start in range(0, len(rows), SOME):
         end = min(start + SOME, len(rows))
         for i in range(start, end):
@@ -207,13 +208,16 @@ def insert(memory, logs, where, filled, rows, numbers):
                 word[j, d] = numbers[rows[i, k - 1 - d]]  # the last word first
             make_keys(word[j], keys[j])
             make_keys(word[j, 1:], contexts[j])
-            prefetch(memory, place_of(where, k, keys[j, k - 1]))
+            places[j, 0] = place_of(where, k, keys[j, k - 1])
+            prefetch(memory, places[j, 0])
             if k > 2:
-                prefetch(memory, place_of(where, k - 1, keys[j, k - 2]))
-                prefetch(memory, place_of(where, k - 1, contexts[j, k - 2]))
+                places[j, 1] = place_of(where, k - 1, keys[j, k - 2])
+                prefetch(memory, places[j, 1])
+                places[j, 2] = place_of(where, k - 1, contexts[j, k - 2])
+                prefetch(memory, places[j, 2])
         for i in range(start, end):
             j = i - start
-            at = free_place(memory, where[k - 1], keys[j, k - 1])
+            at = free_place(memory, where[k - 1], places[j, 0])
             put_key(memory, at, keys[j, k - 1])
             p, bow = rows[i, k], rows[i, k + 1]
             p = ZERO_BITS if p == LOWEST else np.int32(0) if p > 0 else p
@@ -223,11 +227,17 @@ def insert(memory, logs, where, filled, rows, numbers):
             filled[k - 1] += 1
             if filled[k - 1] >= where[k - 1, BUCKETS]:
                 return FULL
-            if not link_suffixes((memory, logs), where, filled, word[j], keys[j], contexts[j], changed):
+            suffix, is_there = unigram_place(where, word[j, 0]), True
+            if k > 2:
+                at, is_there = find_from(memory, where, k - 1, places[j, 1], keys[j, k - 2])
+                suffix = at + LOG10P
+            if is_there:
+                memory[suffix] &= ~MINUS
+            elif not add_blanks((memory, logs), where, filled, word[j], keys[j], contexts[j], changed):
                 return FULL
             context = unigram_place(where, word[j, 1]) + 1
             if k > 2:
-                at, is_there = find_key(memory, where, k - 1, contexts[j, k - 2])
+                at, is_there = find_from(memory, where, k - 1, places[j, 2], contexts[j, k - 2])
                 if not is_there:
                     return LACKS_CONTEXT
                 context = at + BOW
@@ -246,9 +256,9 @@ def make_keys(word, keys):
 
 
 @jit
-def link_suffixes(arrays, where, filled, word, keys, contexts, changed):
-    """Marks the suffix of an n-gram as the end of a longer n-gram. If its table lacks the suffix, inserts blanks for it
-    and for shorter suffixes that are missing. changed: memory for their places. Returns whether there was room.
+def add_blanks(arrays, where, filled, word, keys, contexts, changed):
+    """Inserts blanks for the suffix of an n-gram, and for shorter suffixes that are missing, and marks them as the ends
+    of longer n-grams. changed: memory for their places. Returns whether there was room.
     """
     (memory, logs), k, many, order = arrays, len(word), 0, len(word) - 1
     while order > 1:
@@ -301,14 +311,13 @@ def find_key(memory, where, order, key):
 
 
 @inlined
-def free_place(memory, table, key):
-    """The first free place for a key in a table, a row of `where`."""
-    begin, buckets, width = table[AT], table[BUCKETS], table[WIDTH]
-    at, end = begin + np.int64(key % u64(buckets)) * width, begin + buckets * width
+def free_place(memory, table, at):
+    """The first free place in a table, a row of `where`, from the place `at` on."""
+    width, end = table[WIDTH], table[AT] + table[BUCKETS] * table[WIDTH]
     while key_at(memory, at) != 0:
         at += width
         if at == end:
-            at = begin
+            at = table[AT]
     return at
 
 
