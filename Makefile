@@ -53,9 +53,11 @@ oldest: .venv-oldest/installed
 # programs that contain KenLM's library, and read the files that lmtk writes; and kaldilm, and readers of FSTs
 DECODERS = numpy==1.26.* ufal.kenlm==26.4.1 flashlight-text==0.0.7 ctc-beam-decoder==0.2.0 pyctcdecode==0.5.0
 DECODERS += kaldilm==1.15.5 kaldifst==1.8.3 pynini==2.1.7
-decoders: .venv-decoders/installed .venv/installed
-	.venv-decoders/bin/python tests/clients/decoders.py $(BIN)/lmtk 2> /dev/null
-	.venv-decoders/bin/python tests/clients/transducers.py $(BIN)/lmtk 2> /dev/null
+# where they cannot be installed they are not tried; there are wheels for few Pythons and systems
+decoders: .venv/installed
+	@if $(MAKE) -s .venv-decoders/installed; then for client in decoders transducers; do \
+	    .venv-decoders/bin/python tests/clients/$$client.py $(BIN)/lmtk 2> /dev/null || exit 1; done; \
+	else echo "the decoders cannot be installed here: not tried"; fi
 .venv-decoders/installed:
 	$(PYTHON) -m venv .venv-decoders
 	.venv-decoders/bin/pip install -q $(DECODERS)
