@@ -34,7 +34,10 @@ from lmtk.kenlm.hashed import (
 from lmtk.kenlm.layout import ZERO, hash_words, is_unknown, join_words, make_header
 from lmtk.machine import memory
 from lmtk.machine.jit import inlined, jit, of_numba
+from lmtk.machine.threads import map_in_order
 from lmtk.ngram.arpa import reader
+from lmtk.ngram.arpa.printing import PIECE
+from lmtk.ngram.arpa.sorting import rows_of
 from lmtk.ngram.edit.closing import close
 from lmtk.text.vocab import UNK
 
@@ -65,8 +68,12 @@ def write(out, model, form):
     rows.view(f32)[is_bare, -2] = [form.unknown if is_unknown(words[w]) else ZERO for w in rows[is_bare, 0]]
     tables = Tables(form, [nodes.size(k) for k in range(1, nodes.order + 1)], len(words))
     tables.insert_words(rows, [words[w] for w in rows[:, 0].tolist()])
+    ids = np.arange(len(words), dtype=np.int32)
     for k in range(2, nodes.order + 1):
-        tables.insert(reader.make_rows(*model.ngrams(k)), "the model")
+        unused = np.zeros(nodes.size(k), np.uint8)  # whether a file states a weight
+        make = lambda first, k=k, unused=unused: np.ascontiguousarray(rows_of(nodes, k, first, ids, unused)[:, :-1])
+        for rows in map_in_order(make, range(0, nodes.size(k), PIECE)):
+            tables.insert(rows, "the model")
     tables.write(out, form)
 
 
