@@ -7,14 +7,14 @@ import random
 import sys
 
 NOUNS = {
-    "animal": "cat dog horse rabbit goat fox mouse bear duck sheep".split(),
-    "place": "bedroom kitchen garden street forest field barn office hall river".split(),
+    "animal": ["cat", "dog", "horse", "rabbit", "goat", "fox", "mouse", "bear", "duck", "sheep"],
+    "place": ["bedroom", "kitchen", "garden", "street", "forest", "field", "barn", "office", "hall", "river"],
 }
 ADJECTIVES = {
-    "animal": "black small old white young lazy happy hungry".split(),
-    "place": "dark big quiet cold green empty warm new".split(),
+    "animal": ["black", "small", "old", "white", "young", "lazy", "happy", "hungry"],
+    "place": ["dark", "big", "quiet", "cold", "green", "empty", "warm", "new"],
 }
-VERBS = "walking running sleeping sitting waiting playing eating standing".split()
+VERBS = ["walking", "running", "sleeping", "sitting", "waiting", "playing", "eating", "standing"]
 
 chosen = random.Random(1)
 PAIRS = {kind: [(a, noun) for a in ADJECTIVES[kind] for noun in NOUNS[kind]] for kind in NOUNS}
