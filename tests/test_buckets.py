@@ -283,7 +283,7 @@ def test_too_little_memory_for_a_word_is_one_line(tmp_path, monkeypatch, large_f
     in_buckets(monkeypatch, large_from, 10)
     (tmp_path / "t").write_text("a b\n" * 50)
     line = failing(monkeypatch, capsys, "ngram-count", "-text", tmp_path / "t", "-lm", tmp_path / "lm", "-memory", "1K")
-    assert "-memory is too small: the n-grams around '</s>', 50 of 150 words, stay together in memory; give " in line
+    assert "-memory is too small: '</s>' accounts for 50 of the 150 words, which must be in memory together" in line
     assert not (tmp_path / "lm").exists()
 
 

@@ -8,8 +8,8 @@ OPTIONS = {
         "order": option("Drop n-grams longer than N.", "N", low=1, high=MAX_ORDER),
     },
     "Labels": {
-        "symbols": option("The words' numbers: lines with a word and its number, or an FST that has them.", "FILE"),
-        "write_symbols": option("Write the words' numbers.", "FILE"),
+        "symbols": option("The symbol table to use: lines with a word and its number, or an FST that has one.", "FILE"),
+        "write_symbols": option("Write the symbol table: lines with a word and its number.", "FILE"),
         "disambig": option(
             "The symbol of back-off arcs, such as #0; <s> and </s> are then not labels. <eps>: the empty label.", "WORD"
         ),
@@ -17,7 +17,7 @@ OPTIONS = {
     "Output": {
         **shared("write"),
         "text": option("Write OpenFst's text form instead of its binary form."),
-        "keep_symbols": option("Keep the words' numbers in the binary form."),
+        "keep_symbols": option("Store the symbol table in the binary form."),
         "remove_redundant": option("Remove states that have only a back-off arc, as Kaldi's arpa2fst does."),
     },
 }

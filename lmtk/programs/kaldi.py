@@ -24,9 +24,9 @@ HELP = """usage: {usage}
 
 Write an ARPA file as an FST. ARPA: a file, or - for standard input; compressed files are recognised.
   --disambig-symbol=WORD        the symbol of back-off arcs, such as #0; <s> and </s> are then not labels
-  --read-symbol-table=FILE      the words' numbers
-  --write-symbol-table=FILE     write the words' numbers
-  --keep-symbols=true|false     keep the words' numbers in the FST
+  --read-symbol-table=FILE      the symbol table to use
+  --write-symbol-table=FILE     write the symbol table
+  --keep-symbols=true|false     store the symbol table in the FST
   --bos-symbol=WORD             the begin of a sentence (default <s>)
   --eos-symbol=WORD             the end of a sentence (default </s>)
   --ilabel-sort=true|false      sort the arcs of each state (default true)

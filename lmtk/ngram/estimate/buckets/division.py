@@ -156,8 +156,8 @@ def divide(seen, what, vocab, order, memory, comm):
     if memory and largest > room:
         needed = (largest * each + WORD_BYTES * W >> 20) + 1
         raise LmtkError(
-            f"-memory is too small: the n-grams around '{word}', {largest} of {N} {what}, stay together in memory; "
-            f"give {needed}M or more"
+            f"-memory is too small: '{word}' accounts for {largest} of the {N} {what}, which must be in memory "
+            f"together; give {needed}M or more"
         )
     if largest * (order + 1) >= 1 << 31 or len(bounds) > 1 << 16:
         told = f"'{word}' occurs {seen.max()} times, and there are {len(bounds)} buckets"
