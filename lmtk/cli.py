@@ -8,6 +8,7 @@ import re
 import signal
 import sys
 import warnings
+from contextlib import suppress
 
 from lmtk import __version__
 from lmtk.commands import COMMANDS, click_command
@@ -95,6 +96,9 @@ def say(program, message):
         sys.stderr.flush()
     except (OSError, ValueError):
         pass
+    except MemoryError:  # there is none left for the message either
+        with suppress(OSError):
+            os.write(2, f"{program}: not enough memory\n".encode())
 
 
 class Warnings:
