@@ -98,7 +98,7 @@ def say(program, message):
         pass
     except MemoryError:  # there is none left for the message either
         with suppress(OSError):
-            os.write(2, f"{program}: not enough memory\n".encode())
+            os.write(2, f"{program}: out of memory\n".encode())
 
 
 class Warnings:
