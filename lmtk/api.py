@@ -15,7 +15,7 @@ from lmtk.ngram.model import walking
 from lmtk.ngram.model.backoff import Backoff
 from lmtk.ngram.model.nodes import address_of
 from lmtk.reports import kenlm
-from lmtk.reports.following import Follower
+from lmtk.reports.following import Follower, extend_state, largest
 from lmtk.text.corpus import NEWLINE, Corpus, Table, sentences
 from lmtk.text.vocab import EOS, SOS
 
@@ -238,11 +238,8 @@ class Model:
         """
         p = self.distribution(context, bos)
         if self.vocab.unk_id < len(p):
-            p[self.vocab.unk_id] = -1
-        k = min(max(k, 0), int((p >= 0).sum()))
-        best = np.argpartition(-p, k - 1)[:k] if k else np.empty(0, int)
-        best = best[np.argsort(-p[best], kind="stable")]
-        return [(self.vocab.words[w].decode("utf-8", "surrogateescape"), float(p[w])) for w in best]
+            p[self.vocab.unk_id] = -np.inf
+        return [(self.vocab.words[w].decode("utf-8", "surrogateescape"), float(p[w])) for w in largest(p, k)]
 
     def distribution(self, context, bos=True):
         """p of each word that the model predicts after a context, a string: (V,) float64, in the order of
@@ -256,7 +253,7 @@ class Model:
         return self._follower.states(size, bos)
 
     def advance(self, states, ids):
-        """The states after a word each: (B,). ids (B,): numbers of words, as `vocab.index` has them."""
+        """The states (B,) after one more word in each state. ids (B,): the ids of these words in `vocab.index`."""
         return self._follower.advance(states, self._check_ids(ids))
 
     def scores(self, states):
@@ -348,14 +345,14 @@ class Model:
     def _step_of_any(self, _, word, state):
         if self._is_network and word < self.vocab.V:
             # BaseScore asks for many words after one state, which one forward pass gives
-            next_state = (*state, word)[max(len(state) + 1 - reach(self.lm), 0) :]
+            next_state = extend_state(state, word, reach(self.lm))
             return float(self._rows(state)[word]), min(len(state) + 1, self.order), next_state
         ids = np.array([[*state, word]], np.int32)
         log10p, length = self._full(sentences(ids))
         return (
             float(np.float32(log10p[-1])),
             int(length[-1]),
-            (*state, word)[max(len(state) + 1 - reach(self.lm), 0) :],
+            extend_state(state, word, reach(self.lm)),
         )
 
     def _sum(self, sentence, bos, eos):

@@ -325,7 +325,7 @@ def plain(value):
 
 
 def inner_model(model, name="model"):
-    """A model as a job has it: the name of a file, or the model inside a Model. Raises UsageError."""
+    """A model in the form that a job takes: the name of a file, or the model inside a Model. Raises UsageError."""
     if is_name(model):
         return os.fsdecode(model)
     inner = model.lm if isinstance(model, Model) else model
@@ -335,7 +335,7 @@ def inner_model(model, name="model"):
 
 
 def inner_models(models):
-    """A list of models as a job has it, a tuple. Raises UsageError."""
+    """A list of models in the form that a job takes, a tuple. Raises UsageError."""
     if is_name(models) or not is_iterable(models):
         raise UsageError(f"models must be a list of models, not {models!r}")
     inner = tuple(inner_model(model, "a model of models") for model in models)
@@ -345,7 +345,7 @@ def inner_models(models):
 
 
 def checked_weights(weights):
-    """Weights as a job has them, a tuple. Raises UsageError."""
+    """Weights in the form that a job takes, a tuple. Raises UsageError."""
     if not are_numbers(weights):
         more = f"; a held-out text is heldout={weights!r}" if is_name(weights) else ""
         raise UsageError(f"weights must be a list of numbers, not {weights!r}{more}")

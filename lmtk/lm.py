@@ -111,7 +111,17 @@ def after_each(model, contexts):
     """ln p of each predicted word after each of B contexts, lists of ids: (B, V)."""
     if hasattr(model, "after_each"):
         return model.after_each(contexts)
-    return np.array([after(model, context) for context in contexts]).reshape(len(contexts), model.vocab.V)
+    return rows_of_words(model, [after(model, context) for context in contexts])
+
+
+def after_each_by_scores(model, contexts):
+    """`after_each` from the scores of V sentences for each context."""
+    return rows_of_words(model, [after_by_scores(model, context) for context in contexts])
+
+
+def rows_of_words(model, rows):
+    """Rows (V,) as one array (B, V), also if there is none."""
+    return np.array(rows).reshape(len(rows), model.vocab.V)
 
 
 def unique_rows(rows):

@@ -61,9 +61,9 @@ def write_texts():
     chosen = random.Random(1)
     words = [f"w{int(chosen.paretovariate(0.6))}" for _ in range(20_000)]
     lines = [" ".join(words[i : i + chosen.randint(1, 12)]) for i in range(0, 19_000, 9)]
-    for path, some in (("text", lines), ("heldout", lines[:40])):
+    for path, content in (("text", lines), ("heldout", lines[:40])):
         with open(path, "w") as out:
-            out.write("\n".join(some) + "\n")
+            out.write("\n".join(content) + "\n")
 
 
 def start(command, run):

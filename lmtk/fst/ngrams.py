@@ -1,17 +1,16 @@
 """The n-grams of a back-off model in the order of an ARPA file's lines, which gives states their numbers."""
 
-import warnings
 from dataclasses import dataclass
 
 import numpy as np
 
-from lmtk.errors import FormatError, LmtkError, LmtkWarning, counted, name_of, shown
+from lmtk.errors import FormatError, LmtkError, name_of, shown
 from lmtk.ngram.arpa.reader import (
     Growing,
     Rows,
     Unigrams,
     make_rows,
-    read_sections,
+    read_model,
     rows_of_pieces,
     tell_sizes,
     vocabulary,
@@ -54,13 +53,7 @@ def read_ngrams(path, strict_kind):
 def ngrams_of_arpa(stream, path):
     """The Ngrams of an ARPA file, which is read forward only. Warns as `reader.read_text` does. Raises FormatError."""
     growing = InFileOrder(Unigrams())
-    sections, stated, positive, worst = read_sections(stream, path, growing)
-    if not sections.get(1):
-        raise FormatError(path, "the model has no 1-grams")
-    if positive:
-        count = counted(positive, "positive log probability", "positive log probabilities")
-        warnings.warn(f"{name_of(path)}: {count}, up to {worst:.7g}", LmtkWarning, stacklevel=2)
-    sizes = {k: sum(len(x.rows) if isinstance(x, Rows) else 1 for x in pieces) for k, pieces in sections.items()}
+    sections, stated, sizes = read_model(stream, path, growing)
     tell_sizes(path, stated, sizes)
     words = list(dict.fromkeys(words_of(sections[1])))
     index = vocabulary(words).index

@@ -37,7 +37,7 @@ def new_symbols(words):
 
 
 def read_symbols(path):
-    """Reads Symbols from a text, or from a binary FST that has them. Raises FormatError."""
+    """Reads Symbols from a text, or from a binary FST that contains a symbol table. Raises FormatError."""
     from lmtk.files.decoding import WORD, lines_in
     from lmtk.files.inputs import open_in
 

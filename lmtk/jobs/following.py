@@ -61,7 +61,7 @@ def print_next_words(job):
     from lmtk.files.decoding import lines
     from lmtk.files.outputs import open_out
     from lmtk.files.registry import load
-    from lmtk.reports.following import Follower
+    from lmtk.reports.following import Follower, largest
     from lmtk.text.vocab import lower
 
     model, unknown = Follower(load(job.lm)), [0, 0]
@@ -69,27 +69,20 @@ def print_next_words(job):
     words, V = model.lm.vocab.words, model.lm.vocab.V
     contexts = (line for path in job.text or ["-"] for _, line in lines(path))
     with open_out(job.write) as out:
-        while some := list(islice(contexts, TOGETHER)):
-            lines_read = map(lower, some) if job.tolower else some
-            states = np.concatenate([states_after(model, line, not job.no_sos, unknown) for line in lines_read])
-            for context, log10p in zip(some, model.scores(states)):
+        while batch := list(islice(contexts, TOGETHER)):
+            words_read = map(lower, batch) if job.tolower else batch
+            states = np.concatenate([states_after(model, context, not job.no_sos, unknown) for context in words_read])
+            for context, log10p in zip(batch, model.scores(states)):
                 if not job.unk and model.lm.vocab.unk_id < V:
                     log10p[model.lm.vocab.unk_id] = -np.inf
                 out.write(context + b"\n")
-                for w in best(log10p, job.top):
+                for w in largest(log10p, job.top):
                     out.write(b"\t%s\t%.7g\t%.7g\n" % (words[w], log10p[w], 10.0 ** log10p[w]))
             out.flush()
     if unknown[0]:
-        told = f"{unknown[0]} of {counted(unknown[1], 'context word')} are unknown to the model"
-        warnings.warn(f"{name_of(job.lm)}: {told}; -tolower may help", LmtkWarning, stacklevel=1)
-
-
-def best(log10p, k):
-    """The places of the k largest of (V,) logarithms, the largest first; without those that are -inf."""
-    import numpy as np
-
-    largest = np.argsort(-log10p, kind="stable")[:k]
-    return largest[log10p[largest] > -np.inf].tolist()
+        count = f"{unknown[0]} of {counted(unknown[1], 'context word')}"
+        text = f"{name_of(job.lm)}: {count} are unknown to the model; -tolower may help"
+        warnings.warn(text, LmtkWarning, stacklevel=1)
 
 
 def states_after(model, context, bos, unknown=None):
@@ -126,10 +119,10 @@ def random_sentences(model, prefixes, job):
     import numpy as np
 
     vocab, number = model.lm.vocab, 0
-    while some := list(islice(prefixes, TOGETHER)):
-        states = np.concatenate([states_after(model, prefix, True) for prefix in some])
-        random = [np.random.default_rng([job.seed, number + i]) for i in range(len(some))]
-        words, going = [prefix.split() for prefix in some], np.arange(len(some))
+    while batch := list(islice(prefixes, TOGETHER)):
+        states = np.concatenate([states_after(model, prefix, True) for prefix in batch])
+        random = [np.random.default_rng([job.seed, number + i]) for i in range(len(batch))]
+        words, going = [prefix.split() for prefix in batch], np.arange(len(batch))
         for _ in range(job.most):
             chances = chances_of(model.scores(states[going]), job, vocab)
             rows = zip(going.tolist(), chances)
@@ -140,7 +133,7 @@ def random_sentences(model, prefixes, job):
             if not len(going):
                 break
             states[going] = model.advance(states[going], drawn)
-        number += len(some)
+        number += len(batch)
         yield from map(b" ".join, words)
 
 

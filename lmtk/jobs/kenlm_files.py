@@ -81,5 +81,5 @@ def check(form, name, order, words, positive):
         count = counted(positive[0], "positive log probability", "positive log probabilities")
         raise LmtkError(f"{name}: {count}, up to {positive[1]:.7g}; to make them 0, use build_binary -i")
     if order > MOST_ORDERS:
-        told = f"KenLM reads models up to order {MOST_ORDERS}, unless it is compiled with a larger KENLM_MAX_ORDER"
-        warnings.warn(f"{name}: order {order}; {told}", LmtkWarning, stacklevel=2)
+        reason = f"KenLM reads models up to order {MOST_ORDERS}, unless it is compiled with a larger KENLM_MAX_ORDER"
+        warnings.warn(f"{name}: order {order}; {reason}", LmtkWarning, stacklevel=2)

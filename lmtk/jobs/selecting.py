@@ -228,8 +228,8 @@ def renumbering(models):
 def differences(models, renumbered, corpus, is_blank):
     """H_domain(s) - H_general(s) of each line, (L,) float64, in log10 per word: equation (1) of Axelrod et al. 2011.
 
-    A word to which either model gives no probability is left out of both entropies. A line of which nothing is left
-    scores inf, as a blank line does.
+    If either model gives a word no probability, both entropies leave the word out. A line without any other word scores
+    inf, like a blank line.
     """
     import numpy as np
 

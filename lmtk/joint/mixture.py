@@ -14,7 +14,7 @@ from lmtk.em import check_weights
 from lmtk.errors import FormatError, LmtkError, counted, first_words
 from lmtk.files import registry
 from lmtk.files.decoding import lines_in
-from lmtk.lm import ABSENT, UNKNOWN, Scores, after_by_scores, after_each, has_sentence_starts, reach
+from lmtk.lm import ABSENT, UNKNOWN, Scores, after_each, after_each_by_scores, has_sentence_starts, reach
 from lmtk.text.corpus import Corpus
 from lmtk.text.vocab import differences
 
@@ -58,7 +58,7 @@ class Mixture:
     def after_each(self, contexts):
         """ln p of each predicted word after each of B contexts, lists of ids: (B, V)."""
         if self.binned is not None:
-            return np.array([after_by_scores(self, context) for context in contexts]).reshape(-1, self.vocab.V)
+            return after_each_by_scores(self, contexts)
         mixed = np.full((len(contexts), self.vocab.V), -np.inf)
         with np.errstate(divide="ignore"):
             log_weights = np.log(self.weights[0])

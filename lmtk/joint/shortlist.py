@@ -20,7 +20,7 @@ import numpy as np
 from lmtk.errors import FormatError, LmtkError, first_words
 from lmtk.files.declared import NAME, check_contents, ids
 from lmtk.joint.mixture import folder_of, part_of
-from lmtk.lm import NONE, Scores, last_word_corpus
+from lmtk.lm import NONE, Scores, after_each_by_scores
 from lmtk.ngram import mass
 from lmtk.ngram.model.backoff import Backoff
 from lmtk.nplm.network import KINDS, Network, declare_arrays, make_network
@@ -83,14 +83,8 @@ class Shortlist(Network):
         return Scores(logp, length, ("nplm",))
 
     def after_each(self, contexts):
-        """ln p of each predicted word after each of B contexts, from the scores of V sentences."""
-        V, rows = self.vocab.V, []
-        for context in contexts:
-            corpus = last_word_corpus([context] * V)
-            at = corpus.starts[1:] - 1
-            corpus.ids[at] = np.arange(V)
-            rows.append(self.of_tokens(corpus, at)[0])
-        return np.array(rows).reshape(len(contexts), V)
+        """ln p of each predicted word after each of B contexts, lists of ids: (B, V)."""
+        return after_each_by_scores(self, contexts)
 
     def log_p(self, corpus, at, w):
         """ln p of the words w at the places `at` of a text."""

@@ -114,7 +114,8 @@ def count_buckets(entries, multiplier):
 
 @jit
 def score_tokens(memory, logs, where, number, before, log10p, used):
-    """log10p, used (N,) <- those of the tokens with the numbers (N,). before (N,): the words of context of each token.
+    """Scores the tokens with the numbers number (N,): fills log10p (N,), and used (N,), the length of the n-gram used.
+    before (N,): how many words of the sentence come before each token.
 
     Bound: a random read for each n-gram that is looked up. An n-gram is looked up if a longer one ends in its suffix.
     """
@@ -132,11 +133,10 @@ def score_tokens(memory, logs, where, number, before, log10p, used):
                 prefetch(memory, places[i - start, k])
         for i in range(start, end):
             at = where[0, AT] + ONE * number[i]
-            p, length, known, own = logs[u64(at)], 1, 1, logs[u64(at + 1)]
-            first = own
+            p, length, longest, first_weight = logs[u64(at)], 1, 1, logs[u64(at + 1)]
             goes_on = memory[u64(at)] >= 0  # the sign bit
             shortest = min(seen, before[i])
-            # weights[k] is that of the token before; those of this token replace them from the shortest on
+            # the weights of this token replace those of the token before only when they have been used
             for k in range(2, min(n, before[i] + 1) + 1):
                 if not goes_on:
                     break
@@ -146,14 +146,14 @@ def score_tokens(memory, logs, where, number, before, log10p, used):
                 p, length = logs[u64(at + LOG10P)], k
                 goes_on = memory[u64(at + LOG10P)] >= 0
                 if k < n:
-                    known = k
-                    places[i - start, k] = at  # its weight is read once those of the token before are used
+                    longest = k
+                    places[i - start, k] = at
             p = -abs(p)
             for k in range(length, shortest + 1):
                 p += weights[k]
             log10p[i], used[i] = p, length
-            weights[1], seen = first, min(known, n - 1)
-            for k in range(2, known + 1):
+            weights[1], seen = first_weight, min(longest, n - 1)
+            for k in range(2, longest + 1):
                 weights[k] = logs[u64(places[i - start, k] + BOW)]
 
 
@@ -165,16 +165,19 @@ def place_of(where, order, key):
 
 @inlined
 def find_from(memory, where, order, at, key):
-    """(the place of the n-gram of this key, or the free place for it; whether it is there), from the place `at` on."""
+    """(the place of the n-gram of this key, or the free place for it; whether it is there), from the place `at` on. A
+    damaged file may have no free place; then the search ends where it began.
+    """
     begin, width = where[order - 1, AT], where[order - 1, WIDTH]
     end = begin + where[order - 1, BUCKETS] * width
-    while True:
+    for _ in range(where[order - 1, BUCKETS]):
         here = key_at(memory, at)
         if here == key or here == 0:
             return at, here == key
         at += width
         if at == end:
             at = begin
+    return at, False
 
 
 @inlined

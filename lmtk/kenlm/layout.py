@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from lmtk.ngram.model import nodes
 from lmtk.text.vocab import UNK
 
 MAGIC = b"mmap lm http://kheafield.com/code format version "
@@ -27,7 +28,7 @@ PROBING, TRIE, QUANTIZED, ARRAY = 0, 2, 1, 2  # the kind of a trie is TRIE, plus
 FIXED = 88  # bytes of the magic and the test values
 MIX, SHIFT = np.uint64(0xC6A4A7935BD1E995), np.uint64(47)  # of the hashes of words
 MISSING = np.float32(-100)  # log10 p of <unk> where the ARPA file had none
-ZERO = np.float32(-99)  # the logarithm of 0
+ZERO = np.float32(nodes.ZERO)  # the logarithm of 0
 CAPITALS = b"<UNK>"  # another name of <unk>
 MOST_ORDERS = 6  # of KenLM, unless it is compiled for more
 

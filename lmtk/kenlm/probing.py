@@ -118,8 +118,8 @@ class Growing:
         else:
             size = self.start(sections[1], stated)
         if size != stated.get(k):
-            told = f"\\data\\ says {stated.get(k, 'nothing of')} {k}-grams; there are {size}"
-            raise FormatError(self.path, f"{told}; KenLM needs the right numbers")
+            reason = f"\\data\\ says {stated.get(k, 'nothing of')} {k}-grams; there are {size}"
+            raise FormatError(self.path, f"{reason}; KenLM needs the right numbers")
         self.size = 0
         sections[k].clear()
 
@@ -169,13 +169,13 @@ class Tables:
         """Inserts n-grams of one order above 1: rows (N, k + 2), as `reader.Rows` has them. name: of the model. Raises
         LmtkError.
         """
-        reason = insert(self.memory, self.logs, self.where, self.filled, rows, self.numbers)
-        if reason == LACKS_CONTEXT:
+        failure = insert(self.memory, self.logs, self.where, self.filled, rows, self.numbers)
+        if failure == LACKS_CONTEXT:
             k = rows.shape[1] - 2
             raise LmtkError(f"{name}: a {k}-gram has a context that is not in the model, which KenLM does not allow")
-        if reason == FULL:
-            told = "a hash table is full: the model lacks many n-grams that longer n-grams end with"
-            raise LmtkError(f"{name}: {told}; give a larger multiplier (build_binary -p 2) or write a trie")
+        if failure == FULL:
+            reason = "a hash table is full: the model lacks many n-grams that longer n-grams end with"
+            raise LmtkError(f"{name}: {reason}; give a larger multiplier (build_binary -p 2) or write a trie")
 
     def write(self, out, form):
         """Writes the file."""

@@ -21,6 +21,21 @@ from lmtk.text.vocab import SOS
 ROWS = 32  # states whose scores a thread computes at once
 
 
+def extend_state(state, word, length):
+    """A state, a tuple of ids, with one more word, cut to its last `length` words."""
+    return (*state, word)[max(len(state) + 1 - length, 0) :]
+
+
+def largest(values, k):
+    """The places of the k largest of `values` (V,), the largest first, and of equal ones the first; without -inf."""
+    k = min(k, len(values))
+    if k < 1:
+        return []
+    places = np.flatnonzero(values >= -np.partition(-values, k - 1)[k - 1])
+    places = places[np.argsort(-values[places], kind="stable")][:k]
+    return places[values[places] > -np.inf].tolist()
+
+
 class Follower:
     """The states of a model `lm`, (B,) each, and the probabilities of all words in them, in KenLM's arithmetic."""
 
@@ -51,8 +66,8 @@ class Follower:
             advanced = np.empty(len(states), np.int64)
             following.advance(self.handle, states, np.asarray(ids, np.int32), advanced)
             return advanced
-        keep, advanced = reach(self.lm), np.empty(len(states), object)
-        advanced[:] = [(*state, int(word))[max(len(state) + 1 - keep, 0) :] for state, word in zip(states, ids)]
+        length, advanced = reach(self.lm), np.empty(len(states), object)
+        advanced[:] = [extend_state(state, int(word), length) for state, word in zip(states, ids)]
         return advanced
 
     def scores(self, states):

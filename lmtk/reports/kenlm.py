@@ -18,6 +18,7 @@ from lmtk.files import container
 from lmtk.files.decoding import blocks, lines_in
 from lmtk.files.inputs import open_in
 from lmtk.kenlm.hashed import Hashed
+from lmtk.kenlm.layout import CAPITALS
 from lmtk.lm import LN10
 from lmtk.machine.threads import map_in_order
 from lmtk.ngram.arpa.digits import shortest
@@ -31,7 +32,6 @@ from lmtk.text.vocab import EOS, SOS, UNK, lower
 
 MISSING = -100.0  # log10 p of an unknown word where <unk> has no probability
 NEVER = -99.0  # log10 p of another word of probability 0: what an ARPA file holds
-CAPITALS = b"<UNK>"  # as good as <unk>
 TOKEN = re.compile(rb"[^ \t\r\n\v\f]+")  # query's blanks, two more than lmtk's own
 
 

@@ -60,13 +60,7 @@ def read_text(stream, path, seen=(), home=None, linked=True):
     FormatError.
     """
     growing = Growing(Unigrams(), home)
-    sections, stated, positive, worst = read_sections(stream, path, growing)
-    if not sections.get(1):
-        raise FormatError(path, "the model has no 1-grams")
-    if positive:
-        count = counted(positive, "positive log probability", "positive log probabilities")
-        warnings.warn(f"{name_of(path)}: {count}, up to {worst:.7g}", LmtkWarning, stacklevel=2)
-    sizes = {k: sum(len(x.rows) if isinstance(x, Rows) else 1 for x in rows) for k, rows in sections.items()}
+    sections, stated, sizes = read_model(stream, path, growing)
     growing.add(sections, stated)
     tell_sizes(path, stated, sizes | growing.sizes)
     many = any(isinstance(x, Rows) for rows in sections.values() for x in rows)
@@ -83,6 +77,20 @@ def read_text(stream, path, seen=(), home=None, linked=True):
         text = f"{name_of(path)}: {counted(repeated, 'repeated n-gram')}; the first of each is kept"
         warnings.warn(text, LmtkWarning, stacklevel=2)
     return Backoff(vocab, nodes)
+
+
+def read_model(stream, path, growing):
+    """The sections and stated numbers as `read_sections` returns them, and {order: the number of n-grams read}. Warns
+    of positive log probabilities. Raises FormatError, also for a model without 1-grams.
+    """
+    sections, stated, positive, worst = read_sections(stream, path, growing)
+    if not sections.get(1):
+        raise FormatError(path, "the model has no 1-grams")
+    if positive:
+        count = counted(positive, "positive log probability", "positive log probabilities")
+        warnings.warn(f"{name_of(path)}: {count}, up to {worst:.7g}", LmtkWarning, stacklevel=3)
+    sizes = {k: sum(len(x.rows) if isinstance(x, Rows) else 1 for x in rows) for k, rows in sections.items()}
+    return sections, stated, sizes
 
 
 def read_sections(stream, path, growing):
