@@ -3,6 +3,7 @@
 import hashlib
 import io
 from contextlib import suppress
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -171,3 +172,14 @@ def test_kenlms_probing_tables_are_scored_by(tmp_path):
     assert dict(lines)["file"] == "KenLM's, probing hash tables" and b"cat" in words
     assert dict(lines)["2-grams"] == model.lm.nodes.size(2)
     spoilt(tmp_path, path.read_bytes(), range(path.stat().st_size), own)
+
+
+def test_a_search_in_a_full_table_ends():
+    """A damaged probing table has no free bucket, and none with the key of an n-gram of the text."""
+    model = lmtk.load(FILES / "kenlm" / "probing").lm
+    corpus = next(read_corpus(str(FILES / "te.txt"), model.vocab, Marks()))
+    memory = model.memory.copy()
+    begin, buckets, width = model.where[1]
+    records = memory[begin : begin + buckets * width].reshape(buckets, width)
+    records[:, :2] = -1
+    assert replace(model, memory=memory).score(corpus).length.max() == 1
