@@ -14,6 +14,9 @@ zr      (P, gates n)      inputs of the gates, then the gates
 t       (P, n)            inputs of the proposed state, then the proposed state
 s       (k, width n)      the state before a step
 S U     (n, gates n) (n, n)  recurrent weights: of the gates, of the proposed state
+
+Functions get some of them in tuples: `inputs` is G, at, b; `recurrent` is S, U; `memory` is zr, t, the states before
+the steps, and what the backward step needs.
 """
 
 from collections.abc import Callable
@@ -247,12 +250,14 @@ def tanh_back(gs, zr, t, s, kept, UT, gG):
 
 
 @inlined
-def begin_step(G, at, b, zr, t, start, begun, state, fresh, before, after):
-    """Prepare the products of a step: zr and t (k, .) <- the inputs, before (k, width n) <- the state.
+def begin_step(inputs, start, begun, state, fresh, step, after):
+    """Prepare the products of a step: zr and t (k, .) <- the inputs, before (k, width n) <- the state. step: zr, t and
+    before.
 
     The state is in `after`, from row `begun` on, where the previous step wrote it. At the first step, with begun -1, it
     is in `state`.
     """
+    (G, at, b), (zr, t, before) = inputs, step
     k, n = t.shape
     gates, width = zr.shape[1], before.shape[1]
     for j in range(k):
@@ -267,19 +272,20 @@ def begin_step(G, at, b, zr, t, start, begun, state, fresh, before, after):
 
 
 @jit
-def gated_run(G, at, b, zr, t, spans, state, fresh, gemm, S, U, before, after, kept):
-    """Kernel of `follow` for a share of the sequences: writes zr, t, before, after and kept, (P, .).
+def gated_run(inputs, spans, state, fresh, factors, memory, after):
+    """Kernel of `follow` for a share of the sequences: writes the memory zr, t, before and kept, and after, (P, .).
 
     It repeats `gated_step` for all steps in one call. spans (T, 2): where the steps of the share begin and end; state
-    (k, n): before the first step; fresh (P,) bool or None. S, U: as `multiply` takes factors. Bound by the products, P
-    n d multiplications.
+    (k, n): before the first step; fresh (P,) bool or None. factors: from `whole_run`. Bound by the products, P n d
+    multiplications.
     """
+    (gemm, S, U), (zr, t, before, kept) = factors, memory
     n, begun = t.shape[1], -1
     Q, V = np.empty((len(state), 2 * n), t.dtype), np.empty((len(state), n), t.dtype)
     for start, stop in spans:
         now, k = slice(start, stop), stop - start
         s, rs = before[now], kept[now]
-        begin_step(G, at, b, zr[now], t[now], start, begun, state, fresh, s, after)
+        begin_step(inputs, start, begun, state, fresh, (zr[now], t[now], s), after)
         multiply(gemm, s, S, Q)
         gate_sums(zr[now], s, rs, Q[:k])
         multiply(gemm, rs, U, V)
@@ -288,14 +294,15 @@ def gated_run(G, at, b, zr, t, spans, state, fresh, gemm, S, U, before, after, k
 
 
 @jit
-def lstm_run(G, at, b, zr, t, spans, state, fresh, gemm, SU, _, before, after, kept):
+def lstm_run(inputs, spans, state, fresh, factors, memory, after):
     """Kernel of `follow` for a share of the sequences, for an LSTM; S and U are one factor, SU."""
+    (gemm, SU, _), (zr, t, before, kept) = factors, memory
     n, begun = t.shape[1], -1
     Q = np.empty((len(state), 4 * n), t.dtype)
     for start, stop in spans:
         now = slice(start, stop)
         s = before[now]
-        begin_step(G, at, b, zr[now], t[now], start, begun, state, fresh, s, after)
+        begin_step(inputs, start, begun, state, fresh, (zr[now], t[now], s), after)
         multiply(gemm, s[:, :n], SU, Q)
         lstm_sums(zr[now], t[now], s, after[now], kept[now], Q[: stop - start])
         begun = start
@@ -319,12 +326,13 @@ def clear_begun(gs, fresh, start):
 
 
 @jit
-def gated_run_back(ga, spans, carried, fresh, gemm, ST, UT, zr, t, before, kept, gG):
+def gated_run_back(ga, spans, carried, fresh, factors, memory, gG):
     """Kernel of `follow_back` for a share of the sequences: writes gG (P, 3n).
 
     It repeats `gated_back` for all steps in one call. carried (k, n), zeros at first, holds the gradient from later
     steps.
     """
+    (gemm, ST, UT), (zr, t, before, _) = factors, memory
     n = t.shape[1]
     V = np.empty((len(carried), n), t.dtype)
     for start, stop in spans[::-1]:
@@ -340,8 +348,9 @@ def gated_run_back(ga, spans, carried, fresh, gemm, ST, UT, zr, t, before, kept,
 
 
 @jit
-def lstm_run_back(ga, spans, carried, fresh, gemm, RT, _, zr, t, before, kept, gG):
+def lstm_run_back(ga, spans, carried, fresh, factors, memory, gG):
     """Kernel of `follow_back` for a share of the sequences, for an LSTM: writes gG (P, 4n); carried (k, 2n)."""
+    (gemm, RT, _), (zr, t, before, kept) = factors, memory
     for start, stop in spans[::-1]:
         now, gs = slice(start, stop), carried[: stop - start]
         add_gradient(gs, ga[now])
@@ -405,14 +414,14 @@ def whole_run(unit, R, U, t):
     return address(), *(x and x.for_kernels() for x in (R, U))
 
 
-def follow(unit, G, at, b, sizes, S, U, state=None, fresh=None, threads=1):
-    """The states of sequences whose inputs are G, at and b; sizes: for each t, the number of sequences with a t-th
-    step.
+def follow(unit, inputs, sizes, recurrent, state=None, fresh=None, threads=1):
+    """The states of sequences. sizes: for each t, the number of sequences with a t-th step.
 
     state (sizes[0], width n): before the first step, None: 0. fresh (P,) bool: the steps before which the state is
     reset to 0. threads: how many threads share the sequences. Returns the activations (P, n), what
     `follow_back` needs, and the last state of the longest sequences.
     """
+    (G, at, b), (S, U) = inputs, recurrent
     P, (n, gates), kind = len(at), S.shape, G.dtype
     d = gates + unit.alike * n
     R, U = (factor(S, U), None) if unit.alike else (factor(S), factor(U))
@@ -421,10 +430,11 @@ def follow(unit, G, at, b, sizes, S, U, state=None, fresh=None, threads=1):
     state = np.zeros((sizes[0], unit.width * n), kind) if state is None else state
     fresh = None if fresh is None or not fresh.any() else fresh
     at_once, G = whole_run(unit, R, U, t), np.ascontiguousarray(G)
+    inputs, memory = (G, at, b), (zr, t, before, kept)
 
     def go(share):
         if at_once:
-            unit.run(G, at, b, zr, t, step_spans(sizes, share), state[share], fresh, *at_once, before, after, kept)
+            unit.run(inputs, step_spans(sizes, share), state[share], fresh, at_once, memory, after)
             return
         new, Q = state[share], np.empty((share.stop - share.start, d), kind)
         for now in share_steps(sizes, share):
@@ -438,14 +448,14 @@ def follow(unit, G, at, b, sizes, S, U, state=None, fresh=None, threads=1):
             unit.step(zr[now], t[now], s, U, R(s[:, :n], Q[:k]), new, kept[now])
 
     run_shares(threads, go, sizes[0], P * n * d)
-    return after[:, :n], (zr, t, before, kept, fresh), after[P - sizes[-1] :].copy()
+    return after[:, :n], (*memory, fresh), after[P - sizes[-1] :].copy()
 
 
-def follow_back(unit, ga, sizes, S, U, memory, threads=1):
+def follow_back(unit, ga, sizes, recurrent, memory, threads=1):
     """Back-propagation through time: gG (P, d), the gradient of G[at] + b of all steps, from ga (P, n), of the
     activations.
     """
-    zr, t, before, kept, fresh = memory
+    (zr, t, before, kept, fresh), (S, U) = memory, recurrent
     (P, n), gates = ga.shape, S.shape[1]
     gG, d = np.empty((P, gates + n), ga.dtype), gates + unit.alike * n
     RT, UT = (factor(np.vstack((S.T, U.T))), None) if unit.alike else (factor(S.T), factor(U.T))
@@ -454,7 +464,7 @@ def follow_back(unit, ga, sizes, S, U, memory, threads=1):
 
     def go(share):
         if at_once:
-            unit.run_back(ga, step_spans(sizes, share), carried[share], fresh, *at_once, zr, t, before, kept, gG)
+            unit.run_back(ga, step_spans(sizes, share), carried[share], fresh, at_once, memory[:-1], gG)
             return
         for now in reversed(list(share_steps(sizes, share))):
             gs = carried[share][: now.stop - now.start]

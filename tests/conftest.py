@@ -2,6 +2,7 @@ import signal
 from functools import partial
 
 import pytest
+from forking import forbid_fallback
 from helpers import HELD, TRAIN, set_large
 
 from lmtk.machine import memory
@@ -9,6 +10,7 @@ from lmtk.machine import memory
 # a shell's background jobs ignore interrupts, those of nohup a terminal that goes, and so would the commands tested
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
+forbid_fallback()
 
 
 def pytest_addoption(parser):

@@ -21,7 +21,7 @@ class Small:
     def __init__(self, theta, parts=1, output="full", layer="nplm", slow=None, decay=0, feature_rate=1, m=None):
         self.names = NAMES[: len(theta)] if not isinstance(theta, dict) else "".join(theta)
         p = SimpleNamespace(**theta) if isinstance(theta, dict) else SimpleNamespace(**dict(zip(NAMES, theta)))
-        self.p, self.threads, self.rates = p, parts, (decay, feature_rate)
+        self.p, self.rates = p, (decay, feature_rate)
         self.direct = 0 if p.W is None else p.W.shape[1] // (m or p.C.shape[1])
         before = {name: getattr(p, name) for name in "CHdRGe" if hasattr(p, name)}
         slow = slow or pace.full_pace(len(p.C), len(p.b), 9)
@@ -32,23 +32,25 @@ class Small:
         )
         self.h = p.U.shape[1]
         if output == "full":
-            self.mine = outputs.make_blocks(p.U, p.W, p.b, parts)
+            self.mine = outputs.make_blocks(p.U, p.W, p.b, parts, decay=decay)
         elif output == "class":
             self.mine = classes.make_training_arrays(p)
         else:
-            self.mine = outputs.make_rows(p.U, p.W, p.b)
+            self.mine = mine = outputs.make_rows(p.U, p.W, p.b, parts)
+            # so little work would be one slice
+            mine.slices = lambda words, z: outputs.slice_words(words, mine.first, len(mine), parts)
 
     def step(self, contexts, w, epsilon, *what, kept=None, batch=None):
         """An update; what: the candidates and ln c, or the noise and its chances. Returns L and the norm of dL/dz."""
-        mine, threads, slow = self.mine, self.threads, self.slow
-        see = {
-            "full": lambda: partial(outputs.update_output, mine, threads, slow.outputs, self.rates[0]),
-            "sampled": lambda: partial(sampled.update_output, mine, threads, threads, slow.outputs, *what),
-            "nce": lambda: partial(nce.update_output, mine, threads, threads, slow.outputs, *what),
+        mine, slow = self.mine, self.slow
+        update = {
+            "full": lambda: partial(outputs.update_output, mine, slow.outputs),
+            "sampled": lambda: partial(sampled.update_output, mine, what, slow.outputs),
+            "nce": lambda: partial(nce.update_output, mine, what, slow.outputs),
             "class": lambda: partial(classes.update_output, mine, slow),
-            "tree": lambda: partial(tree.update_output, mine, *what, slow.outputs),
+            "tree": lambda: partial(tree.update_output, mine, what, slow.outputs),
         }[self.output]()
-        return sgd.step(self.theta, see, contexts, w, epsilon, *self.rates, kept, batch)
+        return sgd.step(self.theta, update, contexts, w, pace.Rates(epsilon, *self.rates), kept, batch)
 
     def named(self):
         direct = self.p.W is not None

@@ -58,10 +58,11 @@ def test_threads_look_and_leave_things_as_they_are(tmp_path_factory, table, data
         starts = [state_of(bigrams, 3, 1) for _ in range(2)]
     counted = Counter(dict(zip(zip(bigrams.v.tolist(), bigrams.w.tolist()), bigrams.count.tolist())))
     for threads, state in zip((2, 3), starts):
-        arrays = state.g, state.G, state.start, state.word, state.count, state.own, state.N, state.M, state.n, state.f
+        counts = state.N, state.M, state.n, state.f
+        arrays = state.g, *state.neighbours, *counts
         before = [np.copy(a) for a in arrays]
         found = np.empty_like(state.order)
-        induction.kernels.find_best_classes(state.order, *arrays, found)
+        induction.kernels.find_best_classes(state.order, state.g, state.G, state.neighbours, counts, found)
         assert all((a == b).all() for a, b in zip(before, arrays))
         for w, best in zip(state.order.tolist(), found.tolist()):
             g = dict(enumerate(state.g.tolist()))
@@ -120,7 +121,7 @@ def test_the_two_classes_that_cost_least_are_merged(tmp_path_factory, data):
         a, b = state.merged[m].tolist()
         assert state.m == m + 1 and found[min(a, b), max(a, b)] == pytest.approx(max(found.values()), abs=1e-7)
         g = joined(g, a, b)
-        assert induction.roots(state.parent)[order].tolist() == [g[w] if g[w] >= 0 else w for w in order]
+        assert induction.roots(state.forest[0])[order].tolist() == [g[w] if g[w] >= 0 else w for w in order]
 
 
 def joined(g, a, b):

@@ -13,7 +13,7 @@ from steps import assert_step, minibatch
 from lmtk import run
 from lmtk.errors import Diverged, FormatError
 from lmtk.nplm import energy, energy_sgd
-from lmtk.nplm.pace import full_pace
+from lmtk.nplm.pace import Rates, full_pace
 from lmtk.text.corpus import Marks, contexts, whole_corpus
 
 LETTERS = "CHdvb"
@@ -58,7 +58,7 @@ def test_kernels(target, start, size):
         fill(A, B, v, not target, c, start, y)
         assert y == pytest.approx(expected, rel=1e-5, abs=1e-5)
     go, gu, gv = (np.empty(shape, np.float32) for shape in ((7, 5), (5, size), (5, size if target else 1)))
-    energy.minus_energies_backward(A, B, v, not target, start, g, go, gu, gv)
+    energy.minus_energies_backward(A, B, v, not target, start, g, (go, gu, gv))
     slopes = -weights * (1 - th**2) * g[:, None]
     assert go == pytest.approx(slopes.sum(axis=2), rel=1e-4, abs=1e-3)
     assert gu == pytest.approx(slopes.sum(axis=0), rel=1e-4, abs=1e-4)
@@ -104,13 +104,9 @@ def test_the_gradient_is_that_of_finite_differences(target, parts, sampled):
         mine,
         energy.EACH if target else energy.ONE_SET,
         full_pace(11, 11),
-        rows,
-        w,
-        words,
-        inclusion,
-        1e-2,
-        0,
-        1,
+        (rows, w),
+        (words, inclusion),
+        Rates(1e-2),
         parts,
     )
     assert abs(L - likelihood(*double)) < 1e-3
@@ -122,9 +118,9 @@ def test_decay_is_on_weights_and_C_has_its_own_rate():
     rows, w = minibatch(4)
     once, decayed, fast = (copied(start) for _ in range(3))
     every = np.arange(11)
-    energy_sgd.step(once, energy.EACH, full_pace(11, 11), rows, w, every, None, 0.01, 0, 1, 1)
-    energy_sgd.step(decayed, energy.EACH, full_pace(11, 11), rows, w, every, None, 0.01, 0.5, 1, 1)
-    energy_sgd.step(fast, energy.EACH, full_pace(11, 11), rows, w, every, None, 0.01, 0, 3, 1)
+    energy_sgd.step(once, energy.EACH, full_pace(11, 11), (rows, w), (every, None), Rates(0.01, 0, 1), 1)
+    energy_sgd.step(decayed, energy.EACH, full_pace(11, 11), (rows, w), (every, None), Rates(0.01, 0.5, 1), 1)
+    energy_sgd.step(fast, energy.EACH, full_pace(11, 11), (rows, w), (every, None), Rates(0.01, 0, 3), 1)
     for name in LETTERS:
         a, b, first = (getattr(x, name) for x in (once, decayed, start))
         assert b == pytest.approx(a if name in "db" else a - 4 * 0.01 * 0.5 * first, rel=1e-4, abs=1e-5), name

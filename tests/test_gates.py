@@ -130,7 +130,7 @@ def test_no_unit_hides_nan(unit, least, large_from):
     G, b = np.zeros((1, (unit.gates + 1) * n), np.float32), np.zeros((unit.gates + 1) * n, np.float32)
     S, U = np.zeros((n, unit.gates * n), np.float32), np.zeros((n, n), np.float32)
     G[0, 1] = np.nan
-    a, _, last = units.follow(unit, G, np.zeros(6, int), b, [2, 2, 2], S, U)
+    a, _, last = units.follow(unit, (G, np.zeros(6, int), b), [2, 2, 2], (S, U))
     assert np.isnan(a[:, 1]).all() and np.isnan(last).any()
 
 
@@ -145,8 +145,8 @@ def test_threads_share_sequences(unit, monkeypatch):
     fresh, found = np.arange(P) == 9, []
     for threads in (1, 3):
         gS, gU = np.empty_like(S), np.empty_like(U)
-        a, memory, last = units.follow(unit, G, at, b, sizes, S, U, state, fresh, threads)
-        gG = units.follow_back(unit, ga, sizes, S, U, memory, threads)
+        a, memory, last = units.follow(unit, (G, at, b), sizes, (S, U), state, fresh, threads)
+        gG = units.follow_back(unit, ga, sizes, (S, U), memory, threads)
         blas.products(threads, *units.weight_products(unit, memory, gG, gS, gU))
         found.append([a, last, gG, gS, gU])
     for one, three in zip(*found, strict=True):
@@ -178,8 +178,8 @@ def test_all_steps_at_once_are_one_after_another(unit, n, small, threads, begun,
         mine, gS, gU = replace(unit, run=go, run_back=back), np.empty_like(S), np.empty_like(U)
         both = (factors.factor(S, U), None) if unit.alike else (factors.factor(S), factors.factor(U))
         assert bool(units.whole_run(mine, *both, np.empty((P, n), np.float32))) == (go is not None)
-        a, memory, last = units.follow(mine, G, at, b, sizes, S, U, state if begun else None, fresh, threads)
-        gG = units.follow_back(mine, ga, sizes, S, U, memory, threads)
+        a, memory, last = units.follow(mine, (G, at, b), sizes, (S, U), state if begun else None, fresh, threads)
+        gG = units.follow_back(mine, ga, sizes, (S, U), memory, threads)
         blas.products(threads, *units.weight_products(mine, memory, gG, gS, gU))
         found.append([a, last, gG, gS, gU, *memory[:4]])
     for one, other in zip(*found, strict=True):

@@ -105,18 +105,18 @@ def test_tuning_finds_weights_that_were_hidden(fixed):
     words = [b" ".join(some_words(random.Random(i), 12)) for i in range(L * n)]
     stats = np.concatenate([tuning.statistics(words[i : i + n], [words[best[k]]]) for k, i in enumerate(starts[:-1])])
     starting = np.ones(K)
-    found = tuning.tune(features, starts, stats, [starting], fixed, 1, 5)
+    found = tuning.tune((features, starts), stats, [starting], fixed, 1, 5)
     before = tuning.quality_of_best(nbest.compute_totals(features, starting), starts, stats)
     after = tuning.quality_of_best(nbest.compute_totals(features, found), starts, stats)
     assert before < 0.6 < 0.9 < after
     assert (found[0] if fixed == 0 else np.abs(found).sum()) == pytest.approx(1)
-    assert (found == tuning.tune(features, starts, stats, [starting], fixed, 1, 5)).all()
+    assert (found == tuning.tune((features, starts), stats, [starting], fixed, 1, 5)).all()
 
 
 def test_a_feature_that_tells_nothing_apart_keeps_its_weight():
     features = np.array([[1.0, 5], [2, 5], [3, 7], [1, 7]])
     stats = np.concatenate([tuning.statistics([b"a", b"b c d e"], [b"b c d e"]), tuning.statistics([b"x"] * 2, [b"x"])])
-    found = tuning.tune(features, np.array([0, 2, 4]), stats, [np.array([-1.0, 1])], None, 1, 3)
+    found = tuning.tune((features, np.array([0, 2, 4])), stats, [np.array([-1.0, 1])], None, 1, 3)
     assert np.abs(found).sum() == pytest.approx(1) and found[1] != 0
     assert tuning.quality_of_best(nbest.compute_totals(features, found), np.array([0, 2, 4]), stats) > 0
 

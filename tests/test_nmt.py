@@ -32,7 +32,7 @@ def sizes_of(attention=True, unit="gated", tied=False):
 
 def parameters(attention=True, dtype=np.float64, seed=1, unit="gated", tied=False):
     sizes = sizes_of(attention, unit, tied)
-    made = network.make_layout(vocab(6), vocab(5), **sizes)
+    made = network.make_layout(vocab(6), vocab(5), sizes)
     theta = np.random.default_rng(seed).normal(0, 0.5, network.count_parameters(made)).astype(dtype)
     return theta, made
 
@@ -67,10 +67,10 @@ def test_the_gradient_is_that_of_finite_differences(attention, unit, tied, dropp
 
     def cost(theta):
         return network.cost(
-            network.split_theta(theta, made), SOURCE, TARGET, 7, network.split_theta(g.copy(), made), drop()
+            network.split_theta(theta, made), (SOURCE, TARGET), 7, network.split_theta(g.copy(), made), drop()
         )
 
-    L = network.cost(network.split_theta(theta, made), SOURCE, TARGET, 7, network.split_theta(g, made), drop())
+    L = network.cost(network.split_theta(theta, made), (SOURCE, TARGET), 7, network.split_theta(g, made), drop())
     assert abs(L - cost(theta)) < 1e-9
     assert np.isfinite(g).all()
     slopes = np.empty_like(theta)
@@ -91,7 +91,7 @@ def test_the_gradient_of_smoothed_labels_is_that_of_finite_differences():
         return -0.5 * (0.8 * logp[np.arange(4), w] + 0.2 * logp.mean(axis=1)).sum()
 
     gWo, gbo = np.empty_like(Wo), np.empty_like(bo)
-    logp, gt = kernels.output_backward(t, w, Wo, bo, 0.5, 0.2, gWo, gbo)
+    logp, gt = kernels.output_backward(t, w, (Wo, bo), (gWo, gbo), 0.5, 0.2)
     assert logp == pytest.approx(kernels.score_outputs(t, w, Wo, bo))
     for a, g in ((t, gt), (Wo, gWo), (bo, gbo)):
         for at in np.ndindex(a.shape):
@@ -105,9 +105,9 @@ def test_the_gradient_of_smoothed_labels_is_that_of_finite_differences():
 def test_single_precision_is_near_double():
     theta, made = parameters()
     g, g32 = np.empty_like(theta), np.empty(len(theta), np.float32)
-    L = network.cost(network.split_theta(theta, made), SOURCE, TARGET, 7, network.split_theta(g, made))
+    L = network.cost(network.split_theta(theta, made), (SOURCE, TARGET), 7, network.split_theta(g, made))
     L32 = network.cost(
-        network.split_theta(theta.astype(np.float32), made), SOURCE, TARGET, 7, network.split_theta(g32, made)
+        network.split_theta(theta.astype(np.float32), made), (SOURCE, TARGET), 7, network.split_theta(g32, made)
     )
     assert abs(L32 - L) < 1e-4
     assert g32 == pytest.approx(g, rel=1e-3, abs=1e-5)
@@ -117,9 +117,9 @@ def test_single_precision_is_near_double():
 def test_outputs_do_not_depend_on_their_blocks(monkeypatch, room):
     theta, made = parameters()
     g, whole = np.empty_like(theta), np.empty_like(theta)
-    network.cost(network.split_theta(theta, made), SOURCE, TARGET, 7, network.split_theta(whole, made))
+    network.cost(network.split_theta(theta, made), (SOURCE, TARGET), 7, network.split_theta(whole, made))
     monkeypatch.setattr(kernels, "ROOM", room)
-    network.cost(network.split_theta(theta, made), SOURCE, TARGET, 7, network.split_theta(g, made))
+    network.cost(network.split_theta(theta, made), (SOURCE, TARGET), 7, network.split_theta(g, made))
     assert g == pytest.approx(whole)
 
 
@@ -133,7 +133,7 @@ def test_updates_are_their_papers(name):
     for t in range(1, 6):
         g = random.normal(size=5)
         if name == "adam":
-            kernels.adam(found, g, *state, 0.01, 0.5, 1 - 0.9**t, 1 - 0.999**t)
+            kernels.adam(found, g, *state, 0.01, 0.5, (1 - 0.9**t, 1 - 0.999**t))
         else:
             kernels.adadelta(found, g, *state, 0.5)
         assert found == pytest.approx([s.update(0.5 * v) for s, v in zip(slow, g, strict=True)], rel=1e-9)
@@ -349,7 +349,7 @@ def test_shares_of_a_minibatch_have_its_gradient(attention):
     for threads in (1, 2, 3, 5):
         theta = training.initial_theta(vocab(6), vocab(5), settings, sides[1])
         progress = training.Progress(theta, theta * 0, theta * 0)
-        for _ in training.train(progress, Bitext(*sides, 0), None, vocab(6), vocab(5), settings, threads=threads):
+        for _ in training.train(progress, Bitext(*sides, 0), None, (vocab(6), vocab(5)), settings, threads=threads):
             pass
         found.append((progress.theta, progress.curve[0].training))
     for theta, logp in found[1:]:
@@ -378,7 +378,7 @@ def test_first_values_are_those_of_appendix_b():
     source, target = vocab(40), vocab(50)
     settings = training.Settings(30, 40, 50, 20, 80, 1, None, 0.0, 0.0, "likelihood", 0, None, 1)
     p = network.split_theta(
-        training.initial_theta(source, target, settings, TARGET), network.make_layout(source, target, **settings.sizes)
+        training.initial_theta(source, target, settings, TARGET), network.make_layout(source, target, settings.sizes)
     )
     for name in ("bx", "ba", "va", "bs", "by", "bo"):
         assert not getattr(p, name).any()

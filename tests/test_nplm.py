@@ -216,7 +216,14 @@ def test_a_block_may_have_no_share_of_the_sum():
 
 def test_a_last_block_may_be_smaller():
     mine = Small(parameters(), 3)
-    assert [(block.start, block.size) for block in mine.mine.blocks] == [(0, 4), (4, 4), (8, 3)]
+    assert [(block.start, block.size) for block in mine.mine.blocks] == [
+        (0, 2),
+        (2, 2),
+        (4, 2),
+        (6, 2),
+        (8, 2),
+        (10, 1),
+    ]
     for a, b in zip(mine.arrays(), parameters(), strict=True):
         assert (a == b).all()
 

@@ -197,6 +197,14 @@ def merge_words(job, bigrams, g, bar):
         if save and merging.m and merging.m % save == 0:
             g = induction.words_of_merged(merging, order, of, words)
             grouping = Grouping(g, int(g.max()) + 1)
-            with open_out(induction.numbered_name(job.classes, merging.m)) as out:
+            with open_out(numbered_name(job.classes, merging.m)) as out:
                 files.write_classes(out, induction.made(data, grouping, bigrams.unseen, bigrams.unk))
     return induction.words_of_merged(merging, order, of, words)
+
+
+def numbered_name(path, number):
+    """The name of a file that -save writes: SRILM's, CLASSES.000100 or CLASSES.000100.gz."""
+    from lmtk.files.outputs import SUFFIX
+
+    suffix = next((s for s in SUFFIX if path.endswith(s)), "")
+    return f"{path}.{number:06d}{suffix}"

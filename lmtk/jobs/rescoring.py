@@ -280,7 +280,7 @@ def tune(job, lists, weights, references):
 
     def best_of(lists, starts):
         fixed = 0 if srilm else None
-        best = tuning.tune(lists.features, lists.starts, stats, starts, fixed, job.seed, job.restarts, tell)
+        best = tuning.tune((lists.features, lists.starts), stats, starts, fixed, job.seed, job.restarts, tell)
         best = forms.round_as_written(best)
         return quality(forms.compute_totals(lists.features, best)), best
 

@@ -134,7 +134,7 @@ def learn(job, settings, texts):
     course = run_of(job, settings, texts)
     progress = training.begin(training.initial_theta(x, y, settings, text.target), settings)
     if run.has_checkpoint(course, job.life.resume):
-        best = network.arrays_by_letter(progress.theta, network.make_layout(x, y, **settings.sizes))
+        best = network.arrays_by_letter(progress.theta, network.make_layout(x, y, settings.sizes))
         progress = training.restore(*run.resume(course, progress.arrays, best, job.life.debug), list(best), progress)
 
     def bleu(theta):
@@ -142,7 +142,7 @@ def learn(job, settings, texts):
 
     tell = Reporter(course, progress, job.life)
     how = bleu if held else None, threads
-    run.run_training(course, progress, training.train(progress, text, held, x, y, settings, *how), tell)
+    run.run_training(course, progress, training.train(progress, text, held, (x, y), settings, *how), tell)
 
 
 def run_of(job, settings, texts):

@@ -165,26 +165,26 @@ def quality_of_best(totals, starts, stats):
     return float(quality(stats[first].sum(axis=0)))
 
 
-def tune(features, starts, stats, given, fixed, seed, restarts, tell=None):
+def tune(lists, stats, beginnings, fixed, seed, restarts, tell=None):
     """The weights (K,) with the highest quality of the best hypotheses that the search finds.
 
-    features (N, K); stats (N, .). The search starts from each of `given`, weights (K,), and from `restarts` random
-    points. It goes along each feature and along as many random directions, until none of them helps. fixed: the
-    feature whose weight ends as 1, or None: then the absolute weights sum to one. tell(start, quality) is called after
-    each start.
+    lists: the features (N, K), and where each list starts; stats (N, .). The search starts from each of the
+    `beginnings`, weights (K,), and from `restarts` random points. It goes along each feature and along as many random
+    directions, until none of them helps. fixed: the feature whose weight ends as 1, or None: then the absolute weights
+    sum to one. tell(start, quality) is called after each start.
     """
-    random = np.random.default_rng(seed)
+    random, (features, starts) = np.random.default_rng(seed), lists
     K = features.shape[1]
-    lists = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
+    list_of = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
     # only differences within a list matter; in units of their spread one step suits all features
-    h = features - (np.add.reduceat(features, starts[:-1]) / np.diff(starts)[:, None])[lists]
+    h = features - (np.add.reduceat(features, starts[:-1]) / np.diff(starts)[:, None])[list_of]
     spread = np.sqrt((h**2).mean(axis=0))
     used = spread > 1e-9 * np.abs(features).max(axis=0, initial=0)
     spread = np.where(used, spread, 1)
     h = np.where(used, h, 0) / spread
     moves = used & (np.arange(K) != fixed)
     best, found = None, -np.inf
-    first, *others = given
+    first, *others = beginnings
     points = chain([first * spread], (random.uniform(-1, 1, K) for _ in range(restarts)), (w * spread for w in others))
     for start, w in enumerate(points):
         if fixed is not None:

@@ -99,7 +99,7 @@ class Decoder:
         else:
             c = self.HC[at, 0]
         zr, proposed, t = (np.empty((R, N), Q.dtype) for N in (gates, n, tables.Wo[0].shape[1]))
-        kernels.step_inputs(Q, c, tables.G, parent, word, zr, proposed, t)
+        kernels.step_inputs(Q, c, tables.G, parent, word, (zr, proposed, t))
         before, kept = state[parent], np.empty_like(proposed)
         self.state = np.empty_like(before)
         tables.unit.step(zr, proposed, before, tables.U, None, self.state, kept)

@@ -132,12 +132,13 @@ def add_contexts(alpha, H, at, lengths, c):
 
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
-def attend_backward(H, a, alpha, va, gc, lengths, gUH, gva, gq):
-    """Back-propagate gc (K, A), the gradient of c: add to gUH and gva, of U_a h and v_a, in place, and write gq (K,
-    n').
+def attend_backward(attended, lengths, gc, gradients):
+    """Back-propagate gc (K, A), the gradient of c: of the gradients gUH, gva and gq, add to the first two, of U_a h and
+    v_a, in place, and write gq (K, n').
 
-    a (K, T, n'): from `tanh_sum`; alpha (K, T); lengths (K,): words of the sentences.
+    attended: H (K, T, A), a (K, T, n') from `tanh_sum`, alpha (K, T) and va. lengths (K,): words of the sentences.
     """
+    (H, a, alpha, va), (gUH, gva, gq) = attended, gradients
     K, A, units = len(gc), gc.shape[1], a.shape[2]
     zero, one = gc.dtype.type(0), gc.dtype.type(1)
     total = np.empty(units, gc.dtype)
@@ -184,13 +185,14 @@ def maxout(o):
 
 
 @jit
-def step_inputs(Q, c, G, parent, word, zr, proposed, t):
+def step_inputs(Q, c, G, parent, word, inputs):
     """Write the inputs of a decoder step of R hypotheses: zr (R, gates), proposed (R, n), and t (R, l + 1), maxout
     units and 1.
 
     They are sums of three parts: of the state, Q (D, n' + gates + 2l), and of the context, c (D, d + 2l), both in row
     parent_r; and of the last word, G (V + 1, d + 2l), in row word_r.
     """
+    zr, proposed, t = inputs
     gates, n, l = zr.shape[1], proposed.shape[1], t.shape[1] - 1
     units, d = Q.shape[1] - gates - 2 * l, gates + n
     for r in range(len(word)):
@@ -311,12 +313,13 @@ def score_outputs(t, w, Wo, bo):
     return logp
 
 
-def output_backward(t, w, Wo, bo, scale, smoothing, gWo, gbo):
-    """ln p(w), (P,) float64, and gt (P, l); gWo and gbo are written.
+def output_backward(t, w, weights, gradients, scale, smoothing):
+    """ln p(w), (P,) float64, and gt (P, l). weights: Wo, bo; gradients: gWo, gbo, which are written.
 
     The cost is -scale times ((1 - smoothing) ln p(w) + smoothing times the mean of ln p over the vocabulary): label
     smoothing, Szegedy et al. 2016, section 7.
     """
+    (Wo, bo), (gWo, gbo) = weights, gradients
     logp, gt = np.empty(len(w)), np.empty_like(t)
     WoT = np.ascontiguousarray(Wo.T)
     rows = -(-len(w) // -(-len(w) * len(bo) // ROOM))
@@ -381,14 +384,14 @@ def best_words(y, tops, base, starts, parent, word, score):
 
 
 @jit
-def adam(theta, g, mean, square, rate, scale, bias1, bias2):
+def adam(theta, g, mean, square, rate, scale, bias):
     """Kingma & Ba 2015, algorithm 1, on flat arrays in place; beta 0.9 and 0.999, epsilon 1e-8.
 
-    The gradient is scale * g; rate: alpha; bias1, bias2: 1 - beta^t.
+    The gradient is scale * g; rate: alpha; bias: 1 - beta^t for both beta.
     """
     one = theta.dtype.type
     b1, b2, eps = one(0.9), one(0.999), one(1e-8)
-    step, root = one(rate / bias1), one(1 / np.sqrt(bias2))
+    step, root = one(rate / bias[0]), one(1 / np.sqrt(bias[1]))
     scale = one(scale)
     for i in range(len(theta)):
         v = g[i] * scale

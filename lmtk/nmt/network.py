@@ -57,7 +57,7 @@ class Model:
 
     @property
     def layout(self):
-        return make_layout(self.source, self.vocab, **self.sizes)
+        return make_layout(self.source, self.vocab, self.sizes)
 
     def describe(self):
         attention = self.sizes["alignment"] > 0
@@ -94,9 +94,10 @@ class Layout:
     shapes: dict
 
 
-def make_layout(source, target, embedding, hidden, alignment, maxout, unit, tied):
-    gates = UNITS[unit].gates
-    m, n, units, l, d = embedding, hidden, alignment, maxout, (gates + 1) * hidden
+def make_layout(source, target, sizes):
+    """The Layout for these vocabularies. sizes: those of a Translator."""
+    gates, n, units, tied = UNITS[sizes["unit"]].gates, sizes["hidden"], sizes["alignment"], sizes["tied"]
+    m, l, d = sizes["embedding"], sizes["maxout"], (gates + 1) * n
     A = 2 * n if units else n
     both = 2 if units else 1
     out = {"Ex": (len(source.words), m), "Wx": (m, d * both), "bx": (d * both,), "fS": (n, gates * n), "fU": (n, n)}
@@ -105,7 +106,7 @@ def make_layout(source, target, embedding, hidden, alignment, maxout, unit, tied
     out |= {"Ws": (n, n), "bs": (n,), "Ey": (len(target.words), m), "Wy": (m, d + 2 * l), "by": (d + 2 * l,)}
     out |= {"S": (n, units + gates * n), "U": (n, n), "C": (A, d), "Uo": (n, 2 * l), "Co": (A, 2 * l)}
     out |= ({} if tied else {"Wo": (l, target.V)}) | {"bo": (target.V,)}
-    return Layout(UNITS[unit], units, tied, out)
+    return Layout(UNITS[sizes["unit"]], units, tied, out)
 
 
 def arrays_by_letter(flat, how):
@@ -209,7 +210,7 @@ def annotate(p, sentences, drop=no_dropout):
     e = apply_mask(p.Ex[distinct], mask_E)
     G = e @ p.Wx
     # the forward states h_j = (1 - z_j) o h_(j-1) + z_j o h~_j, h_0 = 0 (A.2.1; the unit itself is in units.py)
-    f, f_kept, _ = follow(p.how.unit, G[:, :d], number, p.bx[:d], side.sizes, p.fS, p.fU)
+    f, f_kept, _ = follow(p.how.unit, (G[:, :d], number, p.bx[:d]), side.sizes, (p.fS, p.fU))
     lengths = np.empty(K, np.int64)
     lengths[order] = side.lengths
     kept = SimpleNamespace(
@@ -225,7 +226,7 @@ def annotate(p, sentences, drop=no_dropout):
     words = np.empty((K, T), np.int64)
     words[side.row, side.time] = number
     kept.reversed = words[side.row, last]
-    b, kept.b, _ = follow(p.how.unit, G[:, d:], kept.reversed, p.bx[d:], side.sizes, p.bS, p.bU)
+    b, kept.b, _ = follow(p.how.unit, (G[:, d:], kept.reversed, p.bx[d:]), side.sizes, (p.bS, p.bU))
     # equation 7: h_j is the forward and the backward state, concatenated
     H = np.zeros((K, T, 2 * n), f.dtype)
     H[row, side.time, :n] = f
@@ -242,10 +243,10 @@ def annotate_backward(p, g, gH, kept):
         gf = np.zeros((len(side.row), n), gH.dtype)
         gf[kept.ends] = gH[kept.row[kept.ends], 0]
     unit = p.how.unit
-    rows = follow_back(unit, gf, side.sizes, p.fS, p.fU, kept.f)
+    rows = follow_back(unit, gf, side.sizes, (p.fS, p.fU), kept.f)
     gG, weights = sum_rows(rows, kept.number, U), weight_products(unit, kept.f, rows, g.fS, g.fU)
     if p.how.alignment:
-        rows = follow_back(unit, gb, side.sizes, p.bS, p.bU, kept.b)
+        rows = follow_back(unit, gb, side.sizes, (p.bS, p.bU), kept.b)
         gG = np.hstack((gG, sum_rows(rows, kept.reversed, U)))
         weights += weight_products(unit, kept.b, rows, g.bS, g.bU)
     products(1, *weights)
@@ -349,9 +350,8 @@ def decode_backward(p, g, gt, kept):
         gc[now] += CT(gate)
         if units:
             a = kernels.tanh_sum(kept.UH[:k], kept.q[now])
-            kernels.attend_backward(
-                H[:k], a, kept.alphas[now], p.va, gc[now], kept.lengths[:k], gUH[:k], g.va, gQ[now, :units]
-            )
+            attended = H[:k], a, kept.alphas[now], p.va
+            kernels.attend_backward(attended, kept.lengths[:k], gc[now], (gUH[:k], g.va, gQ[now, :units]))
         gQ[now, units:] = gate[:, :gates]
         gs[:, :n] += ST(gQ[now])
         gs[:, :n] += gs_out[now]
@@ -377,18 +377,21 @@ def decode_backward(p, g, gt, kept):
     annotate_backward(p, g, apply_mask(gH, kept.mask_H), kept.encoder)
 
 
-def cost(p, source, target, sos, g, drop=no_dropout, smoothing=0.0, sentences=None):
+def cost(p, pairs, sos, g, drop=no_dropout, smoothing=0.0, sentences=None):
     """The sum of ln p over the words of a minibatch, or of a share of one; the gradient of the cost is written into g.
+
+    pairs: the source and the target sentences, two lists of ids.
 
     The cost is the sum of -ln p, with label smoothing (`kernels.output_backward`), divided by `sentences`, the number
     of sentences of the whole minibatch; None: the number of sentences in this call. drop: a function from a shape to a
     dropout mask.
     """
+    source, target = pairs
     order = longest_first(target)
     source, target = [source[i] for i in order], [target[i] for i in order]
     t, w, kept = decode(p, source, target, sos, drop)
-    Wo, gWo = output_weights(p), output_weights(g)
-    logp, gt = kernels.output_backward(t, w, Wo, p.bo, 1 / (sentences or len(target)), smoothing, gWo, g.bo)
+    weights, gradients = ((output_weights(x), x.bo) for x in (p, g))
+    logp, gt = kernels.output_backward(t, w, weights, gradients, 1 / (sentences or len(target)), smoothing)
     decode_backward(p, g, gt, kept)
     return float(logp.sum())
 
@@ -446,7 +449,7 @@ def from_arrays(about, arrays, path):
     source = vocab_of(settings["source"], words[:source_words], path)
     target = vocab_of(settings["target"], words[source_words:], path)
     sizes = read_sizes(settings["sizes"])
-    shapes = make_layout(source, target, **sizes).shapes
+    shapes = make_layout(source, target, sizes).shapes
     for name, shape in shapes.items():
         declared.check_array(arrays.get(name), declared.reals(*shape), name, path)
     theta = np.concatenate([arrays[name].ravel() for name in shapes])

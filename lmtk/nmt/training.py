@@ -105,7 +105,7 @@ def initial_theta(source, target, settings, words):
     the deviations are 1/sqrt(inputs), of embeddings 0.1; output biases are the logarithms of the frequencies of the
     words; the biases of the forget gates of an LSTM are 1.
     """
-    how = network.make_layout(source, target, **settings.sizes)
+    how = network.make_layout(source, target, settings.sizes)
     random = np.random.default_rng(settings.seed)
     theta = np.zeros(network.count_parameters(how), f32)
     p, units, n, paper = network.split_theta(theta, how), settings.alignment, settings.hidden, settings.rate is None
@@ -188,16 +188,17 @@ def unigram_logp(bitext, heldout, target):
     return float(logp[words].mean()), float(logp[np.concatenate(heldout.target)].mean()) if heldout else None
 
 
-def train(progress, bitext, heldout, source, target, settings, bleu=None, threads=1):
+def train(progress, bitext, heldout, vocabs, settings, bleu=None, threads=1):
     """Train from the state `progress`, and change it; yield (epoch over, target words, arrays) after each minibatch.
 
     target words: how many were read since the last yield; arrays: a function that gives the arrays of a checkpoint.
-    bleu: a function of the parameters, called after each epoch, or None. threads: how many work
-    on shares of a minibatch. Raises Diverged if the likelihood is not finite; `progress` then
-    still has the best parameters so far.
+    vocabs: of the source and the target. bleu: a function of the parameters, called after each epoch, or None. threads:
+    how many work on shares of a minibatch. Raises Diverged if the likelihood is not finite; `progress` then still has
+    the best parameters so far.
     """
+    source, target = vocabs
     memory.keep()
-    how = network.make_layout(source, target, **settings.sizes)
+    how = network.make_layout(source, target, settings.sizes)
     gradients = [np.zeros_like(progress.theta) for _ in range(threads)]
     p, g = network.split_theta(progress.theta, how), [network.split_theta(gradient, how) for gradient in gradients]
     result = network.split_theta(progress.result, how)
@@ -216,7 +217,7 @@ def train(progress, bitext, heldout, source, target, settings, bleu=None, thread
                 drop = make_dropout(settings, progress.epoch, number, share)
                 pairs = batch[share::threads]
                 x, y = [bitext.source[i] for i in pairs], [bitext.target[i] for i in pairs]
-                return network.cost(p, x, y, target.sos_id, g[share], drop, settings.smoothing, len(batch))
+                return network.cost(p, (x, y), target.sos_id, g[share], drop, settings.smoothing, len(batch))
 
             shares = min(threads, len(batch))
             L, gradient = sum(map_at_once(cost, range(shares), threads)), gradients[0]
@@ -274,7 +275,7 @@ def update(progress, gradient, scale, settings, t, share):
         kernels.adadelta(progress.theta, gradient, progress.first, progress.second, scale)
     else:
         bias = 1 - 0.9 ** (t + 1), 1 - 0.999 ** (t + 1)
-        kernels.adam(progress.theta, gradient, progress.first, progress.second, epsilon, scale, *bias)
+        kernels.adam(progress.theta, gradient, progress.first, progress.second, epsilon, scale, bias)
     if progress.average is not None:
         kernels.average(progress.average, progress.theta, 1 / max(1.0, settings.average * (t + 1)))
 

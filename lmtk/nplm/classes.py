@@ -252,8 +252,8 @@ def update_output(layer, pace, z, w, epsilon, curvature):
     L = float(logp.sum()) + L_words
     if not math.isfinite(L):
         return L, None
-    of_classes = layer.MT, layer.low_classes, y, scale[0], epsilon, 1, rate_factors(pace.top, curvature)
-    gz += kernels.block_backward(z, c, 0, *of_classes)
+    of_classes = epsilon, 1, rate_factors(pace.top, curvature)
+    gz += kernels.block_backward(z, c, 0, (layer.MT, layer.low_classes), y, scale[0], of_classes)
     rates = f32(epsilon) * rate_factors(pace.outputs, curvature)
     add_within(z, layer.M, first, sizes, gy, rates)
     rows = np.repeat(first - np.cumsum(sizes) + sizes, sizes) + np.arange(len(gy))

@@ -157,13 +157,13 @@ def minus_energies_plain(A, B, v, common, c, start, y):
 
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
-def minus_energies_backward(A, B, v, common, start, g, go, gu, gv):
-    """Back-propagate g = dL/dy of the words from `start` on, (K, V_i), to go, gu and gv, in place.
+def minus_energies_backward(A, B, v, common, start, g, gradients):
+    """Back-propagate g = dL/dy of the words from `start` on, (K, V_i), to the gradients go, gu and gv, in place.
 
     go (K, h) = dL/do, gu (h, V_i) = dL/du, gv = dL/dv: (h, 1) if v is common, else (h, V_i).
     With s = 1 / (1 + AB), tanh = 1 - 2s: dy/do = dy/du = -4 v s (1 - s), dy/dv = 2s - 1. Bound by K V_i h divisions.
     """
-    (K, h), Vi = A.shape, g.shape[1]
+    (K, h), Vi, (go, gu, gv) = A.shape, g.shape[1], gradients
     go[:], gu[:], gv[:] = f32(0), f32(0), f32(0)
     for first in range(0, Vi, COLUMNS):
         size = min(COLUMNS, Vi - first)

@@ -22,24 +22,21 @@ f32 = np.float32
 
 
 @np.errstate(over="ignore", invalid="ignore")
-def step(p, weights, pace, contexts, w, words, log_inclusion, epsilon, decay, feature_rate, threads):
+def step(p, weights, pace, examples, candidates, rates, threads):
     """Make one update: theta += epsilon * sum over the examples of (dL/dtheta - decay * theta), in place.
 
-    p has the arrays by letter, and b_low, what single precision rounds off b; weights: an `energy.Weights`; pace: a
-    Pace. contexts (K, n-1) and w (K,): ids.
-    The softmax is over `words`, ascending ids, in a block for each of the threads. If the words are a sample,
-    log_inclusion (V,) is ln of the probability that a word is in the sample. It is subtracted from y, except for the
-    word of the example itself (`sampled`). v, H and C decay, the biases b and d do not. The rate of C is
-    feature_rate times higher.
+    p has the arrays by letter, and b_low, what single precision rounds off b; weights: an `energy.Weights`; pace,
+    rates: a Pace and Rates of the module `pace`. examples: contexts (K, n-1) and words w (K,), ids.
+    candidates: ascending ids, over which the softmax is computed, in a block for each of the threads; and None or, if
+    they are a sample, log_inclusion (V,): ln of the probability that a word is in the sample. It is subtracted from y,
+    except for the word of the example itself (`sampled`). v, H and C decay, the biases b and d do not.
 
     Returns (sum of ln p, norm of dL/do) from before the update. If the sum is not finite, nothing changes.
     """
-    C, H, d, v, b = p.C, p.H, p.d, p.v, p.b
-    K, V, h, m = len(w), len(words), len(d), C.shape[1]
-    o, memory, _ = linear(p, C[contexts], None)
-    A = exp_twice(o)
-    C_out, v_out = C[words], weights.select(v, words)
-    B, c = word_part(C_out, H), constant_part(v_out, b[words])
+    (contexts, w), (words, log_inclusion) = examples, candidates
+    K, V, h, v_out = len(w), len(words), len(p.d), weights.select(p.v, words)
+    o, memory, _ = linear(p, p.C[contexts], None)
+    A, B, c = exp_twice(o), word_part(p.C[words], p.H), constant_part(v_out, p.b[words])
     if log_inclusion is not None:
         c -= log_inclusion[words]
     target = np.searchsorted(words, w)
@@ -70,33 +67,40 @@ def step(p, weights, pace, contexts, w, words, log_inclusion, epsilon, decay, fe
         g[at] += 1
         go, gu = np.empty((K, h), f32), np.empty((h, g.shape[1]), f32)
         gv = np.empty((h, weights.columns(g.shape[1])), f32)
-        minus_energies_backward(A, B, v_out, weights.is_shared, start, g, go, gu, gv)
+        minus_energies_backward(A, B, v_out, weights.is_shared, start, g, (go, gu, gv))
         return go, gu, gv, g.sum(axis=0)
 
     blocks = list(zip(range(0, V, size), outputs, scale, strict=True))
     go, gu, gv, gy = zip(*map_at_once(backward, blocks, threads), strict=True)
     go, gu, gy = sum(go), np.concatenate(gu, axis=1), np.concatenate(gy)
-    gv = weights.combine(gv)
-    g, gC = linear_back(p, memory, go), gu.T @ H[:, :m]
-    paces = (
-        rate_factors_of(weights, pace, A, B[:, target], H, weights.select(v_out, target), g, C, w)
-        if pace.H
-        else (1, 1, 1, 1)
-    )
-    of_C, of_H, of_v, of_b = (f32(epsilon) * part for part in paces)
-    if decay:
-        shrink(p, 1 - K * epsilon * decay, 1 - K * epsilon * decay * feature_rate)
+    g = linear_back(p, memory, go)
+    factors = 1, 1, 1, 1
+    if pace.H:
+        s = 1 / (1 + A * B[:, target].T)
+        factors = rate_factors_of(p, weights, pace, s, weights.select(v_out, target), g, w)
+    update(p, weights, contexts, words, (g, gu, weights.combine(gv), gy), factors, rates)
+    return total, float(np.linalg.norm(go))
+
+
+def update(p, weights, contexts, words, gradients, factors, rates):
+    """Add the steps of an update to the parameters, in place. gradients: the `layers.Gradient` of the context, dL/du
+    (h, V), dL/dv and dL/dy (V,) of the output `words`; factors: from `rate_factors_of`.
+    """
+    (g, gu, gv, gy), C, H, m = gradients, p.C, p.H, p.C.shape[1]
+    of_C, of_H, of_v, of_b = (f32(rates.epsilon) * part for part in factors)
+    C_out, gC = C[words], gu.T @ H[:, :m]
+    if rates.decay:
+        shrink(p, *rates.keep(len(contexts)))
     H[:, :m] += of_H * (gu @ C_out)
     H[:, m:] += of_H * g.arrays["H"]
-    d += of_H * g.arrays["d"]
-    weights.add(v, words, of_v, gv)
-    high, low, steps = b[words], p.b_low[words], -(of_b * np.ones(len(b), f32))[words] * gy
+    p.d += of_H * g.arrays["d"]
+    weights.add(p.v, words, of_v, gv)
+    high, low, steps = p.b[words], p.b_low[words], -(of_b * np.ones(len(p.b), f32))[words] * gy
     kernels.add_exactly(high, low, steps)
-    b[words], p.b_low[words] = steps, low
-    rates = f32(feature_rate) * of_C * np.ones(len(C), f32)
-    C[words] += rates[words, None] * gC
-    kernels.add_features(C, contexts, g.gx, rates)
-    return total, float(np.linalg.norm(go))
+    p.b[words], p.b_low[words] = steps, low
+    of_C = f32(rates.feature_rate) * of_C * np.ones(len(C), f32)
+    C[words] += of_C[words, None] * gC
+    kernels.add_features(C, contexts, g.gx, of_C)
 
 
 def shrink(p, keep, keep_C):
@@ -106,19 +110,19 @@ def shrink(p, keep, keep_C):
     p.C *= f32(keep_C)
 
 
-def rate_factors_of(weights, pace, A, B, H, v, g, C, w):
+def rate_factors_of(p, weights, pace, s, v, g, w):
     """The factors of the learning rates of C, of H and d, of v, and of b (`pace`).
 
-    B and v are the columns of the words w of the examples; g is the gradient of the hidden layer. The curvature is
-    estimated from the words w alone, by their tanh(o + u) and their dE/du, instead of from all output words.
+    s (K, h): 1 / (1 + e^(2 (o + u))), and v: the columns of v, of the words w of the examples; g is the gradient of the
+    hidden layer. The curvature is estimated from the words w alone, by their tanh(o + u) and their dE/du, instead of
+    from all output words.
     """
-    m, V = C.shape[1], len(pace.outputs)
-    s = 1 / (1 + A * B.T)
+    m, V = p.C.shape[1], len(pace.outputs)
     tanh = 1 - 2 * s
     gu = 4 * v.T * s * (1 - s)
     curvature = partial(largest_eigenvalue, number=len(w))
-    of_H = curvature(*g.inputs) * curvature(g.go) + 2 * curvature(C[w]) * curvature(gu)
+    of_H = curvature(*g.inputs) * curvature(g.go) + 2 * curvature(p.C[w]) * curvature(gu)
     of_C = pace.C * f32(largest_eigenvalue(g.gx.reshape(-1, m), g.gx.size // m))
-    of_C[:V] += pace.outputs * f32(pace.feature_rate * curvature(gu @ H[:, :m]))
+    of_C[:V] += pace.outputs * f32(pace.feature_rate * curvature(gu @ p.H[:, :m]))
     b_factors = rate_factors(pace.outputs, 1)
     return rate_factors(of_C, 1), rate_factors(pace.H, of_H), weights.rate_factors(pace, tanh), b_factors

@@ -101,22 +101,24 @@ def normalize(q, s, t, comm):
     return T - Q - np.log(S), (share / S).astype(f32)
 
 
-def block_backward(z, w, start, MT, low, y, scale, epsilon, keep, pace):
+def block_backward(z, w, start, weights, y, scale, rates):
     """Step 2(a) on a block: dL/dy_j = 1_(j=w) - p_j; M <- keep M + epsilon dL/dy' z, in place.
 
-    `y` and `scale` come from the forward pass; y is overwritten. MT, low, keep: as in `add_weights`. pace (V,): factors
-    of epsilon for all outputs. `scale` multiplies (K, D) arrays instead of y, which saves a pass over y.
+    weights: the pair MT, low of `add_weights`. `y` and `scale` come from the forward pass; y is overwritten. rates:
+    epsilon, keep and, for all outputs, (V,), factors of epsilon. `scale` multiplies (K, D) arrays instead of y, which
+    saves a pass over y.
     Returns dL/dz (K, D). Its last column is 0, since the 1 in z is constant.
     """
+    (MT, low), (epsilon, keep, factors) = weights, rates
     in_block = np.flatnonzero((w >= start) & (w < start + MT.shape[1]))
     scale = np.maximum(scale, LEAST)
     y[in_block, w[in_block] - start] -= 1 / scale[in_block]
     gz = np.zeros_like(z)
     np.matmul(y, MT[:-1].T, out=gz[:, :-1])
     gz *= -scale[:, None]
-    pace = pace[start : start + MT.shape[1]]
-    slow = np.flatnonzero(pace < 1)  # a few frequent words
-    y[:, slow] *= pace[slow]
+    factors = factors[start : start + MT.shape[1]]
+    slow = np.flatnonzero(factors < 1)  # a few frequent words
+    y[:, slow] *= factors[slow]
     add_weights(-epsilon, z * scale[:, None], y, keep, MT, low)
     return gz
 

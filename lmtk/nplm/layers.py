@@ -216,14 +216,14 @@ def recurrent_fields(unit):
     def forward(p, x, batch):
         (x, at), g = as_rows(x, batch), unit.gates * p.R.shape[1]
         inputs = product(batch.threads, x, p.H.T), at.ravel(), p.d
-        how = batch.sizes, p.R[:g].T, p.R[g:].T, batch.state, batch.fresh, batch.threads
-        a, memory, state = units.follow(unit, *inputs, *how)
+        how = batch.sizes, (p.R[:g].T, p.R[g:].T), batch.state, batch.fresh, batch.threads
+        a, memory, state = units.follow(unit, inputs, *how)
         return a, (x, at, batch, memory), state
 
     def backward(p, memory, ga):
         (x, at, batch, memory), h = memory, p.R.shape[1]
         g, gR = unit.gates * h, np.empty_like(p.R.T)
-        go = units.follow_back(unit, ga, batch.sizes, p.R[:g].T, p.R[g:].T, memory, batch.threads)
+        go = units.follow_back(unit, ga, batch.sizes, (p.R[:g].T, p.R[g:].T), memory, batch.threads)
         weights = units.weight_products(unit, memory, go, gR[:, :g], gR[:, g:])
         gx, arrays = backward_inputs(p, x, batch, go, *weights)
         return Gradient(gx, arrays | {"R": gR.T}, go, (x[at.ravel()], memory[2][:, :h]))

@@ -12,7 +12,7 @@ has succeeded.
 import numpy as np
 
 from lmtk.machine.threads import map_at_once
-from lmtk.nplm import kernels, outputs
+from lmtk.nplm import kernels
 from lmtk.nplm.pace import rate_factors
 
 f32 = np.float32
@@ -21,21 +21,21 @@ NOISE = 1.0  # bound of the sum of the gradients -dL/dy of the noise of an examp
 
 
 @np.errstate(over="ignore", invalid="ignore")
-def update_output(rows, threads, parts, pace, drawn, q, z, w, epsilon, curvature):
+def update_output(rows, noise, pace, z, w, epsilon, curvature):
     """Update the rows of M of the words w (K,) and of the noise words, to increase
 
-    L = sum_k (ln P(text | w_k) + sum_j ln (1 - P(text | j))), j over the drawn words (S,), as often as they were drawn.
+    L = sum_k (ln P(text | w_k) + sum_j ln (1 - P(text | j))), j over the noise words, as often as they were drawn.
 
     The gradient of a noise word is dL/dy_j = -P(text | j). If these P of an example sum to more than 1, which the
     probabilities of a softmax cannot, they are divided by their sum.
 
-    rows: an `outputs.Rows`; parts: the number of blocks for the threads; pace (V,): eps_0 K c of the outputs;
-    q (V,): the distribution of the noise; z (K, D): the input of the output layer; epsilon: the learning rate;
-    curvature: as in `sgd.step`.
+    rows: an `outputs.Rows`; noise: the words that were drawn, (S,), and their distribution q (V,); pace (V,): eps_0 K c
+    of the outputs; z (K, D): the input of the output layer; epsilon: the learning rate; curvature: as in `sgd.step`.
 
     Returns (an estimate of the sum of ln p, dL/dz). The normalizer in the estimate is e^(y_w) plus 1/S of the sum of
     e^(y_j) / q_j over the drawn words other than w.
     """
+    drawn, q = noise
     words, place = kernels.distinct_ids(np.concatenate((w, drawn)), len(q))
     n = np.bincount(place[len(w) :], minlength=len(words)).astype(f32)
     log_noise = np.log(len(drawn) * q[words]).astype(f32)
@@ -53,8 +53,8 @@ def update_output(rows, threads, parts, pace, drawn, q, z, w, epsilon, curvature
         g = p * -n[piece]
         return (MT, low), g, target, 1 - p[target], np.stack((seen, others, g.sum(axis=1)))
 
-    pieces = outputs.slice_words(words, rows.first, len(rows), parts)
-    results = map_at_once(forward, pieces, threads)
+    pieces = rows.slices(words, z)
+    results = map_at_once(forward, pieces, rows.threads)
     seen, others, noise_gradient = rows.comm.sum(sum(sums for *_, sums in results))
     L = float((np.log(seen) - np.log(seen + np.maximum(others, 0))).sum())
     if not np.isfinite(L):
@@ -71,4 +71,4 @@ def update_output(rows, threads, parts, pace, drawn, q, z, w, epsilon, curvature
         rows.put(words[piece], MT, low)
         return gz
 
-    return L, rows.comm.sum(sum(map_at_once(backward, zip(pieces, results, strict=True), threads)))
+    return L, rows.comm.sum(sum(map_at_once(backward, zip(pieces, results, strict=True), rows.threads)))

@@ -22,11 +22,10 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from lmtk.machine.blas import shares
 from lmtk.nplm import classes, energy, energy_sgd, kernels, nce, outputs, running, sampled, sgd, tree
 from lmtk.nplm.layers import LAYERS, Batch
 from lmtk.nplm.network import OUTPUTS
-from lmtk.nplm.pace import make_pace, variances
+from lmtk.nplm.pace import Rates, make_pace, variances
 
 
 @dataclass(frozen=True)
@@ -63,11 +62,11 @@ class Learner:
 def train_on_all(now, data, settings, pace, threads, comm, C):
     """Train the softmax of section 2 on all words, or on all words of the shortlist."""
     p = now.theta
-    layer = outputs.make_blocks(p.U, p.W, p.b, outputs.count_blocks(threads), comm, p.b_low)
     each = settings.weight_decay if is_fused(data, settings) else 0
+    layer = outputs.make_blocks(p.U, p.W, p.b, threads, comm, p.b_low, each)
 
     def update(z, w, epsilon, curvature, at, epoch, number):
-        return outputs.update_output(layer, threads, pace.outputs, each, z, w, epsilon, curvature)
+        return outputs.update_output(layer, pace.outputs, z, w, epsilon, curvature)
 
     shrink = None if each else layer.shrink
     return OutputTrainer(update, lambda: outputs.gather_blocks(layer, now.h, p.W is not None), shrink)
@@ -75,40 +74,27 @@ def train_on_all(now, data, settings, pace, threads, comm, C):
 
 def train_on_sample(now, data, settings, pace, threads, comm, C):
     """Train the softmax on a sample of the words. A tied output layer with the objective "full" is trained on all."""
-    rows, V = make_rows(now, comm, C), len(now.theta.b)
+    rows, V = make_rows(now, threads, comm, C), len(now.theta.b)
     draw = make_draw(data, settings, V, rows)
     if settings.objective == "full":
         every = np.arange(V), np.zeros(V, np.float32)
         draw = lambda *_: every
 
     def update(z, w, epsilon, curvature, at, epoch, number):
-        words = draw(z, w, at, epoch, number)
-        return sampled.update_output(
-            rows, threads, count_blocks(threads, z, words[0]), pace.outputs, *words, z, w, epsilon, curvature
-        )
+        candidates = draw(z, w, at, epoch, number)
+        return sampled.update_output(rows, candidates, pace.outputs, z, w, epsilon, curvature)
 
     return row_trainer(rows, now, update)
 
 
-def count_blocks(threads, z, words):
-    """The number of blocks for the outputs y = zM' of these words.
-
-    Threads wait for each other twice, after the forward and the backward pass, so a block must have twice the
-    multiplications that one wait is worth.
-    """
-    return shares(threads, z.size * len(words) // 2)
-
-
 def train_against_noise(now, data, settings, pace, threads, comm, C):
     """Train by noise-contrastive estimation (`nce`)."""
-    rows = make_rows(now, comm, C)
+    rows = make_rows(now, threads, comm, C)
     proposal = make_proposal(data, settings, len(now.theta.b))
 
     def update(z, w, epsilon, curvature, at, epoch, number):
         noise = proposal.sample(np.random.default_rng([settings.seed, epoch, number]), data.contexts[at])
-        return nce.update_output(
-            rows, threads, count_blocks(threads, z, noise[0]), pace.outputs, *noise, z, w, epsilon, curvature
-        )
+        return nce.update_output(rows, noise, pace.outputs, z, w, epsilon, curvature)
 
     return row_trainer(rows, now, update)
 
@@ -126,17 +112,17 @@ def train_classes(now, data, settings, pace, threads, comm, C):
 
 def train_tree(now, data, settings, pace, threads, comm, C):
     """Train the decisions at the nodes of a tree of words."""
-    rows, ways = make_rows(now, comm, C), tree.paths(now.theta.tree)
+    rows, ways = make_rows(now, threads, comm, C), tree.paths(now.theta.tree)
 
     def update(z, w, epsilon, curvature, at, epoch, number):
-        return tree.update_output(rows, *ways, pace.outputs, z, w, epsilon, curvature)
+        return tree.update_output(rows, ways, pace.outputs, z, w, epsilon, curvature)
 
     return row_trainer(rows, now, update)
 
 
-def make_rows(now, comm, C):
+def make_rows(now, threads, comm, C):
     p = vars(now.theta)
-    return outputs.make_rows(p.get("U"), p.get("W"), p["b"], comm, C, p["b_low"])
+    return outputs.make_rows(p.get("U"), p.get("W"), p["b"], threads, comm, C, p["b_low"])
 
 
 def row_trainer(rows, now, update):
@@ -226,7 +212,7 @@ def make_learner(now, data, settings, threads, comm, state=None):
             decay(epsilon, number)
             return 0.0, 0.0
         update = lambda *z: trainer.update(*z, at, epoch, number)
-        result = sgd.step(theta, update, contexts, words, epsilon, each, settings.feature_rate, kept, batch)
+        result = sgd.step(theta, update, contexts, words, Rates(epsilon, each, settings.feature_rate), kept, batch)
         decay(epsilon, number)
         return result
 
@@ -311,14 +297,16 @@ def make_energy_learner(now, data, settings, threads, comm, state=None):
     V, weights = len(p.b), energy.WEIGHTS[now.output]
     pace = make_pace(settings, data, len(now.C), variances(data.w, V))
     fused, pending = is_fused(data, settings), pending_decay(state)
-    rates = settings.weight_decay if fused else 0, settings.feature_rate
+    each = settings.weight_decay if fused else 0
     shrink = None if fused else partial(energy_sgd.shrink, p)
     decay = make_decay(pending, 1, shrink, data, settings)
     draw = make_draw(data, settings, V) if settings.objective == "sampled" else lambda *_: (np.arange(V), None)
 
     def step(at, epsilon, epoch, number):
-        words = draw(None, data.w[at], at, epoch, number)
-        result = energy_sgd.step(p, weights, pace, data.contexts[at], data.w[at], *words, epsilon, *rates, threads)
+        examples = data.contexts[at], data.w[at]
+        candidates = draw(None, examples[1], at, epoch, number)
+        rates = Rates(epsilon, each, settings.feature_rate)
+        result = energy_sgd.step(p, weights, pace, examples, candidates, rates, threads)
         decay(epsilon, number)
         return result
 

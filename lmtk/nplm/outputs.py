@@ -16,6 +16,7 @@ import numpy as np
 
 from lmtk.files.declared import optional, reals
 from lmtk.machine import parallel
+from lmtk.machine.blas import shares
 from lmtk.machine.threads import map_at_once
 from lmtk.nplm import kernels, model
 from lmtk.nplm.pace import rate_factors, variances
@@ -119,7 +120,8 @@ class Block:
 
 @dataclass
 class Blocks:
-    """The output units of one rank, cut into blocks for its threads. V: the number of output units of all ranks.
+    """The output units of one rank, cut into blocks for its threads. V: the number of output units of all ranks; decay:
+    the weight decay of U and W that each update applies; the bias b does not decay.
 
     buffers: memory for the outputs y of the blocks, kept between updates: fresh memory costs as much as a product.
     """
@@ -127,6 +129,8 @@ class Blocks:
     blocks: list
     V: int
     comm: object = parallel.ALONE
+    threads: int = 1
+    decay: float = 0.0
     buffers: list = field(default_factory=list)
 
     def output_buffers(self, K):
@@ -146,20 +150,22 @@ def count_blocks(threads):
     return threads if threads == 1 else 2 * threads
 
 
-def make_blocks(U, W, b, parts, comm=parallel.ALONE, low=None):
+def make_blocks(U, W, b, threads, comm=parallel.ALONE, low=None, decay=0.0):
     """Copy U, W and b of section 2 into the Blocks of this rank, in memory that `comm` provides.
 
-    Each rank has ceil(V / ranks) output units, the last rank fewer (section 3.2). These are cut into `parts` blocks of
-    equal size, the last block smaller. low (V,): what single precision rounds off b; None: 0.
+    Each rank has ceil(V / ranks) output units, the last rank fewer (section 3.2). These are cut into blocks of equal
+    size for the threads, the last block smaller. low (V,): what single precision rounds off b; None: 0. decay: the
+    weight decay that each update applies.
     """
     low = np.zeros_like(b) if low is None else low
     first, end = parallel.block(len(b), comm)
-    size = -(-(end - first) // parts)
+    size = -(-(end - first) // count_blocks(threads))
     rows = (slice(i, min(i + size, end)) for i in range(first, end, size))
     stacked = (U, b[:, None]) if W is None else (U, W, b[:, None])
     blocks = [(part.start, np.ascontiguousarray(np.hstack([a[part] for a in stacked]).T, f32)) for part in rows]
     blocks = [(start, comm.place(MT), comm.place(low[start : start + MT.shape[1]].copy())) for start, MT in blocks]
-    return Blocks([Block(start, len(low), lambda pair=(MT, low): pair) for start, MT, low in blocks], len(b), comm)
+    blocks = [Block(start, len(low), lambda pair=(MT, low): pair) for start, MT, low in blocks]
+    return Blocks(blocks, len(b), comm, threads, decay)
 
 
 def gather_blocks(layer, h, direct):
@@ -175,15 +181,16 @@ def split_trained(M, h, direct):
     return dict(zip("UWb", kernels.split_weights(M[:, :-1], h, direct))) | {"b_low": M[:, -1].copy()}
 
 
-def update_output(layer, threads, pace, decay, z, w, epsilon, curvature, log_c=None):
+def update_output(layer, pace, z, w, epsilon, curvature, log_c=None):
     """Update the softmax over output units in blocks, as in section 3.2.
 
     For each block, a thread computes the outputs y, their maximum, the sum of their exponentials and the block's share
     of dL/dz, and updates the rows of M of the block. As in the paper, ranks share the maximum, the sum and dL/dz by
     Allreduce.
 
-    layer: a `Blocks`. pace (V,): eps_0 K c of the outputs (`pace`). decay: weight decay of U and W; the bias b does not
-    decay. log_c (V,): subtracted from the outputs, except the outputs of the target words w; None: nothing is.
+    layer: a `Blocks`. pace (V,): eps_0 K c of the outputs (`pace`). z (K, D): the input of the output layer; w (K,):
+    the target words; epsilon: the learning rate; curvature: as in `sgd.step`. log_c (V,): subtracted from the outputs,
+    except from those of the target words; None: nothing is.
     Returns (L, dL/dz); if L is not finite, nothing changes and dL/dz is None.
     """
     K = len(w)
@@ -193,21 +200,21 @@ def update_output(layer, threads, pace, decay, z, w, epsilon, curvature, log_c=N
         MT, low = block.take()
         return block, (MT, low), y, kernels.block_forward(z, w, block.start, MT, y, log_c)
 
-    outputs = map_at_once(forward, zip(layer.blocks, layer.output_buffers(K), strict=True), threads)
+    outputs = map_at_once(forward, zip(layer.blocks, layer.output_buffers(K), strict=True), layer.threads)
     logp, scale = kernels.normalize(*map(np.stack, zip(*(sums for *_, sums in outputs))), layer.comm)
     L = float(logp.sum())
     if not np.isfinite(L):
         return L, None
-    keep, pace = 1 - K * epsilon * decay, rate_factors(pace, curvature)
+    rates = epsilon, 1 - K * epsilon * layer.decay, rate_factors(pace, curvature)
 
     def backward(work):
         (block, weights, y, _), scale = work
-        gz = kernels.block_backward(z, w, block.start, *weights, y, scale, epsilon, keep, pace)
+        gz = kernels.block_backward(z, w, block.start, weights, y, scale, rates)
         if block.put:
             block.put(*weights)
         return gz
 
-    return L, layer.comm.sum(sum(map_at_once(backward, zip(outputs, scale, strict=True), threads)))
+    return L, layer.comm.sum(sum(map_at_once(backward, zip(outputs, scale, strict=True), layer.threads)))
 
 
 @dataclass
@@ -216,6 +223,7 @@ class Rows:
 
     If the output layer is tied, M is None: then U is C, the array of features that the hidden layer trains too, and b
     is an array of its own. low (V_i,): what single precision rounds off b. V: the number of output units of all ranks.
+    threads: the number of threads for an update.
     """
 
     M: np.ndarray | None
@@ -223,11 +231,20 @@ class Rows:
     V: int
     first: int = 0
     comm: object = parallel.ALONE
+    threads: int = 1
     C: np.ndarray | None = None
     b: np.ndarray | None = None
 
     def __len__(self):
         return len(self.b if self.M is None else self.M)
+
+    def slices(self, words, z):
+        """Cut the ascending ids `words` into slices for the threads: those of this rank, at least one slice.
+
+        Threads wait for each other twice, after the forward and the backward pass, so a slice must have twice the
+        multiplications of y = zM' that one wait is worth. z (K, D): the input of the output layer.
+        """
+        return slice_words(words, self.first, len(self), shares(self.threads, z.size * len(words) // 2))
 
     def take(self, words):
         """Copy the weights MT (D, .) of these words of this rank, and `low` of their biases; the weights of a word are
@@ -250,17 +267,17 @@ class Rows:
             self.M[:, :-1] *= f32(keep)
 
 
-def make_rows(U, W, b, comm=parallel.ALONE, C=None, low=None):
+def make_rows(U, W, b, threads=1, comm=parallel.ALONE, C=None, low=None):
     """Copy U, W and b into the Rows of this rank. If U is None, the layer is tied to C, which is not copied. low (V,):
     what single precision rounds off b; None: 0.
     """
     low = np.zeros_like(b) if low is None else low
     if U is None:
-        return Rows(None, comm.place(low.copy()), len(b), 0, comm, C, comm.place(b.copy()))
+        return Rows(None, comm.place(low.copy()), len(b), 0, comm, threads, C, comm.place(b.copy()))
     first, end = parallel.block(len(b), comm)
     part = slice(first, end)
     M = kernels.stack_weights(U[part], None if W is None else W[part], b[part])
-    return Rows(comm.place(np.ascontiguousarray(M, f32)), comm.place(low[part].copy()), len(b), first, comm)
+    return Rows(comm.place(np.ascontiguousarray(M, f32)), comm.place(low[part].copy()), len(b), first, comm, threads)
 
 
 def gather_rows(layer, h, direct):

@@ -47,6 +47,24 @@ class Pace:
     feature_rate: float = 1.0
 
 
+@dataclass(frozen=True)
+class Rates:
+    """The rates of one update.
+
+    epsilon: the learning rate for one example, before the limits of a Pace. decay: the weight decay that the update
+    applies. feature_rate: how many times higher the learning rate of C is.
+    """
+
+    epsilon: float
+    decay: float = 0.0
+    feature_rate: float = 1.0
+
+    def keep(self, K):
+        """What weight decay leaves of the weights and of C in an update of K examples: (keep, keep_C)."""
+        share = K * self.epsilon * self.decay
+        return 1 - share, 1 - share * self.feature_rate
+
+
 def full_pace(words, V, classes=0):
     """The Pace with which all parameters learn with the full rate."""
     return Pace(np.zeros(words, f32), 0.0, np.zeros(V, f32), np.zeros(classes, f32))

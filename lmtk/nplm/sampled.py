@@ -73,21 +73,21 @@ class Proposal:
         return self.candidates(w, *self.sample(random, contexts))
 
 
-def update_output(rows, threads, parts, pace, words, log_c, z, w, epsilon, curvature):
-    """Update the softmax over the candidates `words`: only their rows of M change.
+def update_output(rows, candidates, pace, z, w, epsilon, curvature):
+    """Update the softmax over the candidates: only their rows of M change.
 
-    rows: an `outputs.Rows`; parts: the number of blocks for the threads; pace (V,): eps_0 K c of the outputs;
-    log_c (V,): ln c of all words; z (K, D): the input of the output layer; w (K,): the words; epsilon: the learning
-    rate; curvature: as in `sgd.step`.
+    rows: an `outputs.Rows`; candidates: ids, ascending, and ln c of all words, (V,), as in `Proposal.candidates`;
+    pace (V,): eps_0 K c of the outputs; z (K, D): the input of the output layer; w (K,): the words; epsilon: the
+    learning rate; curvature: as in `sgd.step`.
 
     Returns (L, dL/dz); L is an estimate of the sum of ln p. If L is not finite, nothing changes.
     """
-    blocks = []
-    for piece in outputs.slice_words(words, rows.first, len(rows), parts):
+    (words, log_c), blocks = candidates, []
+    for piece in rows.slices(words, z):
         ids = words[piece]
         blocks.append(outputs.Block(piece.start, len(ids), partial(rows.take, ids), partial(rows.put, ids)))
-    layer, place = outputs.Blocks(blocks, len(words), rows.comm), np.searchsorted(words, w)
-    return outputs.update_output(layer, threads, pace[words], 0, z, place, epsilon, curvature, log_c[words])
+    layer = outputs.Blocks(blocks, len(words), rows.comm, rows.threads)
+    return outputs.update_output(layer, pace[words], z, np.searchsorted(words, w), epsilon, curvature, log_c[words])
 
 
 def effective_sample_size(rows, z, drawn, q):

@@ -79,8 +79,9 @@ def forward(theta, contexts, kept=None, batch=None):
     )
 
 
-def backward(theta, memory, gz, epsilon, decay, feature_rate, kept=None):
-    """Steps 2(c) and 2(d): update C and the arrays of the hidden layer in place, from gz = dL/dz (K, D).
+def backward(theta, memory, gz, rates, kept=None):
+    """Steps 2(c) and 2(d): update C and the arrays of the hidden layer in place, from gz = dL/dz (K, D). memory: what
+    `forward` returned for it; rates: a `pace.Rates`; kept: as in `forward`.
 
     The n - 1 steps of the layer rnn share its arrays, as do the groups of the layer tdnn. These arrays learn with the
     mean of the gradients of the steps, because the sum diverges at rates that suit the other parameters.
@@ -94,14 +95,15 @@ def backward(theta, memory, gz, epsilon, decay, feature_rate, kept=None):
     if kept is not None:
         gx *= kept[0]
     gx = senses.back(chosen, gx)
-    layers, rates = [g, g.above] if g.above else [g], np.full(len(p.C), f32(epsilon * feature_rate))
+    layers = [g, g.above] if g.above else [g]
+    of_C = np.full(len(p.C), f32(rates.epsilon * rates.feature_rate))
     steps = [max(len(layer.go) / K, 1) for layer in layers]
-    of_layers = [epsilon / number for number in steps]
+    of_layers = [rates.epsilon / number for number in steps]
     if pace.H:
-        of_C = gx.reshape(-1, p.C.shape[1]), gx.size // p.C.shape[1]
+        slopes_of_C = gx.reshape(-1, p.C.shape[1]), gx.size // p.C.shape[1]
         if once:
-            of_C = g.go, len(g.go), p.H
-        factors = [of_C, *((layer.go, K) for layer in layers)]
+            slopes_of_C = g.go, len(g.go), p.H
+        factors = [slopes_of_C, *((layer.go, K) for layer in layers)]
         factors += [(X, len(layer.go)) for layer in layers for X in layer.inputs]
         largest = lambda arguments: largest_eigenvalue(*arguments)
         of_features, *rest = map_at_once(
@@ -111,15 +113,15 @@ def backward(theta, memory, gz, epsilon, decay, feature_rate, kept=None):
         for i, layer in enumerate(layers):
             curvature = sum(next(of_inputs) for _ in layer.inputs) * of_go[i]
             of_layers[i] *= rate_factors(pace.H / steps[i], curvature)
-        rates *= rate_factors(pace.C, of_features)
-    if decay:
-        shrink(theta, 1 - K * epsilon * decay, 1 - K * epsilon * decay * feature_rate)
+        of_C *= rate_factors(pace.C, of_features)
+    if rates.decay:
+        shrink(theta, *rates.keep(K))
     for layer, rate in zip(layers, of_layers):
         for name, gradient in layer.arrays.items():
             gradient *= f32(rate)
             a = getattr(p, name)
             a += gradient
-    kernels.add_features(p.C, contexts, gx, rates)
+    kernels.add_features(p.C, contexts, gx, of_C)
 
 
 def shrink(theta, keep, keep_C):
@@ -130,16 +132,17 @@ def shrink(theta, keep, keep_C):
 
 
 @np.errstate(over="ignore", invalid="ignore")
-def step(theta, update_output, contexts, w, epsilon, decay, feature_rate, kept=None, batch=None):
-    """Make one update: theta += epsilon * sum over the examples of (dL/dtheta - decay * theta), in place.
+def step(theta, update_output, contexts, w, rates, kept=None, batch=None):
+    """Make one update: theta += epsilon * sum over the examples of (dL/dtheta - decay * theta), in place. rates: a
+    `pace.Rates`.
 
     update_output(z, w, epsilon, curvature) -> (L, dL/dz) updates the output layer. curvature is the largest curvature
     of L along the output weights, estimated from z; 0 if all parameters learn with the full rate. If L is not finite,
     nothing changes.
 
-    contexts (K, n-1) and w (K,): ids; an example with w below 0 is read, but not predicted. epsilon: the learning rate
-    for one example, as in the paper, before the limits of theta.pace. C, H and R decay, d does not. The rate of C is
-    feature_rate times higher. kept: the dropout factors of x and a, or None; batch: a `layers.Batch`.
+    contexts (K, n-1) and w (K,): ids; an example with w below 0 is read, but not predicted. The learning rate is that
+    of one example, as in the paper, before the limits of theta.pace. C, H and R decay, d does not. kept: the dropout
+    factors of x and a, or None; batch: a `layers.Batch`.
 
     Returns (sum of ln p, norm of dL/dz), from before the update.
     """
@@ -147,12 +150,12 @@ def step(theta, update_output, contexts, w, epsilon, decay, feature_rate, kept=N
     predicted = np.flatnonzero(w >= 0)
     z_out = z if len(predicted) == len(w) else z[predicted]
     curvature = largest_eigenvalue(z_out, len(z_out)) if theta.pace.H else 0.0
-    L, gz = update_output(z_out, w[predicted], epsilon, curvature)
+    L, gz = update_output(z_out, w[predicted], rates.epsilon, curvature)
     if not math.isfinite(L):
         return L, math.nan
     norm = float(np.linalg.norm(gz))
     if z_out is not z:
         gz, part = np.zeros_like(z), gz
         gz[predicted] = part
-    backward(theta, memory, gz, epsilon, decay, feature_rate, kept)
+    backward(theta, memory, gz, rates, kept)
     return L, norm

@@ -342,14 +342,15 @@ def add_decisions(z, M, starts, path, w, gy, rates):
                 row[c] += g * z[k, c]
 
 
-def update_output(rows, starts, path, pace, z, w, epsilon, curvature):
+def update_output(rows, ways, pace, z, w, epsilon, curvature):
     """Update the decisions on the path to each word.
 
-    rows: an `outputs.Rows` of the nodes, changed in place; starts, path: from `paths`; pace (V-1,): eps_0 K c of the
+    rows: an `outputs.Rows` of the nodes, changed in place; ways: the result of `paths`; pace (V-1,): eps_0 K c of the
     nodes; z (K, D): the input of the output layer; w (K,): the words; epsilon: the learning rate; curvature: as in
     `sgd.step`. Returns (L, dL/dz); if L is not finite, nothing changes and dL/dz is None.
     """
-    lengths, M = starts[w + 1] - starts[w], rows.M
+    (starts, path), M = ways, rows.M
+    lengths = starts[w + 1] - starts[w]
     gy, gz = np.empty(lengths.sum(), f32), np.empty_like(z)
     L = descend(z, M, starts, path, w, gy, gz)
     if not math.isfinite(L):

@@ -212,9 +212,9 @@ def perplexity(log10p, count):
 LEVELS = ("summary", "sentence", "word")  # those of query -v; -debug N shows the first N + 1
 
 
-def answers(block, first, last, whole, number, ids, length, log10p, sums, oovs):
+def answers(block, lines, number, tokens, totals):
     """The same as `lines.answers`, in Python."""
-    out = []
+    (first, last, whole), (ids, length, log10p), (sums, oovs), out = lines, tokens, totals, []
     for i, row in enumerate(block.split(b"\n")[: len(first)]):
         words = TOKEN.findall(row) + [EOS] * (i < whole)
         for t, word in zip(range(first[i], last[i]), words):
@@ -254,12 +254,13 @@ def report(model, lm, text, marks, shown, write, eager=False):
         lines = b""
         if each or ends:
             block = lower(block) if marks.tolower and each else block
-            given = block, first if each else last, last, kept * marks.eos, number, corpus.ids, length, log10p
             if corpus.is_large("answer"):
                 from lmtk.reports.lines import answers as write_lines
             else:
                 write_lines = answers
-            lines = write_lines(*given, *((sums, oovs) if ends else (sums[:0], oovs[:0])))
+            places = first if each else last, last, kept * marks.eos
+            totals = (sums, oovs) if ends else (sums[:0], oovs[:0])
+            lines = write_lines(block, places, number, (corpus.ids, length, log10p), totals)
         return lines, log10p[unknown], sums, oovs, int((last - first).sum())
 
     total = total_of_oovs = 0.0

@@ -46,17 +46,20 @@ def predictions(words, tags, tag, corpus, never, log10p, sos):
     sizes = np.diff(words[1])[corpus.ids]
     text = np.empty(2 * int(sizes.sum()) + len(sizes) * (80 + max(map(len, tags))) + 16, np.uint8)
     stops = np.empty(len(corpus.starts) - 1, np.int64)
-    print_predictions(
-        corpus.starts, corpus.ids, corpus.scored, sos, tag, p, logs, *word_cells(tags), *words, text, stops
-    )
+    sentences = corpus.starts, corpus.ids, corpus.scored
+    print_predictions(sentences, sos, tag, (p, logs), (words, word_cells(tags)), text, stops)
     return text.data, stops
 
 
 @jit
-def print_predictions(
-    starts, ids, scored, sos, tag, p, logs, tags, tag_ends, tag_cells, letters, ends, cells, text, stops
-):
-    """Write the lines of `predictions` into `text`, in place."""
+def print_predictions(sentences, sos, tag, numbers, names, text, stops):
+    """Write the lines of `predictions` into `text`, and where those of each sentence end into `stops`.
+
+    sentences: starts, ids and scored of the corpus. tag (N,): the tag of each token. numbers: the cells of p and of its
+    logarithm. names: the `word_cells` of the vocabulary and of the tags.
+    """
+    (starts, ids, scored), (p, logs) = sentences, numbers
+    (letters, ends, cells), (tags, tag_ends, tag_cells) = names
     at = 0
     for i in range(len(stops)):
         for t in range(starts[i], starts[i + 1]):
@@ -85,21 +88,25 @@ def print_predictions(
         stops[i] = at
 
 
-def answers(block, first, last, whole, number, ids, length, log10p, sums, oovs):
+def answers(block, lines, number, tokens, totals):
     """The lines that query prints for a block, bytes: "word=number length log10p" for each token, and the sums.
 
-    The tokens of line i are ids[first[i] : last[i]], with lengths and log10p (N,) float32. They are printed as they are
-    written in the block, followed by </s> in the first `whole` lines. number (W,): KenLM's number of each word. sums,
-    oovs: of the first lines, float32 and integers.
+    lines: first, last and whole. Line i has the tokens first[i] up to last[i]. They are printed as they are written in
+    the block, followed by </s> in the first `whole` lines. number (W,): KenLM's number of each word. tokens: ids,
+    lengths and log10p, (N,), the last float32. totals: the sums, float32, and the numbers of OOVs of the first lines.
     """
-    log10p, sums = print_short(log10p, TAB), print_short(sums, BLANK)
+    (first, *_), (ids, lengths, log10p), (sums, oovs) = lines, tokens, totals
     text = np.empty(len(block) + 48 * len(ids) + 64 * len(first) + 16, np.uint8)
-    return text[: print_answers(block, first, last, whole, number, ids, length, log10p, sums, oovs, text)].data
+    tokens, totals = (ids, lengths, print_short(log10p, TAB)), (print_short(sums, BLANK), oovs)
+    return text[: print_answers(block, lines, number, tokens, totals, text)].data
 
 
 @jit
-def print_answers(block, first, last, whole, number, ids, length, log10p, sums, oovs, text):
-    """Write the lines of `answers` into `text`, in place. Returns the number of bytes written."""
+def print_answers(block, lines, number, tokens, totals, text):
+    """Write the lines of `answers` into `text`, in place; log10p and the sums come as cells. Returns the number of
+    bytes written.
+    """
+    (first, last, whole), (ids, length, log10p), (sums, oovs) = lines, tokens, totals
     at = place = 0
     for i in range(len(first)):
         for t in range(first[i], last[i]):

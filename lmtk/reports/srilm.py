@@ -47,9 +47,11 @@ def sentence_sums(corpus, eos, oov, zero, log10p):
     return sums if corpus.times is None else [x * corpus.times for x in sums]
 
 
-def token_lines(words, corpus, scores, oov, zero, log10p, sums, start, end):
-    """The lines of -debug 2, one for each token of a sentence; with `sums` those of -debug 3."""
-    out = []
+def token_lines(words, corpus, scores, outcomes, sums, sentence):
+    """The lines of -debug 2, one for each token of a sentence; with `sums` those of -debug 3. outcomes: the result of
+    `outcome`.
+    """
+    (oov, zero, log10p), out, (start, end) = outcomes, [], corpus.starts[sentence : sentence + 2]
     for t in range(start, end):
         if not corpus.scored[t]:
             continue
@@ -175,8 +177,7 @@ def tally(model, corpora, debug, write, unk=True):
             if large:
                 write(text[stops[i] : stops[i + 1]])
             elif debug >= 2:
-                start, end = corpus.starts[i : i + 2]
-                write(token_lines(words, corpus, scores, oov, zero, log10p, sums, start, end))
+                write(token_lines(words, corpus, scores, (oov, zero, log10p), sums, i))
             if corpus.lines is not None:
                 write(own.lines() + b"\n")
             whole.add(own)

@@ -164,12 +164,12 @@ def ours(V, n, m, h, direct, contexts, w, threads, comm=None):
     theta = sgd.make_parameters(
         LAYERS["nplm"], {"C": C, "H": H, "d": np.zeros(h, np.float32)}, direct * (n - 1), comm=comm
     )
-    mine = outputs.make_blocks(np.zeros((V, h), np.float32), W, b, outputs.count_blocks(threads), comm)
-    see = partial(outputs.update_output, mine, threads, pace.full_pace(V, V).outputs, 3e-5)
+    mine = outputs.make_blocks(np.zeros((V, h), np.float32), W, b, threads, comm, decay=3e-5)
+    update, rates = partial(outputs.update_output, mine, pace.full_pace(V, V).outputs), pace.Rates(0.001, 3e-5)
 
     def run():
         for x, y in zip(contexts, w):
-            sgd.step(theta, see, x, y, 0.001, 3e-5, 1)
+            sgd.step(theta, update, x, y, rates)
 
     return run
 

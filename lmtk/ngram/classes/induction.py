@@ -11,7 +11,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from lmtk.errors import LmtkError, shown
-from lmtk.files.outputs import SUFFIX
 from lmtk.ngram.classes import kernels
 from lmtk.ngram.classes.files import Classes, replaced
 from lmtk.ngram.counting.counts import Counts, from_rows
@@ -85,17 +84,14 @@ def given_classes(data, words, classes, path):
 
 @dataclass
 class Exchange:
-    """The state of the exchange: the arrays of the table in `kernels`. order: the words that may move, in turn. fixed:
-    the term of the log likelihood that no move changes.
+    """The state of the exchange: the arrays of the table in `kernels`; neighbours: start, word, count and own. order:
+    the words that may move, in turn. fixed: the term of the log likelihood that no move changes.
     """
 
     order: np.ndarray
     G: int
     g: np.ndarray
-    start: np.ndarray
-    word: np.ndarray
-    count: np.ndarray
-    own: np.ndarray
+    neighbours: tuple
     N: np.ndarray
     M: np.ndarray
     n: np.ndarray
@@ -132,13 +128,12 @@ def exchange_of(data, g, G, order):
     the G others.
     """
     g, C = numbered(data, g, G)
-    start, word, count, own = neighbours(data)
     N = np.bincount(g[data.v].astype(np.int64) * C + g[data.w], data.count, C * C).astype(np.int32).reshape(C, C)
     n = np.stack((N.sum(axis=1), N.sum(axis=0)))
     f = xlogx(np.arange(min(TABLE, int(data.count.sum()) + 1), dtype=np.float64))
     predicted = np.bincount(data.w, data.count)
     fixed = float(xlogx(predicted).sum())
-    return Exchange(order, G, g, start, word, count, own, N, N.T.copy(), n, f, fixed)
+    return Exchange(order, G, g, neighbours(data), N, N.T.copy(), n, f, fixed)
 
 
 def xlogx(x):
@@ -154,7 +149,7 @@ def passes(state, iterations=None, threads=1):
     """
     from concurrent.futures import ThreadPoolExecutor  # its import takes as long as a small job
 
-    arrays = state.g, state.G, state.start, state.word, state.count, state.own, state.N, state.M, state.n, state.f
+    arrays = state.g, state.G, state.neighbours, (state.N, state.M, state.n, state.f)
     done = 0
     with ThreadPoolExecutor(threads) as pool:
         while iterations is None or done < iterations:
@@ -175,19 +170,23 @@ def passes(state, iterations=None, threads=1):
 
 @dataclass
 class Merging:
-    """The state of the merging of classes; arrays, K and m as `class_kernels.agglomerate` has them."""
+    """The state of the merging of classes. The fields are arguments of `kernels.agglomerate`."""
 
     R: int
     K: int
-    parent: np.ndarray
-    arrays: tuple
+    forest: tuple
+    neighbours: tuple
+    tables: tuple
     merged: np.ndarray
     m: int = 0
 
     def add(self, words, C):
         """Gives words (ids) classes of their own in turn, and merges classes while there are more than C."""
         words = np.asarray(words, np.int64)
-        self.K, self.m = kernels.agglomerate(words, C, self.R, self.K, self.parent, *self.arrays, self.merged, self.m)
+        sizes = C, self.R, self.K
+        self.K, self.m = kernels.agglomerate(
+            words, sizes, self.forest, self.neighbours, self.tables, self.merged, self.m
+        )
 
 
 def merging_of(data, order, window):
@@ -199,16 +198,14 @@ def merging_of(data, order, window):
     W, C = len(data.words), len(fixed) + 1 + room
     g = np.zeros(W, np.int32)
     g[fixed] = np.arange(1, len(fixed) + 1)
-    start, word, count, own = neighbours(data)
     N = np.zeros((C, C), np.int32)
     np.add.at(N, (g[data.v], g[data.w]), data.count.astype(np.int32))
     root = np.zeros(C, np.int64)
     f = xlogx(np.arange(int(data.count.sum()) + 1, dtype=np.float64))
     S = (f[N].sum(axis=0) + f[N].sum(axis=1)).astype(np.float64)
     n, L = np.zeros((2, C), np.int64), np.zeros((C, C))
-    arrays = g, root, start, word, count, own, N, n, S, L, f
-    R = len(fixed) + 1
-    return Merging(R, R, np.arange(W, dtype=np.int32), arrays, np.zeros((W, 2), np.int64))
+    R, forest = len(fixed) + 1, (np.arange(W, dtype=np.int32), g, root)
+    return Merging(R, R, forest, neighbours(data), (N, n, S, L, f), np.zeros((W, 2), np.int64))
 
 
 def roots(parent):
@@ -256,8 +253,9 @@ def merged_classes(state, order):
     """The class (W,) of each of the words `order` after the mergers, numbered by their first words in `order`; other
     words: -1.
     """
-    g = np.full(len(state.parent), -1, np.int32)
-    _, first, own = np.unique(roots(state.parent)[order], return_index=True, return_inverse=True)
+    parent, *_ = state.forest
+    g = np.full(len(parent), -1, np.int32)
+    _, first, own = np.unique(roots(parent)[order], return_index=True, return_inverse=True)
     g[order] = np.argsort(np.argsort(first))[own]
     return g
 
@@ -270,12 +268,6 @@ def words_of_merged(state, order, of, words):
     g = np.full(len(of), -1, np.int32)
     g[words] = merged[of[words]]
     return g
-
-
-def numbered_name(path, number):
-    """The name of a file that -save writes: SRILM's, CLASSES.000100 or CLASSES.000100.gz."""
-    suffix = next((s for s in SUFFIX if path.endswith(s)), "")
-    return f"{path}.{number:06d}{suffix}"
 
 
 def paths(data, classes):

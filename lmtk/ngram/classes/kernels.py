@@ -15,19 +15,21 @@ word    (2, B)     the neighbours, int32
 count   (2, B)     how many bigrams each neighbour forms with w, int32
 own     (W,)       the number of bigrams w w, int32
 f       (F,)       f[x] = x ln x, float64
+
+Kernels get them in tuples: `neighbours` is start, word, count, own; `counts` is N, M, n, f.
 """
 
 import math
 
 import numpy as np
 
-from lmtk.machine.jit import jit
+from lmtk.machine.jit import inlined, jit
 
 SMALL = 1e-5  # nats; a gain below it may be rounding
 
 
 @jit
-def best_class(w, g, G, start, word, count, own, N, M, n, f, r, near, size, total, rows, gain):
+def best_class(w, g, G, neighbours, counts, scratch):
     """Hard to read: counts that include w are corrected on the fly. Returns the class, among the first G, in which word
     w makes the text most likely; no count changes.
     The log likelihood, up to terms that no move changes, is sum_cd f(N[c, d]) - sum_c f(n[0, c]) - sum_c f(n[1, c])
@@ -36,10 +38,13 @@ def best_class(w, g, G, start, word, count, own, N, M, n, f, r, near, size, tota
     class. Counts without an entry in f take a logarithm. Bound by look-ups of f; most are of small counts, whose
     entries stay in the first cache.
 
-    Written: r (2, C), 0 before: r[0, d] and r[1, d] <- how many bigrams w forms with class d after and before it;
-    near[i] <- the size[i] classes d whose r[i, d] is not 0; total (2,) <- the bigrams of w as history, and as predicted
-    word. The caller uses these and sets r back to 0. rows (2, C), gain (G,): scratch.
+    Written to the `scratch` of `make_scratch`: r (2, C), 0 before: r[0, d] and r[1, d] <- how many bigrams w forms with
+    class d after and before it; near[i] <- the size[i] classes d whose r[i, d] is not 0; total (2,) <- the bigrams of w
+    as history, and as predicted word. The caller uses these and calls `clear`.
     """
+    start, word, count, own = neighbours
+    N, M, n, f = counts
+    r, near, size, total, rows, gain = scratch
     F = len(f)
 
     def xlogx(x):
@@ -102,16 +107,33 @@ def best_class(w, g, G, start, word, count, own, N, M, n, f, r, near, size, tota
     return best
 
 
-@jit
-def exchange(words, g, G, start, word, count, own, N, M, n, f):
-    """Moves each of `words` in turn to its best class. g, N, M, n change in place. Returns how many words moved."""
-    C = len(N)
+@jit(is_inlined=True)
+def make_scratch(C, G):
+    """The arrays r, near, size, total, rows (2, C) and gain (G,) of `best_class`."""
     r, near, rows = np.zeros((2, C), np.int64), np.empty((2, C), np.int64), np.empty((2, C), np.int32)
-    size, total, gain = np.empty(2, np.int64), np.empty(2, np.int64), np.empty(G)
+    return r, near, np.empty(2, np.int64), np.empty(2, np.int64), rows, np.empty(G)
+
+
+@inlined
+def clear(scratch):
+    """Set r back to 0."""
+    r, near, size, _, _, _ = scratch
+    for i in range(2):
+        for j in range(size[i]):
+            r[i, near[i, j]] = 0
+
+
+@jit
+def exchange(words, g, G, neighbours, counts):
+    """Moves each of `words` in turn to its best class. g, N, M, n change in place. Returns how many words moved."""
+    _, _, _, own = neighbours
+    N, M, n, _ = counts
+    scratch = make_scratch(len(N), G)
+    r, near, size, total, _, _ = scratch
     moved = 0
     for w in words:
         a = g[w]
-        best = best_class(w, g, G, start, word, count, own, N, M, n, f, r, near, size, total, rows, gain)
+        best = best_class(w, g, G, neighbours, counts, scratch)
         if best != a:
             moved += 1
             g[w] = best
@@ -127,28 +149,23 @@ def exchange(words, g, G, start, word, count, own, N, M, n, f):
                         c, e = (b, d) if i == 0 else (d, b)
                         N[c, e] += x
                         M[e, c] += x
-        for i in range(2):
-            for j in range(size[i]):
-                r[i, near[i, j]] = 0
+        clear(scratch)
     return moved
 
 
 @jit
-def find_best_classes(words, g, G, start, word, count, own, N, M, n, f, best):
+def find_best_classes(words, g, G, neighbours, counts, best):
     """best (K,) int32 <- the best class of each of `words`. No word moves."""
-    C = len(N)
-    r, near, rows = np.zeros((2, C), np.int64), np.empty((2, C), np.int64), np.empty((2, C), np.int32)
-    size, total, gain = np.empty(2, np.int64), np.empty(2, np.int64), np.empty(G)
+    scratch = make_scratch(len(counts[0]), G)
     for k in range(len(words)):
-        best[k] = best_class(words[k], g, G, start, word, count, own, N, M, n, f, r, near, size, total, rows, gain)
-        for i in range(2):
-            for j in range(size[i]):
-                r[i, near[i, j]] = 0
+        best[k] = best_class(words[k], g, G, neighbours, counts, scratch)
+        clear(scratch)
 
 
 @jit
-def update_costs(k, R, K, N, n, S, L, f):
-    """Computes S[k], and L of the pairs of class k, afresh and in place; S and L as in `agglomerate`."""
+def update_costs(k, R, K, tables):
+    """Computes S[k], and L of the pairs of class k, afresh and in place; tables: N, n, S, L and f of `agglomerate`."""
+    N, n, S, L, f = tables
     A = np.zeros(K)
     S[k] = 0
     for i in range(K):
@@ -172,13 +189,14 @@ def update_costs(k, R, K, N, n, S, L, f):
 
 
 @jit
-def agglomerate(words, C, R, K, parent, slot, root, start, word, count, own, N, n, S, L, f, merged, m):
+def agglomerate(words, sizes, forest, neighbours, tables, merged, m):
     """Hard to read: sums over all pairs of classes are kept up to date instead of being computed anew.
     Gives each of `words` in turn a class of its own; while there are more than C classes, merges the cheapest pair.
-    Everything changes in place. Class 0 holds the words still to come; it and the other classes below R are not merged;
-    K classes are in use. parent (W,) int32: the word whose class a word was merged into, or itself; slot (W,) int32:
-    the class of a word that is its own parent; root: the word of each class. merged (W, 2): the m pairs of words whose
-    classes were merged so far; the first keeps its class. Returns K and m.
+    Everything changes in place. sizes: C, R and K. Class 0 holds the words still to come; it and the other classes
+    below R are not merged; K classes are in use. forest: parent (W,) int32, the word whose class a word was merged
+    into, or itself; slot (W,) int32, the class of a word that is its own parent; and root, the word of each class.
+    tables: N, n, S, L and f. merged (W, 2): the m pairs of words whose classes were merged so far; the first keeps its
+    class. Returns K and m.
 
     L[i, j], i < j, is the change of the text's log likelihood by the merger of i and j (Brown et al. 1992, section 3),
     at most 0; the pair with the largest is merged. With A[i, j] = sum_d f(N[i, d] + N[j, d]) + f(N[d, i] + N[d, j]) and
@@ -186,6 +204,9 @@ def agglomerate(words, C, R, K, parent, slot, root, start, word, count, own, N, 
     themselves and for the sums n. A new word or a merger changes A by a few terms for each pair, so that it takes K^2
     steps. f has an entry for every possible count.
     """
+    (C, R, K), (parent, slot, root) = sizes, forest
+    start, word, count, own = neighbours
+    N, n, S, L, f = tables
     row, col = np.empty((3, len(N)), np.int64), np.empty((3, len(N)), np.int64)
     change = np.empty(len(N))
     for t in range(len(words) + 1):
@@ -223,7 +244,7 @@ def agglomerate(words, C, R, K, parent, slot, root, start, word, count, own, N, 
                     L[i, j] += x + y - change[i] - change[j]
             slot[w], root[k] = k, w
             K += 1
-            update_costs(k, R, K, N, n, S, L, f)
+            update_costs(k, R, K, tables)
         while K - R > C:
             a, b, best = R, R + 1, -np.inf
             for i in range(R, K):
@@ -263,5 +284,5 @@ def agglomerate(words, C, R, K, parent, slot, root, start, word, count, own, N, 
             S[b], root[b] = S[z], root[z]
             slot[root[z]] = b
             K = z
-            update_costs(a, R, K, N, n, S, L, f)
+            update_costs(a, R, K, tables)
     return K, m

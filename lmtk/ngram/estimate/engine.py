@@ -159,7 +159,7 @@ class Estimator:
                 types = room("types", grams.H, np.int32)
                 lacking = len(grams.node) - put(node, log10p, columns[0], self.log10p[k], self.marks[k], types)
                 if lacking:
-                    lower_p = self.back_off(k, grams, predicted, below, log10p, lower_p, bow)
+                    lower_p = self.back_off(k, grams, predicted, (log10p, lower_p), bow, below)
                 bow[(types == 0) & (bow == 0)] = np.nan
                 self.log10bow[k - 1][grams.contexts] = bow
                 if len(self.types[k - 1]):
@@ -192,10 +192,11 @@ class Estimator:
             is_predicted, unknowns = is_predicted & ~is_unknown, np.count_nonzero(is_unknown)
         return np.flatnonzero(is_predicted), unknowns
 
-    def back_off(self, k, grams, predicted, below, log10p, p, bow):
-        """Backs off for the n-grams without a probability of their own. below: the nodes of the order below; log10p, p:
-        of the `predicted` n-grams; bow: of the contexts. Returns p of all n-grams, (N,).
+    def back_off(self, k, grams, predicted, estimates, bow, below):
+        """Backs off for the n-grams without a probability of their own. estimates: log10p and p of the `predicted`
+        n-grams; bow: of the contexts; below: the nodes of the order below. Returns p of all n-grams, (N,).
         """
+        log10p, p = estimates
         lacks_p, all_p = np.ones(len(grams.node), bool), np.empty(len(grams.node))
         lacks_p[predicted], all_p[predicted] = np.isnan(log10p), p
         node = grams.node[lacks_p]

@@ -51,7 +51,7 @@ class HeldOut:
         """
         one = np.zeros(len(self.words), np.int64)
         event = first.counted & (first.word < self.vocab.V)
-        of_words = self.of_words(1, np.zeros_like(first.word), first.count, event, 1, one, self.words[:, 0])
+        of_words = self.of_words(1, (np.zeros_like(first.word), first.count, event), 1, one, self.words[:, 0])
         return tune_orders([of_words, *features], self.methods, self.vocab.V)
 
     def of_levels(self, levels):
@@ -65,7 +65,7 @@ class HeldOut:
             for j, below in enumerate(levels[: k - 1]):
                 context = find(below.keys, context, self.words[:, k - 1 - j].astype(np.int64), W)
             node = find(level.keys, context, self.words[:, 0].astype(np.int64), W)
-            features.append(self.of_words(k, level.parent, level.count, event, H, context, node))
+            features.append(self.of_words(k, (level.parent, level.count, event), H, context, node))
         return features
 
     def unseen(self):
@@ -103,14 +103,16 @@ class HeldOut:
                     node = find(keys, node, before[k - 2], W)
                 event = np.zeros(len(count), bool)
                 event[predicted] = True
-                features_of_order = self.of_words(k, grams.context, count, event, grams.H, context, node)
+                features_of_order = self.of_words(k, (grams.context, count, event), grams.H, context, node)
                 for whole, part in zip(features[k - 2], features_of_order, strict=True):
                     whole[chosen] = part
 
-    def of_words(self, k, parent, count, event, H, context, node):
+    def of_words(self, k, grams, H, context, node):
         """The features of order k. context, node (N,): the context of each held-out word, and its n-gram, -1 for none.
-        For the n-grams: parent, which of the H contexts each extends; count; event, whether it is predicted.
+        grams: for each n-gram of the order, parent, which of the H contexts it extends; count; event, whether it is
+        predicted.
         """
+        parent, count, event = grams
         R, event = self.discounts(k), event & (count > 0)
         kind = np.minimum(count, R).astype(np.int64)
         T = values(np.bincount(parent[event], count[event], H), context, 0.0)
