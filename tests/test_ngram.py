@@ -16,6 +16,7 @@ from lmtk.files import registry
 from lmtk.joint.mixture import Mixture
 from lmtk.lm import probability, vocabulary_sums
 from lmtk.ngram.arpa.writer import write_text
+from lmtk.ngram.edit import prune as pruning
 from lmtk.ngram.edit.prune import prune
 from lmtk.ngram.edit.renormalize import renormalize
 from lmtk.ngram.edit.vocabulary import add_words, limit, merge, merge_in_turn
@@ -115,6 +116,22 @@ def test_pruning_drops_what_costs_less_than_the_threshold(model, data):
         if rise[n] < threshold and not context:
             kept.discard(n)
     assert set(entries(prune(model, threshold))) == kept
+
+
+@settings(max_examples=60, deadline=None)
+@given(whole_models, st.data())
+def test_limits_say_what_every_threshold_leaves(model, data):
+    """The n-grams of any threshold, and the lowest threshold for any number of n-grams."""
+    arrays, limits = pruning.find_limits(model, data.draw(st.integers(2, 3)))
+    thresholds = np.unique(limits[np.isfinite(limits)]).tolist()
+    for threshold in thresholds[:: max(len(thresholds) // 5, 1)]:
+        assert sum(pruning.cut(model, arrays, limits, threshold).sizes) == np.count_nonzero(
+            limits >= np.float32(threshold)
+        )
+    for most in range(len(limits) + 2):
+        threshold = pruning.threshold_for(limits, most)
+        assert np.count_nonzero(limits >= threshold) <= most or threshold == np.inf
+        assert most >= len(limits) or np.count_nonzero(limits >= np.nextafter(threshold, np.float32(-np.inf))) > most
 
 
 def test_pruning_nothing_changes_nothing():

@@ -39,7 +39,7 @@ OPTIONS = {
             "X",
             low=0,
         ),
-        "minprune": option("Prune only n-grams of N words or more.", "N", low=2),
+        **shared("prune_to prune_to_size minprune"),
         "prune_history_lm": option(
             "With -prune: take the probabilities of contexts from this model (for Kneser-Ney models).", "FILE"
         ),

@@ -1,4 +1,4 @@
-from lmtk.commands.options import bytes_of, option, shared, takes, tell_memory
+from lmtk.commands.options import memory_of, option, shared, takes, tell_memory
 from lmtk.jobs.estimating import EstimateJob, estimate
 from lmtk.jobs.rules import build
 from lmtk.jobs.smoothing import fallback_discounts
@@ -39,7 +39,12 @@ OPTIONS = {
         "write_binary_lm": option("Write -lm in binary form.", type=bool, default=False),
         **shared("layout closed write_kenlm kenlm_type compact quantize"),
         "prune": option("Remove n-grams whose removal raises perplexity by less than the fraction X.", "X", low=0),
-        "minprune": option("Prune only n-grams of N words or more.", "N", low=2),
+        **shared("prune_to prune_to_size minprune"),
+        "prune_contexts": option(
+            "Take the probabilities of contexts for -prune from the counts or from the model (default: counts for "
+            "Kneser-Ney smoothing).",
+            "WHERE",
+        ),
         **shared("debug"),
     },
     "Smoothing": {
@@ -100,7 +105,7 @@ OPTIONS = {
     },
     "Parallel": {
         "memory": option(
-            "Use about this much memory, and temporary files beyond it (500M, 4G).", "SIZE", parse=bytes_of
+            "Use about this much memory, and temporary files beyond it (500M, 4G).", "SIZE", parse=memory_of
         ),
         **shared("memuse"),
         "mpi": option("Share the work among the ranks started by mpiexec."),

@@ -41,6 +41,27 @@ def option(help, metavar=None, *also, **settings):
     return Record(help, metavar, also, **settings)
 
 
+def bytes_of(size, option="-memory", unit="K", example="2G"):
+    """The bytes of "4G" or "1.5G", `unit` where none is given; b, K, M, G, T. None stays None."""
+    if size is None:
+        return None
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([bKMGT]?)", size)
+    many = float(found[1]) * 1024.0 ** "bKMGT".index(found[2] or unit) if found else 0
+    if many < 1:
+        raise UsageError(f"{option} {size} is not a size; give a number above 0 and b, K, M, G or T, such as {example}")
+    return int(min(many, 2.0**60))
+
+
+def memory_of(size):
+    """The bytes of -memory: at least LEAST, and K where no unit is given, as in lmplz and sort."""
+    return None if size is None else max(bytes_of(size), LEAST)
+
+
+def file_size_of(size):
+    """The bytes of -prune-to-size."""
+    return bytes_of(size, "-prune-to-size", "b", "20M")
+
+
 SHARED = {
     "text": option("Text to read, one sentence per line (-: stdin).", "FILE"),
     "vocab": option("Word list: the first word of each line is used.", "FILE"),
@@ -57,6 +78,9 @@ SHARED = {
     "debug": option("How much to report: 0 is nothing, higher values give more details.", "N", low=0),
     "threads": option("Number of threads for neural models (default: all cores).", "N", low=1, high=MANY),
     "layout": option("Lay out ARPA files as SRILM or as KenLM does (default: srilm).", "srilm|kenlm"),
+    "prune_to": option("Prune to at most N n-grams.", "N", low=1),
+    "prune_to_size": option("Prune until the file has at most this size (500K, 20M).", "SIZE", parse=file_size_of),
+    "minprune": option("Prune only n-grams of N words or more.", "N", low=2),
     "closed": option("Add missing suffixes: b c, if the model has the n-gram a b c."),
     "write_kenlm": option("Write the model as a KenLM binary file.", "FILE"),
     "kenlm_type": option("The data structure of -write-kenlm (default: probing).", "probing|trie"),
@@ -141,17 +165,6 @@ def declaration(name, kind, record, heading):
     names = [f"-{n}" for n in (name, *record.also)]
     typer_option = typer.Option(*names, help=record.help, metavar=record.metavar, rich_help_panel=heading, **bounds)
     return Annotated[typed, typer_option], read
-
-
-def bytes_of(size):
-    """The bytes of "4G" or "1.5G", K where no unit is given; b, K, M, G, T. At least LEAST. None stays None."""
-    if size is None:
-        return None
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)([bKMGT]?)", size)
-    many = float(found[1]) * 1024.0 ** "bKMGT".index(found[2] or "K") if found else 0
-    if many < 1:
-        raise UsageError(f"-memory {size} is not a size; give a number above 0 and b, K, M, G or T, such as 2G")
-    return int(min(max(many, LEAST), 2.0**60))
 
 
 def per_order(values, family, number=str, low=0, high=None):

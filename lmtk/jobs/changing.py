@@ -2,9 +2,12 @@
 
 import os
 import sys
-from dataclasses import dataclass
+import warnings
+from dataclasses import dataclass, replace
+from functools import partial
 
-from lmtk.errors import FormatError, LmtkError
+from lmtk.errors import FormatError, LmtkError, LmtkWarning
+from lmtk.jobs.pruning import files_of, prune_model
 from lmtk.jobs.rules import complete_weights
 
 
@@ -63,13 +66,40 @@ def change(job, home=None, threshold=None):
         models[0] = renormalize_model(models[0], closed or job.unk or job.by_word, job.is_own)
     model, *others = add_classes(job, words, files[: len(models)], models) if job.classes else models
     threshold = threshold if job.is_table else job.prune[0] if job.prune else None
-    if threshold:
-        history = job.prune_history_lm and read(job, words, job.prune_history_lm, model.order - 1, home, True)
-        pruned = prune.prune(model, threshold, job.minprune, history, own=job.is_own)
-        model = report_sizes(job, f"-prune {threshold:g}", pruned)
+    if threshold or job.prune_to or job.prune_to_size:
+        context = None
+        if job.prune_history_lm:
+            history = read(job, words, job.prune_history_lm, model.order - 1, home, True)
+            context = prune.history_probabilities(history, model)
+        elif not job.is_table:
+            warn_of_kneser_ney(job, model)
+        pruned, done = prune_model(job, model, threshold, context, job.is_own, partial(write_elsewhere, job))
+        model = report_sizes(job, done, pruned)
     if job.prune_lowprobs:
         model = report_sizes(job, "-prune-lowprobs", prune.prune_low(model, job.minprune))
     return vocabulary.predict_unknown(model, True) if closed else model, others, weights
+
+
+def warn_of_kneser_ney(job, model):
+    """Warns that pruning harms a model that looks like one of Kneser-Ney smoothing."""
+    from lmtk.ngram.mass import is_far_from_text
+
+    if is_far_from_text(model):
+        warnings.warn(
+            f"{job.name}: this looks like a Kneser-Ney model, whose 1-grams are not the frequencies of words; -prune "
+            "keeps the wrong n-grams of such a model, so prune while counting (ngram-count -prune) or add "
+            "-prune-history-lm with a Good-Turing model",
+            LmtkWarning,
+            stacklevel=2,
+        )
+
+
+def write_elsewhere(job, model, path):
+    """Writes the file of a job that writes one to another path. The model stays as it is."""
+    from lmtk.jobs.editing import write
+
+    (name,) = files_of(job)
+    write(replace(job, **{name: path}, write_vocab=None, keep=True), model, model.vocab, None)
 
 
 def parts_of(job):

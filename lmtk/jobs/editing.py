@@ -9,6 +9,7 @@ from itertools import pairwise
 
 from lmtk.errors import LmtkError, LmtkWarning, name_of
 from lmtk.jobs.kenlm_files import KENLM_RULES, form_of, write_kenlm
+from lmtk.jobs.pruning import PRUNING_RULES, is_pruned
 from lmtk.jobs.rules import (
     check,
     check_outputs,
@@ -35,7 +36,8 @@ class EditJob:
     that stay. vocab: words to add; limit_vocab: only these words stay. mix_lm: more models; weight: a weight for each
     model, the last may be left out. bayes: words before a word that weight the models, None: merge the models.
     cache: words before a word. prune: shares of the model's perplexity; several: a table of sizes and perplexities.
-    minprune: prune n-grams of so many words or more. expand_classes: the longest n-grams of words, 0: all;
+    minprune: prune n-grams of so many words or more. prune_to, prune_to_size: prune to so many n-grams, or to a file
+    of so many bytes. expand_classes: the longest n-grams of words, 0: all;
     expand_most: the most n-grams; expand_exact: n-grams of so many words or more get their exact probability. unk_prob:
     log10 p of unknown words, -99: none. gen: the number of sentences. scoring: texts and counts to score.
     """
@@ -70,6 +72,8 @@ class EditJob:
     renorm: bool = False
     prune: tuple[float, ...] = ()
     minprune: int = 2
+    prune_to: int | None = None
+    prune_to_size: int | None = None
     prune_history_lm: str | None = None
     prune_lowprobs: bool = False
     scoring: Scoring = field(default_factory=Scoring)
@@ -118,7 +122,7 @@ class EditJob:
     def is_changed(self):
         """Whether the model is another than that in the file."""
         changes = self.mix_lm, self.read_mix_lms, self.limit_vocab, self.vocab, self.renorm, self.prune_lowprobs
-        return any(changes) or any(self.prune) or self.closed
+        return any(changes) or is_pruned(self) or self.closed
 
     @property
     def is_own(self):
@@ -155,7 +159,8 @@ RULES = (
     needs("closed", "write_lm write_bin write_kenlm"),
     needs("limit_vocab", "vocab"),
     needs("weight", "mix_lm", "-lambda needs -mix-lm"),
-    needs("prune_history_lm", "prune"),
+    needs("prune_history_lm", "prune prune_to prune_to_size"),
+    *PRUNING_RULES,
     excludes("read_mix_lms", "mix_lm classes"),
     needs("bayes loglinear_mix", "mix_lm read_mix_lms"),
     wrong(

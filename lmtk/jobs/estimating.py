@@ -15,6 +15,7 @@ from lmtk.errors import LmtkWarning, UsageError
 from lmtk.jobs import counting
 from lmtk.jobs.counting import CountJob
 from lmtk.jobs.kenlm_files import KENLM_RULES, form_of, write_kenlm
+from lmtk.jobs.pruning import PRUNING_RULES, files_of, is_pruned, prune_model
 from lmtk.jobs.rules import check, check_outputs, excludes, needs, one_of, one_stdin, wrong
 from lmtk.jobs.smoothing import Smoothing, methods_of
 
@@ -25,7 +26,9 @@ class EstimateJob:
 
     count: the CountJob. smoothing: the Smoothing of each order. lm, write_bin, write_kenlm, class_lm: files for the
     model, as ARPA, in binary form, in KenLM's, as a class model. keep: return the model. unk: predict unknown
-    words. prune: the share of perplexity below which an n-gram is dropped, from order `minprune` on. heldout: a
+    words. prune: the share of perplexity below which an n-gram is dropped, from order `minprune` on; prune_to,
+    prune_to_size: prune to so many n-grams, or to a file of so many bytes; prune_contexts: "counts" or "model", where
+    the probabilities of contexts come from, None: counts for Kneser-Ney smoothing. heldout: a
     text to tune discounts on. limit_vocab_file: n-grams of other words are left out. vocab_pad: the least number of
     words, unknown ones among them. maxent_alpha, maxent_sigma2: the penalty on the sum of |weight| and the variance
     of the weights' prior.
@@ -44,6 +47,9 @@ class EstimateJob:
     quantize: int | None = None
     prune: float | None = None
     minprune: int = 2
+    prune_to: int | None = None
+    prune_to_size: int | None = None
+    prune_contexts: str | None = None
     heldout: str | None = None
     maxent: bool = False
     maxent_alpha: float = 0.5
@@ -93,7 +99,13 @@ class EstimateJob:
     def is_changed(self):
         """Whether the model is changed, or sorted anew, once it is estimated."""
         sorts = self.count.sort or (self.has_kenlm_layout and not self.count.kenlm)
-        return bool(self.reads_discounts and (sorts or self.prune or self.limit_vocab_file or self.closed))
+        return bool(self.reads_discounts and (sorts or is_pruned(self) or self.limit_vocab_file or self.closed))
+
+    @property
+    def prunes_by_counts(self):
+        """Whether pruning takes the probabilities of contexts from the counts."""
+        is_continued = any(method.smoothing.continuation for method in self.methods)
+        return is_pruned(self) and self.prune_contexts != "model" and (is_continued or self.prune_contexts == "counts")
 
     @property
     def has_kenlm_layout(self):
@@ -126,6 +138,9 @@ RULES = (
         "-limit-vocab-file, -interpolate-unigrams, -vocab-pad and -verbose-header need -kenlm",
     ),
     one_of("layout", ("srilm", "kenlm")),
+    *PRUNING_RULES,
+    one_of("prune_contexts", ("counts", "model")),
+    needs("prune_contexts", "prune prune_to prune_to_size"),
     excludes(
         "vocab_pad",
         "interpolate_unigrams",
@@ -153,13 +168,15 @@ RULES = (
 @dataclass(frozen=True)
 class Counted:
     """What was counted. counts, written: lists with the counts for the model and those to write, which are emptied by
-    those who use them up. words: of the counts. listed: the words of -limit-vocab-file, or None. is_changed: whether
+    those who use them up. words: of the counts. contexts: for pruning, the
+    result of `counts.contexts_of`, or None. listed: the words of -limit-vocab-file, or None. is_changed: whether
     the model is changed once it is estimated. header: the first lines of -lm.
     """
 
     counts: list
     written: list
     words: list
+    contexts: object
     lists: counting.Lists
     listed: set | None
     is_changed: bool
@@ -216,7 +233,12 @@ def count(job, comm):
     counts, written = count_ngrams(job, lists, comm)
     moved = job.reads_discounts and job.has_kenlm_layout and counts.has(what.unk)
     header = header_of(what, counts.tokens) if job.verbose_header and comm.rank == 0 else b""
-    return Counted([counts], [written], counts.words, lists, listed, bool(job.is_changed or moved), header)
+    contexts = None
+    if job.prunes_by_counts and comm.rank == 0:
+        from lmtk.ngram.counting.counts import contexts_of
+
+        contexts = contexts_of(written)
+    return Counted([counts], [written], counts.words, contexts, lists, listed, bool(job.is_changed or moved), header)
 
 
 def outputs_of(job):
@@ -236,10 +258,11 @@ def count_ngrams(job, lists, comm):
     from lmtk.ngram.counting.runs import Spilled
 
     what = job.count
+    uses_counts = what.writes_counts or job.prunes_by_counts
     # where memory is bounded a text is read once for the model and once for its counts
-    twice = what.memory and job.model_wanted and what.writes_counts and comm.size == 1
+    twice = what.memory and job.model_wanted and uses_counts and comm.size == 1
     twice = twice and not what.read and not what.weighted and all(map(os.path.isfile, what.text))
-    counts_wanted = (what.writes_counts and not twice) or job.maxent or job.trust_totals or what.recompute
+    counts_wanted = (uses_counts and not twice) or job.maxent or job.trust_totals or what.recompute
     form = "counts" if not job.model_wanted or counts_wanted or what.order == 1 else "positions"
     in_parts = form == "positions" and (comm.size == 1 or job.is_shared)
     counts = counting.collect_counts(what, lists, comm, "parts" if in_parts else form)
@@ -379,15 +402,30 @@ def write_backoff(job, counted, model, lm):
     """Writes a Backoff, once it is changed, to the files that the job names, as ARPA to `lm`. Returns the model if the
     job keeps it.
     """
-    from lmtk.files.outputs import open_out
-    from lmtk.ngram.arpa import kenlm_layout, writer
     from lmtk.ngram.edit import prune, vocabulary
-    from lmtk.ngram.model import compact
 
     if job.limit_vocab_file:
         model = vocabulary.limit(model, counted.listed)
-    if job.prune:
-        model = prune.prune(model, job.prune, job.minprune, own=True)
+    if is_pruned(job):
+
+        def write(model, path):
+            (name,) = files_of(job)
+            write_files(replace(job, **{name: path}, keep=True), counted, model, path if name == "lm" else None)
+
+        context = counted.contexts and prune.counted_probabilities(*counted.contexts, model)
+        model, done = prune_model(job, model, job.prune, context, True, write)
+        if job.debug:
+            sys.stderr.write(f"{done}: {', '.join(f'{n} {k}-grams' for k, n in enumerate(model.sizes, 1))}\n")
+    write_files(job, counted, model, lm)
+    return model if job.keep else None
+
+
+def write_files(job, counted, model, lm):
+    """Writes a Backoff to the files that the job names, as ARPA to `lm`."""
+    from lmtk.files.outputs import open_out
+    from lmtk.ngram.arpa import kenlm_layout, writer
+    from lmtk.ngram.model import compact
+
     if job.closed:
         from lmtk.ngram.edit.closing import close
 
@@ -407,7 +445,6 @@ def write_backoff(job, counted, model, lm):
         write_kenlm(model, job.write_kenlm, form_of(job), "the model")
     if job.class_lm:
         write_class_model(job, counted, model)
-    return model if job.keep else None
 
 
 def write_class_model(job, counted, model):

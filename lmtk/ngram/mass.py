@@ -15,6 +15,7 @@ from lmtk.ngram.model.searching import find_rows
 from lmtk.text.corpus import contexts, sentences
 
 f32 = np.float32
+FAR = 0.06  # nats
 
 
 def backoff_weights(sums, lower_sums):
@@ -61,6 +62,28 @@ def weight_of_one(numerator, denominator, over):
     if numerator == 0 and denominator == 0:
         return f32(0)
     return f32(math.log10(numerator) - math.log10(denominator))
+
+
+def is_far_from_text(model):
+    """Whether the 1-grams of a model are not the frequencies that its 2-grams give words, as in Kneser-Ney smoothing,
+    where they count contexts. With q(w) = sum_v p(v) p(w | v), the divergence sum_w q(w) ln (q(w) / p(w)) is 0.08 to
+    0.25 for Kneser-Ney models of texts, and below 0.05 for other methods and for mixtures.
+    """
+    if model.order < 2:
+        return False
+    V, vocab = len(model.vocab.words), model.vocab
+    words, log10p, log10bow = model.ngrams(1)
+    p, bow = np.zeros(V), np.ones(V)
+    p[words[:, 0]], bow[words[:, 0]] = np.nan_to_num(probability(log10p)), probability(np.nan_to_num(log10bow))
+    before = p.copy()
+    before[vocab.sos_id], before[vocab.eos_id] = p[vocab.eos_id], 0
+    rows, log10p, _ = model.ngrams(2)
+    (v, w), of_pair = rows.T, np.nan_to_num(probability(log10p))
+    backed_off = (before * bow).sum() - np.bincount(w, before[v] * bow[v], V)
+    q = p * backed_off + np.bincount(w, before[v] * of_pair, V)
+    both = (p > 0) & (q > 0)
+    q = q[both] / q[both].sum()
+    return bool((q * np.log(q / p[both])).sum() > FAR)
 
 
 def of_contexts(model, chosen):

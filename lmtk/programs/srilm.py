@@ -64,6 +64,8 @@ def ngram_count(words):
     given = names_of(words)
     if not given & {"text", "read", "help", "h"} and "write-vocab" in given:
         words = [*words, "-text", os.devnull]
+    if "prune" in given:  # SRILM prunes by the model's own probabilities of contexts
+        words = ["-prune-contexts", "model", *words]
     return [("ngram-count", ["-sort", *words] if given & {"lm", "write-binary-lm"} else words)] if words else []
 
 

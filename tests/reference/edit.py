@@ -10,7 +10,6 @@ import numpy as np
 
 from lmtk.lm import LN10, probability
 from lmtk.ngram.counting.counts import find, values
-from lmtk.ngram.edit.prune import history_probabilities
 from lmtk.ngram.edit.renormalize import complete_unigrams, warn_of_sums
 from lmtk.ngram.edit.vocabulary import ids_in, unite_vocabularies
 from lmtk.ngram.estimate.methods import EPSILON
@@ -172,7 +171,7 @@ def context_probabilities(model, levels, log10p, log10bow, every):
     return out
 
 
-def prune(model, threshold, minorder=2, history=None):
+def prune(model, threshold, minorder=2, context=None):
     W, order, levels = len(model.vocab.words), model.order, columns(model)
     log10p, log10bow = [level.log10p for level in levels], [level.log10bow for level in levels]
     every = list(links(levels, W))
@@ -180,10 +179,8 @@ def prune(model, threshold, minorder=2, history=None):
     kept[0][:] = True  # words that have no 1-gram get one
     needed = [np.zeros(len(p), bool) for p in log10p]
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        if history is None:
+        if context is None:
             context = context_probabilities(model, levels, log10p, log10bow, every)
-        else:
-            context = history_probabilities(history, model)
         for k in range(order, 1, -1):
             nodes, contexts = every[k - 1]
             parent = contexts[-1]
@@ -196,7 +193,7 @@ def prune(model, threshold, minorder=2, history=None):
                 new = new.astype(np.float32)
                 loss = probability(own) * (lower + new - own) + numerator * (new - log10bow[k - 2][parent])
                 rise = np.exp(-probability(context[k - 2][parent]) * loss * LN10) - 1
-                kept[k - 1] &= needed[k - 1] | mass.over[parent] | ~(rise < threshold)
+                kept[k - 1] &= needed[k - 1] | mass.over[parent] | ~(rise.astype(np.float32) < np.float32(threshold))
             need(needed, kept, every, k)
     log10bow = [np.where(node, bow, SOME) for node, bow in zip(needed, log10bow)]
     return renormalize(without(model, list(zip([level.keys for level in levels], log10p, log10bow)), kept))

@@ -6,6 +6,7 @@ Its number is the place of that key among the level's sorted keys. The key of a 
 """
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -222,6 +223,19 @@ def sort_rows(rows, weights, W):
     sizes = np.empty(n, np.int64)
     kernels.count_rows(order, words, base, weight, W, keys, count, first, sizes)
     return [Level(*(column[k, :size] for column in (keys, count, first))) for k, size in enumerate(sizes.tolist())]
+
+
+def contexts_of(counts):
+    """How often the n-grams below the highest order occurred: (words, parts of Counts or runs.Spilled). A part is
+    (keys, times) for each order. A context that was not counted itself occurred as often as the n-grams that extend it.
+    """
+    W, parts = len(counts.words), []
+    for part in counts.parts(by_bytes=False):
+        parts.append([])
+        for level, longer in pairwise(part.levels):
+            extended = np.bincount(longer.keys // W, longer.count, len(level.keys))
+            parts[-1].append((level.keys, np.maximum(level.count, extended)))
+    return counts.words, parts
 
 
 def to_rows(levels, W):

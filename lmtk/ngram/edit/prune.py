@@ -1,8 +1,9 @@
 """Pruning of back-off models: by relative entropy (Stolcke 1998), and of n-grams below their backed-off probability.
 
 An edit goes in four steps: the records are copied, n-grams are marked that stay, the marked records are copied to new
-memory with their suffixes, and the back-off weights are made anew. The kernels' arguments are those of `renormalize`;
-kept, needed: uint8 marks of n-grams, in order of their nodes.
+memory with their suffixes, and the back-off weights are made anew. Pruning by entropy first computes for each n-gram
+the threshold up to which it stays, so that a model of a wanted size needs no trials. The kernels' arguments are those
+of `renormalize`; kept, needed: uint8 marks of n-grams, in order of their nodes.
 """
 
 import math
@@ -14,37 +15,69 @@ from lmtk.lm import LN10
 from lmtk.machine.jit import jit
 from lmtk.machine.memory import zeros
 from lmtk.machine.threads import map_at_once, parts_of
+from lmtk.ngram.counting.counts import find_rows
 from lmtk.ngram.edit.renormalize import AHEAD, copied, estimate, fetch_suffix, lower_p, renormalize, update_all_weights
 from lmtk.ngram.mass import left_of_one
 from lmtk.ngram.model.building import finish
 from lmtk.ngram.model.nodes import AT, BOW, CHILD, WIDTH, N, P, allocate, mark_suffixes, suffix_of, view_records
 from lmtk.text.corpus import Corpus
+from lmtk.text.vocab import SOS
 
 f32 = np.float32
 
 
-def prune(model, threshold, minorder=2, history=None, own=False):
+def prune(model, threshold, minorder=2, context=None, own=False):
     """Remove the n-grams of `minorder` words or more whose removal raises the model's own perplexity by a smaller share
-    than `threshold` (Stolcke 1998), and recompute the weights.
+    than `threshold` (Stolcke 1998), and recompute the weights. The arguments are those of `find_limits`.
+    """
+    arrays, limits = find_limits(model, minorder if threshold > 0 else model.order + 1, context, own)
+    return cut(model, arrays, limits, threshold)
+
+
+def find_limits(model, minorder=2, context=None, own=False):
+    """The threshold up to which `prune` keeps each n-gram: (the arrays of the model's copy, limits). limits float32:
+    those of all n-grams, in order of their nodes; inf for n-grams that always stay, -inf for bare prefixes.
 
     Leaving out the n-gram h w changes bow(h) to bow'(h), and the entropy by
         -p(h) {p(w|h) [log p(w|h') + log bow'(h) - log p(w|h)] + (1 - sum p(v|h)) [log bow'(h) - log bow(h)]}.
-    Each n-gram is judged as if it alone were removed. The context of an n-gram that stays, stays too. p(h) is taken
-    from the model itself or from the model `history`: a Kneser-Ney model gives poor p(h) (Chelba et al. 2010). own:
-    whether the caller gives the model up, so that its memory may be reused.
+    Each n-gram is judged as if it alone were removed. The context of an n-gram that stays, stays too, and so does that
+    context's longest suffix: the limit of an n-gram is the highest of its own and of those that need it.
+
+    context: log10 p(h) of every context h, an array for each order; None: from the model itself, but a Kneser-Ney model
+    gives poor p(h) (Chelba et al. 2010). own: whether the caller gives the model up, so that its memory may be reused.
     """
-    arrays = memory, _, where, _ = copied(model, own)
-    context = history_probabilities(history, model) if history else context_probabilities(arrays, model.vocab)
+    arrays = copied(model, own)
+    where, context = arrays[2], context or context_probabilities(arrays, model.vocab)
     base = first_marks(where)
-    kept, needed = np.ones(base[-1], np.uint8), [np.zeros(size, np.uint8) for size in where[:, N]]
+    limits = np.full(base[-1], np.inf, f32)
+    needed = [np.full(size, -np.inf, f32) for size in where[:, N]]
     for k in range(len(where), 1, -1):
-        given = context[k - 2], float(threshold if k >= minorder else 0), kept[base[k - 1] : base[k]]
-        given = *given, needed[k - 1], needed[k - 2]
-        map_at_once(lambda part, k=k, given=given: judge(*arrays, k, *part, *given), parts_of(where[k - 2, N]))
+        of_order = context[k - 2], limits[base[k - 1] : base[k]], (needed[k - 1], needed[k - 2])
+        judge_part = lambda part, k=k, of_order=of_order: judge(arrays, k, part, *of_order, k >= minorder)
+        map_at_once(judge_part, parts_of(where[k - 2, N]))
         mark_suffixes(model.nodes, k, needed)
-    for level, marks in zip(view_records(memory, where)[1:-1], needed):
-        level["log10bow"][:-1][marks == 0] = 0
-    return without(model, arrays, kept, base)
+    return arrays, limits
+
+
+def cut(model, arrays, limits, threshold):
+    """The model without the n-grams whose limits are below the threshold, with new weights. arrays, limits: the results
+    of `find_limits`; they can be used again.
+    """
+    memory, _, where, _ = arrays
+    base, kept = first_marks(where), (limits >= f32(threshold)).view(np.uint8)
+    needed = np.zeros_like(kept)
+    for k in range(len(where), 1, -1):
+        mark_contexts(memory, where, k, kept, needed, base)
+        mark_suffixes(model.nodes, k, np.split(needed, base[1:-1]))
+    return without(model, arrays, kept, base, needed)
+
+
+def threshold_for(limits, most):
+    """The lowest threshold with which at most so many n-grams stay; inf if more than that always stay. limits: those of
+    all n-grams, float32.
+    """
+    removed = len(limits) - most
+    return np.nextafter(np.partition(limits, removed - 1)[removed - 1], f32(np.inf)) if removed > 0 else f32(-np.inf)
 
 
 def prune_low(model, minorder=2):
@@ -89,23 +122,24 @@ def stated(arrays):
     return np.concatenate([~np.isnan(level["log10p"][:-1]) for level in levels]).astype(np.uint8)
 
 
-def without(model, arrays, kept, base):
+def without(model, arrays, kept, base, weighted=None):
     """The model with the n-grams that are kept, with new weights. kept: marks of all n-grams; those of order k begin at
     base[k - 1]. A removed n-gram that is the prefix of a kept one becomes a bare prefix, which gets its backed-off
-    probability.
+    probability. weighted: marks of the n-grams that have a weight; None: all have one.
     """
-    return renormalize(replace(model, nodes=select(arrays, len(model.vocab.words), kept, base)), own=True)
+    return renormalize(replace(model, nodes=select(arrays, len(model.vocab.words), kept, base, weighted)), own=True)
 
 
-def select(arrays, W, kept, base):
-    """Copy the n-grams that are kept, and their prefixes, to new Nodes. kept, base: as for `without`."""
+def select(arrays, W, kept, base, weighted=None):
+    """Copy the n-grams that are kept, and their prefixes, to new Nodes. The arguments are those of `without`."""
     memory, _, where, _ = arrays
     stays, order = kept.copy(), len(where)
     for k in range(order, 1, -1):
         mark_contexts(memory, where, k, stays, stays, base)
     sizes = [int(np.count_nonzero(stays[base[k] : base[k + 1]])) for k in range(order)]
     new, new_where, _ = allocate(sizes)
-    map_at_once(lambda k: copy_staying(memory, where, k, kept, stays, base, new, new_where), range(1, order + 1))
+    marks = kept, stays, stays if weighted is None else weighted
+    map_at_once(lambda k: copy_staying(memory, where, k, marks, base, new, new_where), range(1, order + 1))
     return finish(new, new_where, W)
 
 
@@ -149,6 +183,24 @@ def history_probabilities(history, model):
     return out
 
 
+def counted_probabilities(words, parts, model):
+    """Return log10 p(h) of every context h, as `context_probabilities` does, but as relative frequencies in the text. A
+    Kneser-Ney model has no other source for them. words, parts: the result of `counts.contexts_of`.
+    """
+    index = {word: i for i, word in enumerate(words)}
+    ids = np.array([index.get(word, -1) for word in model.vocab.words], np.int64)
+    total = sum(times[keys != index.get(SOS, -1)].sum() for (keys, times), *_ in parts)
+    out = []
+    for k in range(1, model.order):
+        rows, times = ids[model.nodes.rows(k)], np.zeros(model.nodes.size(k))
+        for part in parts:
+            node = find_rows([keys for keys, _ in part], rows, len(words))
+            times += np.where(node >= 0, part[k - 1][1][node], 0)
+        with np.errstate(divide="ignore"):
+            out.append((np.log10(times) - np.log10(max(total, 1))).astype(np.float32))
+    return out
+
+
 @jit
 def context_p(memory, logs, where, far, k, first, last, V, before, found):
     """found (N_k,) <- log10 p of the n-grams of order k as sequences of words, from `before`, that of their contexts.
@@ -167,11 +219,13 @@ def context_p(memory, logs, where, far, k, first, last, V, before, found):
 
 
 @jit
-def judge(memory, logs, where, far, k, first, last, context, threshold, kept, needed, shorter):
-    """Stolcke's rule for the n-grams of order k, as in `prune`: kept (N_k,) uint8 <- whether each stays. Marks
-    in shorter (N_(k-1),) the contexts that are needed. context: log10 p of the contexts. With a threshold of 0 all
-    n-grams stay.
+def judge(arrays, k, contexts, p_context, limits, needs, judged):
+    """Stolcke's rule for the n-grams of order k, as in `find_limits`: limits (N_k,) float32 <- the threshold up to
+    which each stays. contexts: the first and the end of the contexts to work on; p_context: log10 p of the contexts.
+    needs: the highest limit of the n-grams that need an n-gram of order k, (N_k,), and the same for their contexts,
+    (N_(k-1),), which is raised. Without `judged` all n-grams stay.
     """
+    (memory, logs, where, far), (first, last), (needed, shorter) = arrays, contexts, needs
     weights, most = np.empty(len(where) + 1, np.float32), 0
     above, wide, below, width = where[k - 2, AT], where[k - 2, WIDTH], where[k - 1, AT], where[k - 1, WIDTH]
     p = below + where[k - 1, P]
@@ -182,32 +236,30 @@ def judge(memory, logs, where, far, k, first, last, context, threshold, kept, ne
         at = above + wide * i
         begin, end = np.int64(memory[at + CHILD]), np.int64(memory[at + wide + CHILD])
         after_order, after = suffix_of(memory, where, far, k - 1, i)
-        given = less = 0.0
-        for child in range(begin, end):
+        seen = seen_by_lower = 0.0
+        for child in range(begin, end if judged else begin):
+            fetch_suffix(memory, where, k, child + AHEAD)
             own = logs[p + width * child]
-            kept[child] = own == own
-            if threshold > 0:
-                fetch_suffix(memory, where, k, child + AHEAD)
-                q = lower_p(memory, logs, where, far, k, child, after_order, after, weights)
-                lower[child - begin] = q
-                if own == own:
-                    given += math.exp(np.float64(own) * LN10)
-                    less += math.exp(np.float64(q) * LN10)
-        if threshold > 0 and begin < end:
-            numerator, denominator, scale, over = left_of_one(given, less)
-            history, old = math.exp(np.float64(context[i]) * LN10), np.float64(logs[at + BOW])
-            for child in range(begin, end):
+            q = lower_p(memory, logs, where, far, k, child, after_order, after, weights)
+            lower[child - begin] = q
+            if own == own:
+                seen += math.exp(np.float64(own) * LN10)
+                seen_by_lower += math.exp(np.float64(q) * LN10)
+        numerator, denominator, scale, over = left_of_one(seen, seen_by_lower)
+        history, old = math.exp(np.float64(p_context[i]) * LN10), np.float64(logs[at + BOW])
+        for child in range(begin, end):
+            loss = np.inf
+            if judged and not over:
                 logs[p + width * child] += scale
                 own, q = np.float64(logs[p + width * child]), np.float64(lower[child - begin])
-                if kept[child] and not (needed[child] or over):
-                    chance = math.exp(own * LN10)
-                    new = math.log10(numerator + chance) - math.log10(denominator + math.exp(q * LN10))
-                    new = np.float64(f32(new))
-                    loss = chance * (q + new - own) + numerator * (new - old)
-                    kept[child] = not (math.exp(-history * loss * LN10) - 1 < threshold)
-        for child in range(begin, end):
-            if kept[child] or needed[child]:
-                shorter[i] = 1
+                chance = math.exp(own * LN10)
+                new = math.log10(numerator + chance) - math.log10(denominator + math.exp(q * LN10))
+                new = np.float64(f32(new))
+                loss = math.exp(-history * (chance * (q + new - own) + numerator * (new - old)) * LN10) - 1
+            is_bare = logs[p + width * child] != logs[p + width * child]
+            limit = f32(np.inf) if loss != loss else f32(loss)
+            limits[child] = f32(-np.inf) if is_bare else max(limit, needed[child])
+            shorter[i] = max(shorter[i], limits[child], needed[child])
 
 
 @jit
@@ -224,10 +276,12 @@ def mark_contexts(memory, where, k, stays, marked, base):
 
 
 @jit
-def copy_staying(memory, where, k, kept, stays, base, new, new_where):
-    """new <- the records of the n-grams of order k that stay, and the children of their contexts. N-grams that stay but
-    are not kept become bare prefixes.
+def copy_staying(memory, where, k, marks, base, new, new_where):
+    """new <- the records of the n-grams of order k that stay, and the children of their contexts. marks: kept, stays
+    and weighted. N-grams that stay but are not kept become bare prefixes; those that are not
+    weighted get the weight (log10) 0.
     """
+    kept, stays, weighted = marks
     below, width, to, wide = where[k - 1, AT], where[k - 1, WIDTH], new_where[k - 1, AT], new_where[k - 1, WIDTH]
     p, new_p = where[k - 1, P], new_where[k - 1, P]
     numbers = new.view(np.float32)
@@ -249,6 +303,8 @@ def copy_staying(memory, where, k, kept, stays, base, new, new_where):
                     numbers[here + new_p] = np.nan
                 if k < len(where):
                     new[here + BOW] = memory[at + BOW]
+                    if not weighted[base[k - 1] + child]:
+                        numbers[here + BOW] = 0
                 found += 1
         context += 1
     if k > 1:

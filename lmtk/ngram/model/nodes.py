@@ -190,17 +190,30 @@ def suffix_of(memory, where, far, k, node):
 
 
 def mark_suffixes(nodes, k, marked):
-    """Mark the longest suffix of each marked k-gram, in place. marked: an array (N,) for each order. Calls for k from
-    the highest order down to 2 mark all suffixes. A damaged suffix, beyond the end of its order, is skipped.
+    """Mark the longest suffix of each marked k-gram, in place. marked: an array (N,) for each order, of marks, or of
+    float32 numbers: then a suffix gets at least the number of the k-gram, and -inf is no mark. Calls for k from the
+    highest order down to 2 mark all suffixes. A damaged suffix, beyond the end of its order, is skipped.
     """
-    suffixes = nodes.levels[k]["suffix"][:-1]
+    is_mark = marked[k - 1].dtype != np.float32
+    suffixes, lowest = nodes.levels[k]["suffix"][:-1], 0 if is_mark else -np.inf
+
+    def mark(order, places, marks):
+        if is_mark:  # much faster
+            marked[order - 1][places] = True
+        else:
+            np.maximum.at(marked[order - 1], places, marks)
+
     for begin in range(0, len(suffixes), PART):
-        suffix = suffixes[begin : begin + PART][marked[k - 1][begin : begin + PART] > 0]
-        marked[k - 2][suffix[(suffix >= 0) & (suffix < nodes.size(k - 1))]] = True
-        far = -1 - suffix[suffix < 0]
-        order, place = nodes.far[far[far < len(nodes.far)]].T
+        marks = marked[k - 1][begin : begin + PART]
+        suffix, marks = suffixes[begin : begin + PART][marks > lowest], marks[marks > lowest]
+        is_near = (suffix >= 0) & (suffix < nodes.size(k - 1))
+        mark(k - 1, suffix[is_near], marks[is_near])
+        far, marks = -1 - suffix[suffix < 0], marks[suffix < 0]
+        far, marks = far[far < len(nodes.far)], marks[far < len(nodes.far)]
+        order, place = nodes.far[far].T
         for j in range(1, k - 1):
-            marked[j - 1][place[(order == j) & (place >= 0) & (place < nodes.size(j))]] = True
+            is_here = (order == j) & (place >= 0) & (place < nodes.size(j))
+            mark(j, place[is_here], marks[is_here])
 
 
 def writable_memory(nodes):

@@ -1,0 +1,104 @@
+"""Pruning of a back-off model: to a threshold, to a number of n-grams, or to the size of a file.
+
+The jobs of lmtk ngram and lmtk ngram-count share these options. Sizes need no trials of thresholds: `edit.prune` knows
+for each n-gram up to which threshold it stays.
+"""
+
+import os
+import tempfile
+
+from lmtk.errors import LmtkError, counted
+from lmtk.jobs.rules import excludes, wrong
+
+ENOUGH = 0.99  # of the size that is asked for
+ROUNDS = 8  # files written, at most, to find a size
+GUESS = 25  # bytes of an n-gram, for the first of them
+
+PRUNING_RULES = (
+    excludes("prune_to prune_to_size", "prune"),
+    excludes("prune_to", "prune_to_size"),
+    wrong(
+        lambda job: job.prune_to_size and len(files_of(job)) != 1,
+        "-prune-to-size needs one file whose size it is, such as -write-bin FILE",
+    ),
+    wrong(
+        lambda job: any(size is not None and size < 1 for size in (job.prune_to, job.prune_to_size)),
+        "-prune-to and -prune-to-size must be 1 or more",
+    ),
+)
+
+
+def files_of(job):
+    """The names of the fields with the files that a job writes its model to."""
+    names = "write_lm" if hasattr(job, "write_lm") else "lm", "write_bin", "write_kenlm"
+    return [name for name in names if getattr(job, name)]
+
+
+def is_pruned(job):
+    """Whether a job prunes by entropy. A threshold of 0 keeps the whole model."""
+    thresholds = job.prune if isinstance(job.prune, tuple) else (job.prune,)
+    return any((*thresholds, job.prune_to, job.prune_to_size))
+
+
+def prune_model(job, model, threshold, context, own, write):
+    """Prune a Backoff as a job asks. Returns (the model, what was done: the option that does the same).
+
+    threshold: of -prune, if neither -prune-to nor -prune-to-size is given. context, own: as for
+    `edit.prune.find_limits`. write(model, path): writes the file of the job to another path. Raises LmtkError if the
+    size cannot be reached.
+    """
+    from lmtk.ngram.edit import prune
+
+    if not (job.prune_to or job.prune_to_size):
+        return prune.prune(model, threshold, job.minprune, context, own), f"-prune {threshold:g}"
+    arrays, limits = prune.find_limits(model, job.minprune, context, own)
+
+    def cut_to(most):
+        """(the model with at most so many n-grams, the threshold)."""
+        limit = prune.threshold_for(limits, most)
+        pruned = prune.cut(model, arrays, limits, limit)
+        while sum(pruned.sizes) > most and limit != float("inf"):  # bare prefixes stay with what extends them
+            limit = prune.threshold_for(limits, most - (sum(pruned.sizes) - most))
+            pruned = prune.cut(model, arrays, limits, limit)
+        return pruned, limit
+
+    if job.prune_to:
+        pruned, limit = cut_to(job.prune_to)
+        if limit == float("inf"):
+            told = f"{counted(sum(pruned.sizes), 'n-gram')} always stay, the 1-grams among them"
+            raise LmtkError(f"-prune-to {job.prune_to} cannot be reached: {told}; ask for as many or more")
+    else:
+        pruned, limit = fit_to_size(job, len(limits), cut_to, write)
+    return pruned, f"-prune {max(limit, 0):.9g}"
+
+
+def fit_to_size(job, total, cut_to, write):
+    """(the model, the threshold) with the most n-grams whose file has at most the bytes of -prune-to-size. The number
+    of n-grams is found from the sizes of a few files. total: the number of n-grams of the whole model.
+    """
+    (name,), best, low, high = files_of(job), None, 0, total + 1
+    most = min(max(job.prune_to_size // GUESS, 1), total)
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, os.path.basename(getattr(job, name)) if getattr(job, name) != "-" else "model")
+        for _ in range(ROUNDS):
+            pruned, limit = cut_to(most)
+            write(pruned, path)
+            size, number = os.path.getsize(path), sum(pruned.sizes)
+            if size <= job.prune_to_size:
+                best, low = (pruned, limit), most
+                if most == total or size >= ENOUGH * job.prune_to_size:
+                    break
+            elif limit == float("inf"):
+                raise LmtkError(
+                    f"-prune-to-size cannot be reached: the {counted(number, 'n-gram')} that always stay take {size} "
+                    "bytes; ask for more"
+                )
+            else:
+                high = most
+            most = int(number * (job.prune_to_size / size)) if size else total
+            most = min(max(most, low + 1, 1), high - 1)
+            if not low < most < high:
+                break
+    if best is None:
+        raise LmtkError(f"-prune-to-size cannot be reached: {low} n-grams already take more; ask for more bytes")
+    return best
