@@ -20,7 +20,7 @@ TASKS = {
     "Prepare text": ["lmtk-normalize.1", "lmtk-vocab.1", "lmtk-select.1"],
     "Count and estimate": ["lmtk-ngram-count.1", "lmtk-ngram-interp.1", "lmtk-ngram-class.1"],
     "Prune, merge, convert": ["lmtk-ngram.1", "lmtk-fst.1"],
-    "Score text": ["lmtk-ppl.1", "lmtk-next.1", "lmtk-sample.1", "lmtk-rescore.1"],
+    "Score text": ["lmtk-ppl.1", "lmtk-surprisal.1", "lmtk-next.1", "lmtk-sample.1", "lmtk-rescore.1"],
     "Mix models": ["lmtk-mix.1"],
     "Neural models": ["lmtk-nplm-train.1", "lmtk-features.1", "lmtk-nplm.7"],
     "Translate": ["lmtk-nmt-train.1", "lmtk-translate.1", "lmtk-nmt.7"],

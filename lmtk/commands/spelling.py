@@ -16,6 +16,7 @@ INPUT = {
     "vocab": "-text",
     "ppl": "-text",
     "select": "-text",
+    "surprisal": "-text",
     "next": "-text",
     "translate": "-text",
     "features": "-lm",
