@@ -19,6 +19,7 @@ TASKS = {
     "Start": ["lmtk.1", "lmtk-python.7", "lmtk-programs.1"],
     "Prepare text": ["lmtk-normalize.1", "lmtk-vocab.1", "lmtk-select.1"],
     "Count and estimate": ["lmtk-ngram-count.1", "lmtk-ngram-interp.1", "lmtk-ngram-class.1"],
+    "Find phrases": ["lmtk-index.1", "lmtk-count-of.1"],
     "Prune, merge, convert": ["lmtk-ngram.1", "lmtk-fst.1"],
     "Score text": ["lmtk-ppl.1", "lmtk-surprisal.1", "lmtk-next.1", "lmtk-sample.1", "lmtk-rescore.1"],
     "Mix models": ["lmtk-mix.1"],

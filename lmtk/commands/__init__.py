@@ -18,6 +18,8 @@ COMMANDS = {
     "surprisal": "make a table of the surprisal of words",
     "next": "print the most probable next words",
     "sample": "print random sentences",
+    "index": "make an index of a corpus",
+    "count-of": "count phrases of any length in an index",
     "features": "show which words are alike, in a neural model or a text",
     "info": "describe any file",
 }

@@ -17,6 +17,8 @@ INPUT = {
     "ppl": "-text",
     "select": "-text",
     "surprisal": "-text",
+    "index": "-text",
+    "count-of": "-text",
     "next": "-text",
     "translate": "-text",
     "features": "-lm",

@@ -16,6 +16,7 @@ from lmtk.text.subwords import MARK, word_numbers
 from lmtk.text.vocab import EOS, SOS, lower
 
 ITEM = b"item"  # the column that names an item
+CSV = re.compile(rf".*\.csv({'|'.join(map(re.escape, SUFFIX))})?", re.DOTALL | re.IGNORECASE)
 TABLE = re.compile(rf".*\.tsv({'|'.join(map(re.escape, SUFFIX))})?", re.DOTALL)
 GOES_ON = b"@@"  # at the end of a piece: the word goes on in the next piece
 END = -1  # the region of </s>
@@ -59,11 +60,15 @@ def read_items(path, column=None):
     A text has one column, `item`, the number of the line. So has a table without a column of this name. Raises
     FormatError.
     """
+    if column is None and CSV.fullmatch(os.fspath(path)):
+        raise FormatError(path, "a table with commas; write it with tabs, as a .tsv file")
     rows = split_lines(blocks(path))
     if column is None:
         return (ITEM,), (Item(line, number, (b"%d" % number,)) for number, line in rows)
     _, header = next(rows, (0, b""))
     names, sentence = header.split(b"\t"), os.fsencode(column)
+    if b'"%s"' % sentence in names:
+        raise FormatError(path, "the names of columns have quotation marks; write the table without these", 1)
     if sentence not in names:
         columns = ", ".join(map(shown, names))
         raise FormatError(path, f"no column {column} in the header ({columns}); -column names the sentences' column", 1)
