@@ -206,6 +206,28 @@ def perplexity(model, text, **options):
     return Perplexity(tally.sentences, tally.words, tally.oovs, tally.zeroprobs, float(tally.log10p))
 
 
+def surprisal(model, text, **options):
+    """The table of `lmtk surprisal`: a list with a dictionary for each word, from the names of columns to values.
+
+        rows = lmtk.surprisal("model.arpa", ["the cat sat"])
+        rows[0]["word"], rows[0]["surprisal"]
+
+    model: one model, or a list of models. options: fields of `lmtk.jobs.measuring.SurprisalJob`. Raises LmtkError,
+    OSError.
+    """
+    from lmtk.jobs.measuring import SurprisalJob, measure
+
+    models = inner_models(model) if isinstance(model, (list, tuple)) else (inner_model(model),)
+    with in_file(text) as path:
+        job = make_job(SurprisalJob, {"lm": models, "text": (path,), "quiet": True}, options, {"lm": "model"})
+        rows = []
+        for columns in measure(job):
+            names = [column.name for column in columns]
+            values = zip(*(map(column.form.value, column.values) for column in columns))
+            rows += [dict(zip(names, row)) for row in values]
+    return rows
+
+
 def select(text, models, keep, **options):
     """The sentences of a text that are most like a domain, as `lmtk select` chooses them: a list of str, in the order
     of the text.

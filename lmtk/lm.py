@@ -150,13 +150,18 @@ def vocabulary_sums(model, corpus, positions, unk=True):
     """
     if hasattr(model, "sums"):
         return model.sums(corpus, positions, unk)
-    V, longest = model.vocab.V, int(np.diff(corpus.starts).max(initial=1))
-    rows = contexts(corpus, min(reach(model) + 1, longest))[positions]
-    if not len(rows):
-        return np.zeros(0)
-    unique, which = unique_rows(rows)
+    V = model.vocab.V
+    unique, which = distinct_contexts(model, corpus, positions)
     sums = np.empty(len(unique))
     for i, row in enumerate(unique):
         p = np.exp(after(model, row[row >= 0][::-1]))
         sums[i] = p.sum() - (0 if unk or model.vocab.unk_id >= V else p[model.vocab.unk_id])
     return sums[which]
+
+
+def distinct_contexts(model, corpus, positions):
+    """(the distinct contexts, rows (U, n) of ids, the latest word first and -1 before the sentence; the number of the
+    context of each of P positions, (P,)). n is at most the model's reach.
+    """
+    longest = int(np.diff(corpus.starts).max(initial=1))
+    return unique_rows(contexts(corpus, min(reach(model) + 1, longest))[positions])

@@ -15,8 +15,11 @@ COMMANDS = {
     "select": "select the sentences of a large text that are most like a domain",
     "rescore": "rescore n-best lists",
     "ppl": "measure the perplexity of texts",
+    "surprisal": "make a table of the surprisal of words",
     "next": "print the most probable next words",
     "sample": "print random sentences",
+    "index": "make an index of a corpus",
+    "count-of": "count phrases of any length in an index",
     "features": "show which words are alike, in a neural model or a text",
     "info": "describe any file",
 }

@@ -33,6 +33,7 @@ BINARY = {
     "class-ngram": "lmtk.joint.classes:from_arrays",
 }
 TRANSLATION = {"nmt": "lmtk.nmt.network:from_arrays"}
+INDEX = "lmtk.text.index:from_arrays"
 DEEPEST = 8  # levels of models within models; a level that names a part twice doubles the work
 
 
@@ -70,6 +71,8 @@ def load(path, seen=(), sums="now", home=None, linked=True, arpa=None):
             about, arrays = container.read(stream, path, sums)
             if about["kind"] in TRANSLATION:
                 raise FormatError(path, "a translation model, which lmtk translate reads; expected a language model")
+            if about["kind"] == "index":
+                raise FormatError(path, "an index, which lmtk count-of reads; expected a language model")
             if about["kind"] not in BINARY:
                 raise FormatError(path, f"not a model but a file of the kind {about['kind']}")
             return import_function(BINARY[about["kind"]])(about, arrays, path)
@@ -141,6 +144,9 @@ def describe(path, shown=10):
             if about["kind"] in BINARY | TRANSLATION:
                 model = make_model(about, arrays, path)
                 return list(model.describe()), model.vocab.words
+            if about["kind"] == "index":
+                index = import_function(INDEX)(about, arrays, path)
+                return list(index.describe()), index.words
             if not about["kind"].endswith("-checkpoint"):
                 raise FormatError(path, f"a file of the kind {about['kind']}, which this version of lmtk does not know")
             declared.check_settings(about["settings"], declared.CHECKPOINT, path)

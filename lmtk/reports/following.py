@@ -10,7 +10,7 @@ from functools import cached_property
 
 import numpy as np
 
-from lmtk.lm import LN10, after_each, reach
+from lmtk.lm import LN10, after_each, distinct_contexts, reach
 from lmtk.machine.threads import map_in_order
 from lmtk.ngram.model import following, walking
 from lmtk.ngram.model.backoff import Backoff
@@ -19,6 +19,8 @@ from lmtk.reports import kenlm
 from lmtk.text.vocab import SOS
 
 ROWS = 32  # states whose scores a thread computes at once
+CELLS = 1 << 18  # scores of whole vocabularies that are computed at once for entropies
+LEAST = -1000.0  # ln p below which e^x is 0
 
 
 def extend_state(state, word, length):
@@ -83,3 +85,25 @@ class Follower:
         for _ in map_in_order(fill, range(0, len(states), ROWS)):
             pass
         return scores
+
+    def entropies(self, corpus, positions):
+        """The entropy of the distribution of the next word, - sum_w p(w) ln p(w) in nats, at each of P positions of a
+        Corpus: (P,) float64. w: all words that the model predicts, also </s> and <unk>.
+
+        Bound: e^x of V numbers for each distinct context.
+        """
+        rows, which = distinct_contexts(self.lm, corpus, positions)
+        together, entropies = max(CELLS // self.lm.vocab.V, 1), np.empty(len(rows))
+        for first in range(0, len(rows), together):
+            part = slice(first, first + together)
+            logp = np.maximum(self.scores(self.states_after(rows[part])) * np.float32(LN10), np.float32(LEAST))
+            entropies[part] = -(np.exp(logp) * logp).sum(axis=1)
+        return entropies[which]
+
+    def states_after(self, rows):
+        """The states after contexts, rows (B, n) as from `distinct_contexts`."""
+        states = self.states(len(rows), False)
+        for column in rows.T[::-1]:
+            inside = column >= 0
+            states[inside] = self.advance(states[inside], column[inside])
+        return states

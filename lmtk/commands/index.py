@@ -1,0 +1,24 @@
+from lmtk.commands.options import option, shared, takes
+from lmtk.jobs.indexing import IndexJob, write_index
+from lmtk.jobs.rules import build
+
+OPTIONS = {
+    "Data": {
+        **shared("text"),
+        "documents": option(
+            "What a document is; blank lines stand between paragraphs (default: lines).", "lines|paragraphs|files"
+        ),
+        **shared("tolower"),
+    },
+    "Output": {"write": option("Output file for the index.", "FILE"), **shared("quiet")},
+}
+
+
+@takes(IndexJob, OPTIONS)
+def command(**options):
+    """Make an index of a corpus, in which lmtk count-of counts phrases of any length.
+
+    \b
+    Example: lmtk index -text corpus.txt -write corpus.index
+    """
+    write_index(build(IndexJob, options))

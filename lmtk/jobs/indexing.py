@@ -1,0 +1,107 @@
+"""Phrases in a corpus: make an index of texts, and count phrases in it."""
+
+import warnings
+from dataclasses import dataclass
+
+from lmtk.errors import LmtkWarning, counted, name_of
+from lmtk.jobs.rules import check, check_outputs, one_of, one_stdin, required
+
+BLOCK = 1 << 18  # bytes of phrases that a thread counts at once
+COLUMNS = b"phrase\tcount\tdocuments\tcontext\tlog10p\n"
+
+
+@dataclass(frozen=True)
+class IndexJob:
+    """Make the index of a corpus, in which CountOfJob counts phrases.
+
+    documents: what a document is: "lines", "paragraphs" (blank lines stand between them) or "files". tolower: put the
+    corpus, and later the phrases, in lower case. write: the file of the index.
+    """
+
+    text: tuple[str, ...] = ()
+    documents: str = "lines"
+    tolower: bool = False
+    write: str | None = None
+    quiet: bool = False
+
+    def __post_init__(self):
+        check(self, (required("text"), one_of("documents", ("lines", "paragraphs", "files")), required("write")))
+        one_stdin(*self.text)
+
+
+@dataclass(frozen=True)
+class CountOfJob:
+    """Count phrases, which are the lines of texts, in an index. index, write: files."""
+
+    index: str | None = None
+    text: tuple[str, ...] = ()
+    write: str = "-"
+
+    def __post_init__(self):
+        check(self, (required("index"),))
+        one_stdin(self.index, *(self.text or ["-"]))
+
+
+def write_index(job):
+    """Runs an IndexJob."""
+    from lmtk.files.outputs import open_out
+    from lmtk.jobs.bar import reading
+    from lmtk.text.index import make_index, write
+
+    check_outputs(job.write, texts=job.text)
+    with reading(job.text, "reading", job.quiet):
+        index = make_index(job.text, job.documents, job.tolower)
+    with open_out(job.write) as out:
+        write(out, index)
+
+
+def print_counts(job):
+    """Runs a CountOfJob: writes a table with a row for each phrase."""
+    from lmtk.files.outputs import open_out
+    from lmtk.text.index import load
+
+    check_outputs(job.write, texts=job.text, inputs=[job.index])
+    parts = rows_of_texts(load(job.index), job.text or ["-"])
+    with open_out(job.write) as out:
+        first = next(parts, [])  # before anything is written, since the first text may be missing
+        out.write(COLUMNS)
+        out.writelines(first)
+        for rows in parts:
+            out.writelines(rows)
+
+
+def rows_of_texts(index, paths):
+    """Yields the rows of the table for the phrases of texts, lists of bytes. Warns about blank lines."""
+    from lmtk.files.decoding import blocks
+    from lmtk.machine.threads import map_in_order
+    from lmtk.text.corpus import Closed, Reader
+
+    words = Closed(dict(zip(index.words, range(len(index.words)))), len(index.words))
+    reader = Reader(words, index.settings["tolower"])
+    for path in paths:
+        blank, read = 0, ((block, reader.ids(block)) for block in blocks(path, BLOCK))
+        for rows in map_in_order(lambda pair: rows_of(index, *pair), read):
+            yield rows
+            blank += sum(row.startswith(b"\t") for row in rows)
+        if blank:
+            clause = counted(blank, "line has no words", "lines have no words")
+            warnings.warn(f"{name_of(path)}: {clause}, and so no counts", LmtkWarning, stacklevel=1)
+
+
+def rows_of(index, block, ids):
+    """The rows of the table for the phrases in a block of whole lines, bytes each. ids: of its words, from 0 on."""
+    import numpy as np
+
+    from lmtk.text.corpus import NEWLINE
+    from lmtk.text.index import count_phrases
+
+    ends = ids == NEWLINE
+    starts = np.append(0, np.flatnonzero(ends) - np.arange(np.count_nonzero(ends)))
+    counts = count_phrases(index, ids[~ends] + 1, starts)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        log10p = np.log10(counts[:, 3] / counts[:, 4])
+    rows = []
+    for line, (count, documents, context, *_), p in zip(block.split(b"\n"), counts.tolist(), log10p.tolist()):
+        phrase = b" ".join(line.split())
+        rows.append(b"%s\t%d\t%d\t%d\t%.7g\n" % (phrase, count, documents, context, p) if phrase else b"\t\t\t\t\n")
+    return rows

@@ -1,0 +1,327 @@
+"""The surprisal of words: a table with a row for each word of a text, for models of any kind.
+
+`measure` reads sentences in batches (`text.items`), scores each batch by each model, and makes columns of them.
+`write_surprisal` prints them; `lmtk.surprisal` makes dictionaries of them.
+"""
+
+import math
+import os
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import accumulate, islice, pairwise, tee, zip_longest
+from typing import NamedTuple
+
+from lmtk.errors import FormatError, LmtkWarning, counted, name_of, shown
+from lmtk.jobs.rules import (
+    Rule,
+    check,
+    check_outputs,
+    excludes,
+    from_stdin,
+    marks_of,
+    one_of,
+    one_stdin,
+    required,
+    wrong,
+)
+
+UNITS = {"bits": 1 / math.log(2), "nats": 1.0, "log10": 1 / math.log(10)}  # of -ln p
+TOGETHER = 256  # sentences that are scored at once
+SENTENCES = "sentence"  # the column of a table that has the sentences
+
+
+@dataclass(frozen=True)
+class SurprisalJob:
+    """Write a table of the surprisal of words.
+
+    lm: files of models, or models in memory; each adds its columns. text: texts, or tables (.tsv) with a header.
+    column: the column of a table that has the sentences; with it, every text is read as a table. region_separator: what
+    stands between the regions of a sentence. unit: of surprisal and entropy. bits: the same as unit "bits". by: a row
+    for each token, or for each word, whose pieces are added up. entropy: of the distribution of the next word.
+    """
+
+    lm: tuple[str, ...] = ()
+    text: tuple[str, ...] = ()
+    column: str | None = None
+    region_separator: str | None = None
+    no_sos: bool = False
+    no_eos: bool = False
+    stream: bool = False
+    tolower: bool = False
+    unit: str = "bits"
+    bits: bool = False
+    by: str = "token"
+    entropy: bool = False
+    write: str = "-"
+    quiet: bool = False
+    threads: int | None = None
+
+    def __post_init__(self):
+        check(self, RULES)
+        one_stdin(*(lm for lm in self.lm if isinstance(lm, str)), *self.text)
+
+    @property
+    def marks(self):
+        return marks_of(self)
+
+
+def text_missing(job):
+    """The message about a missing -text, or None. Without -text its files were read as models."""
+    if job.text:
+        return None
+    if len(job.lm) > 1:
+        return f"-text is missing, and {job.lm[-1]} was taken as a model; give the text as -text FILE"
+    return f"-text is missing{from_stdin()}"
+
+
+def twice(job):
+    """The message about a model that is listed twice, or None."""
+    names = [lm for lm in job.lm if isinstance(lm, str)]
+    again = next((name for name in names if names.count(name) > 1), None)
+    return again and f"-lm lists {again} twice; each model has its own columns"
+
+
+RULES = (
+    required("lm"),
+    Rule(text_missing),
+    one_of("unit", tuple(UNITS)),
+    excludes("bits", "unit", "-bits cannot be combined with -unit {unit}"),
+    one_of("by", ("token", "word")),
+    wrong(lambda job: job.column == "", "-column is empty; give the name of the column that has the sentences"),
+    wrong(
+        lambda job: job.region_separator is not None and job.region_separator.split() != [job.region_separator],
+        "-region-separator takes one or more characters without blanks, such as |, not '{region_separator}'",
+    ),
+    Rule(twice),
+)
+
+
+class Form(NamedTuple):
+    """How the values of a column are printed, and what they are in Python."""
+
+    print: Callable
+    value: Callable
+
+
+TEXT = Form(bytes, os.fsdecode)
+NUMBER = Form(b"%d".__mod__, int)
+MEASURE = Form(b"%.7g".__mod__, float)
+FLAG = Form(b"%d".__mod__, bool)
+POSITIVE = Form(lambda n: b"%d" % n if n > 0 else b"", lambda n: n if n > 0 else None)  # empty for 0 and less
+
+
+class Column(NamedTuple):
+    """A column of a part of the table; values: a list of them, one for each row."""
+
+    name: str
+    form: Form
+    values: list
+
+
+def write_surprisal(job):
+    """Runs a SurprisalJob: writes the table."""
+    from lmtk.files.outputs import STDOUT, open_out
+    from lmtk.jobs.bar import reading
+
+    check_outputs(job.write, texts=job.text, inputs=[lm for lm in job.lm if isinstance(lm, str)])
+    with open_out(job.write) as out, reading(job.text, "scoring", job.quiet or job.write in STDOUT):
+        first = True
+        for columns in measure(job):
+            if first:
+                out.write(b"\t".join(os.fsencode(column.name) for column in columns) + b"\n")
+                first = False
+            cells = [map(column.form.print, column.values) for column in columns]
+            out.writelines(b"\t".join(row) + b"\n" for row in zip(*cells))
+
+
+def measure(job):
+    """Yields the table of a SurprisalJob in parts: the Columns of some rows, at least once. Raises LmtkError."""
+    from lmtk.files import container
+    from lmtk.files.registry import load
+    from lmtk.jobs.bar import reading
+    from lmtk.lm import find_running_text
+    from lmtk.machine.threads import use
+    from lmtk.text.items import ITEM
+
+    use(job.threads)
+    models = []
+    for model in job.lm:
+        with reading([model] if isinstance(model, str) else [], "reading the model", job.quiet):
+            models.append(load(model, sums="later") if isinstance(model, str) else model)
+    if clause := find_running_text(models, job.marks):
+        warnings.warn(f"{clause}; if it was trained with -stream, add -stream here too", LmtkWarning, stacklevel=1)
+    measures, sentences, header = Measures(models, labels(job.lm), job), 0, None
+    without_rows = measures.columns([], ())
+    added = {column.name for column in columns_of(job, (ITEM,), [], 1, without_rows)[1:]}
+    for path in job.text:
+        names, batches = batches_of(job, path)
+        check_names(path, names, header, added)
+        header = header or (path, names)
+        for batch, *corpora in corpora_of(models, batches, job.marks):
+            first = sentences + 1
+            sentences += len(batch)
+            columns = columns_of(job, names, batch, first, measures.columns(batch, corpora))
+            container.finish()  # a damaged model must not be reported on
+            yield columns
+    if not sentences:
+        yield columns_of(job, header[1], [], 1, without_rows)
+
+
+def labels(models):
+    """What the names of the columns of each model end in: nothing for a single one, else "_" and the name of its file
+    without folder and suffix.
+    """
+    from lmtk.files.outputs import SUFFIX
+
+    if len(models) == 1:
+        return [""]
+
+    def stem(name):
+        base, suffix = os.path.splitext(os.path.basename(name))
+        return os.path.splitext(base)[0] if suffix in SUFFIX else base
+
+    names = [model if isinstance(model, str) else f"{i}" for i, model in enumerate(models, 1)]
+    stems = [stem(name) for name in names]
+    return [f"_{short if stems.count(short) == 1 else name}" for short, name in zip(stems, names)]
+
+
+def batches_of(job, path):
+    """(the names of the columns of a text that are kept, an iterator of batches: lists of pairs (Item, Words))."""
+    from lmtk.text.items import is_table, read_items, split
+
+    column = job.column or (SENTENCES if is_table(path) else None)
+    names, items = read_items(path, column)
+    separator = os.fsencode(job.region_separator or "")
+
+    def batches():
+        blank = []
+        while rows := list(islice(items, TOGETHER)):
+            pairs = [(item, split(item.sentence, job.marks, separator)) for item in rows]
+            blank += [item.line for item, words in pairs if not words.text.strip(b" \t\r")]
+            if batch := [(item, words) for item, words in pairs if words.text.strip(b" \t\r")]:
+                yield batch
+        if blank and column:
+            clause = counted(len(blank), "row has no sentence", "rows have no sentence")
+            text = f"{name_of(path)}:{blank[0]}: {clause}, and so no words in the output"
+            warnings.warn(text, LmtkWarning, stacklevel=1)
+
+    return names, batches()
+
+
+def check_names(path, names, header, added):
+    """Raises FormatError if the columns of a text are not those of the texts before it, or have names of columns that
+    the output adds. header: (the first text, its columns), or None. added: names.
+    """
+    if header and names != header[1]:
+        columns = " and ".join(f"({', '.join(map(shown, n))})" for n in (names, header[1]))
+        raise FormatError(path, f"its columns differ from those of {name_of(header[0])}: {columns}; give it alone", 1)
+    for name in names[1:]:
+        if os.fsdecode(name) in added:
+            raise FormatError(path, f"the output adds a column {shown(name)}; rename the column of this table", 1)
+
+
+def corpora_of(models, batches, marks):
+    """Yields each batch with the Corpus of its sentences for each model."""
+    from lmtk.text.corpus import corpora
+
+    batches, *copies = tee(batches, 1 + len(models))
+
+    def texts(copy):
+        return (b"".join(words.text + b"\n" for _, words in batch) for batch in copy)
+
+    read = [corpora(texts(copy), model.vocab, marks, model.order) for copy, model in zip(copies, models)]
+    return zip(batches, *read, strict=True)
+
+
+def columns_of(job, names, batch, first, measures):
+    """The Columns of a batch, whose first sentence has this number. names: of the columns that are kept."""
+    items, sentences, rows = [], [], []
+    for number, (item, words) in enumerate(batch, first):
+        rows_here = rows_by_word(words) if job.by == "word" else rows_by_token(words)
+        items += [item.columns] * len(rows_here)
+        sentences += [number] * len(rows_here)
+        rows += rows_here
+    kept = zip(*items) if items else [()] * len(names)
+    item, *others = [Column(os.fsdecode(name), TEXT, values) for name, values in zip(names, kept)]
+    position, word, start, end, region = zip(*rows) if rows else [()] * 5
+    return [
+        item,
+        Column("sentence", NUMBER, sentences),
+        *others,
+        *([Column("region", POSITIVE, region)] if job.region_separator else []),
+        Column("position", NUMBER, position),
+        Column("word", TEXT, word),
+        *measures,
+        Column("start", NUMBER, start),
+        Column("end", NUMBER, end),
+    ]
+
+
+def rows_by_token(words):
+    """[(position, word, start, end, region)] of the tokens of a sentence."""
+    return list(zip(range(1, len(words.words) + 1), words.words, words.start, words.end, words.region))
+
+
+def rows_by_word(words):
+    """[(position, word, start, end, region)] of the words of a sentence, whose pieces are joined."""
+    from lmtk.text.items import join
+
+    rows = []
+    bounds = [*first_pieces(words), len(words.number)]
+    for position, (a, b) in enumerate(pairwise(bounds), 1):
+        rows.append((position, join(words.words[a:b]), words.start[a], words.end[b - 1], words.region[a]))
+    return rows
+
+
+def first_pieces(words):
+    """The places of the first piece of each word of a sentence."""
+    return [i for i, number in enumerate(words.number) if i == 0 or number != words.number[i - 1]]
+
+
+class Measures:
+    """The measures of each token by each model. labels: what the names of a model's columns end in."""
+
+    def __init__(self, models, labels, job):
+        from lmtk.reports.following import Follower
+
+        self.labels, self.job = labels, job
+        self.followers = [Follower(model) for model in models]
+
+    def columns(self, batch, corpora):
+        """The Columns of the models: surprisal, entropy, oov and ngram. corpora: the Corpus of a batch for each model;
+        none for a batch without sentences.
+        """
+        first = None
+        if self.job.by == "word":
+            begins = accumulate((len(words.words) for _, words in batch), initial=0)
+            first = [begin + i for begin, (_, words) in zip(begins, batch) for i in first_pieces(words)]
+        measures = zip_longest(self.followers, self.labels, corpora)
+        return [column for measure in measures for column in self.of_model(*measure, first)]
+
+    def of_model(self, follower, label, corpus, first):
+        """The Columns of one model. first: the places of the first pieces of words, None for a row for each token."""
+        import numpy as np
+
+        unit, entropy = UNITS[self.job.unit], []
+        if corpus is None:
+            surprisal, oov, ngram = (), (), ()
+        else:
+            scores, vocab = follower.lm.score(corpus), follower.lm.vocab
+            # 0.0 - x is never -0
+            surprisal = 0.0 - scores.logp[corpus.scored] * unit
+            oov = corpus.ids[corpus.scored] == vocab.unk_id
+            ngram = scores.length[corpus.scored].max(axis=1)
+            positions = np.flatnonzero(corpus.scored)
+            if first is not None:
+                surprisal, oov = np.add.reduceat(surprisal, first), np.logical_or.reduceat(oov, first)
+                ngram, positions = ngram[first], positions[first]
+            if self.job.entropy:
+                entropy = (follower.entropies(corpus, positions) * unit).tolist()
+            surprisal, oov, ngram = surprisal.tolist(), oov.tolist(), ngram.tolist()
+        return [
+            Column(f"surprisal{label}", MEASURE, surprisal),
+            *([Column(f"entropy{label}", MEASURE, entropy)] if self.job.entropy else []),
+            Column(f"oov{label}", FLAG, oov),
+            Column(f"ngram{label}", POSITIVE, ngram),
+        ]

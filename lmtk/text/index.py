@@ -1,0 +1,175 @@
+"""Phrases in a corpus: how often each occurs, in how many documents, and how probable its last word is.
+
+An Index is the corpus as ids and the order of its suffixes, the suffix array (Manber and Myers 1993). All places of a
+phrase are next to each other in this order, so two binary searches count them. `make_index` makes an Index of texts,
+`write` and `from_arrays` are its file, and `count_phrases` counts. `searching` has the kernels.
+
+symbol     shape     meaning
+N T D W    -         words of the corpus; words and ends of documents (N + D); documents; distinct words
+text       (T, a)    the ids of the corpus, from 1 on, and 0, the border, after each document
+order      (N, b)    the places of words in the text, sorted by the words from there to the border
+documents  (D, b)    where each document begins
+a, b       -         bytes of a number, the least that suffice: the numbers are split into bytes, the lowest first
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from lmtk.errors import FormatError, LmtkError, name_of
+from lmtk.files import container
+from lmtk.files.declared import Array, check_contents, one_of
+from lmtk.files.decoding import blocks
+from lmtk.files.inputs import open_in
+from lmtk.text.corpus import NEWLINE, Growing, ids_of
+from lmtk.text.searching import count_all
+
+BORDER = 0
+DOCUMENTS = {"lines": "a line", "paragraphs": "a paragraph", "files": "a file"}  # what a document is
+SETTINGS = {"documents": one_of(*DOCUMENTS), "tolower": one_of(True, False)}
+MOST = 3_000_000_000  # places of a text, whose square fits into 64 bits
+PART = 1 << 20  # numbers that are split into bytes at once
+
+
+@dataclass(frozen=True)
+class Index:
+    """The arrays of the table above. words: W distinct words, bytes; word i has the id i + 1. settings: what a document
+    is, and whether the words are in lower case.
+    """
+
+    text: np.ndarray
+    order: np.ndarray
+    documents: np.ndarray
+    words: list
+    settings: dict
+
+    @property
+    def arrays(self):
+        return {"text": self.text, "order": self.order, "documents": self.documents}
+
+    def describe(self):
+        size = sum(array.nbytes for array in self.arrays.values()) + sum(map(len, self.words)) + len(self.words)
+        yield "kind", "index of a corpus"
+        yield "words", len(self.order)
+        yield "distinct words", len(self.words)
+        yield "documents", len(self.documents)
+        yield "a document is", DOCUMENTS[self.settings["documents"]]
+        yield "lower case", "yes" if self.settings["tolower"] else "no"
+        yield "bytes per word", f"{size / len(self.order):.2f}"
+
+
+def make_index(paths, documents="lines", tolower=False):
+    """The Index of texts. documents: one of DOCUMENTS. Raises LmtkError if there are no words."""
+    index = Growing(())
+    text = np.concatenate([np.zeros(0, np.int32), *(text_of(path, index, documents, tolower) for path in paths)])
+    if not len(text):
+        raise LmtkError(f"{', '.join(map(name_of, paths))}: no words in it; is it the right file?")
+    if len(text) > MOST:
+        raise LmtkError(f"{len(text)} words and documents are too many; make an index for each {MOST} of them")
+    starts = np.append(0, np.flatnonzero(text[:-1] == BORDER) + 1)
+    order = suffix_order(text)
+    settings, words = {"documents": documents, "tolower": tolower}, index.words()
+    return Index(split(text, len(words)), split(order, len(text)), split(starts, len(text)), words, settings)
+
+
+def text_of(path, index, documents, tolower):
+    """The text, as in the table above, of a file. index: Growing."""
+    ids = np.concatenate([np.zeros(0, np.int32), *ids_of(blocks(path, pieces=True), index, tolower)])
+    return with_borders(ids, documents)
+
+
+def with_borders(ids, documents):
+    """The text, as in the table above, of the ids of a file, which have NEWLINE for the end of each line."""
+    ends = ids == NEWLINE
+    # a run of line ends, after a word, ends a line; a longer run, with a blank line, ends a paragraph
+    first = ends & ~np.append(True, ends[:-1])[: len(ends)]
+    if documents == "paragraphs":
+        first &= np.append(ends[1:], True)[: len(ends)]
+    elif documents == "files":
+        first[: np.flatnonzero(first)[-1] if first.any() else 0] = False
+    return ids[~ends | first] + np.int32(1)
+
+
+def suffix_order(text):
+    """The places of words in a text, ids (T,), sorted by the words from there to the border: (N,).
+
+    Prefix doubling (Manber and Myers 1993): if places are sorted by h words, the ranks of p and p + h sort them by 2 h
+    words. Places whose rank is their own leave. Borders have ranks of their own, so no comparison passes a border.
+    Bound: a sort of the places that are left in each round. There are log2 m rounds if the longest phrase that occurs
+    twice has m words.
+    """
+    kind = np.int32 if len(text) < 1 << 31 else np.int64
+    borders = text == BORDER
+    D, order = int(np.count_nonzero(borders)), np.flatnonzero(~borders).astype(kind)
+    rank = np.where(borders, np.cumsum(borders) - 1, text.astype(np.int64) + D).astype(kind)
+    key, left, h = rank[order].astype(np.int64), np.arange(len(order), dtype=kind), 0
+    while True:
+        sorted_by = np.argsort(key, kind="stable")
+        key, places = key[sorted_by], order[left][sorted_by]
+        del sorted_by
+        order[left] = places
+        is_head = np.append(True, key[1:] != key[:-1])
+        del key
+        # the number of the head of each place's group, and from it the rank
+        group = np.cumsum(is_head, dtype=kind) - 1
+        rank[places] = left[is_head][group] + kind(D)
+        again = ~is_head
+        again[:-1] |= again[1:]
+        left, places = left[again], places[again]
+        if not len(left):
+            return order
+        h = max(2 * h, 1)
+        key = rank[places].astype(np.int64) * (len(text) + 1) + rank[places + kind(h)]
+
+
+def split(numbers, highest):
+    """Numbers (n,) from 0 to `highest`, split into bytes: (n, bytes) uint8."""
+    width = max((int(highest).bit_length() + 7) // 8, 1)
+    out = np.empty((len(numbers), width), np.uint8)
+    for at in range(0, len(numbers), PART):
+        wide = numbers[at : at + PART].astype("<u8")
+        out[at : at + PART] = wide.view(np.uint8).reshape(-1, 8)[:, :width]
+    return out
+
+
+def write(out, index):
+    container.write(out, "index", index.settings, index.arrays, index.words)
+
+
+def from_arrays(about, arrays, path):
+    """The Index in a file that `container.read` has read. Raises FormatError."""
+
+    def wanted(sizes, size):
+        T, N, D = size("text", 0), size("order", 0), size("documents", 0)
+        if not 0 < D <= N or T != N + D:
+            raise FormatError(path, f"damaged: {N} words and {D} documents do not make {T} places")
+        a, b = ((most.bit_length() + 7) // 8 for most in (sizes.W, T))
+        return {"text": Array("U8", (T, a)), "order": Array("U8", (N, b)), "documents": Array("U8", (D, b))}
+
+    words, _ = check_contents(about, arrays, path, SETTINGS, wanted)
+    settings = {name: about["settings"][name] for name in SETTINGS}
+    return Index(arrays["text"], arrays["order"], arrays["documents"], words, settings)
+
+
+def load(path):
+    """Read the Index in a file, which is mapped; checksums of large files are not verified. Raises FormatError."""
+    with open_in(path) as stream:
+        if not container.looks_binary(stream.peek(64)[:64]):
+            raise FormatError(path, "not an index; lmtk index makes one")
+        about, arrays = container.read(stream, path, "never")
+        if about["kind"] != "index":
+            raise FormatError(path, f"a file of the kind {about['kind']}, not an index; lmtk index makes one")
+        return from_arrays(about, arrays, path)
+
+
+def count_phrases(index, ids, starts):
+    """Count P phrases, ids from starts[i] to starts[i + 1]; other ids than 1 .. W are words that the corpus lacks.
+
+    Returns (P, 5) int64. The columns are: how often the phrase occurs; in how many documents; how many words the
+    longest context has that occurs, a context being the words right before the last word; how often this context is
+    followed by the last word; how often it occurs. A phrase without words has zeros.
+    """
+    query = np.where(ids > 0, ids, len(index.words) + 1).astype(np.int64)
+    seen, counts = np.full(len(index.documents), -1, np.int64), np.zeros((len(starts) - 1, 5), np.int64)
+    count_all(index.text, index.order, index.documents, query, starts, seen, counts)
+    return counts

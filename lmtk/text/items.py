@@ -1,0 +1,145 @@
+"""Sentences with columns, such as the items of a reading experiment, and the places of their words.
+
+A text has a sentence on each line. A table has a header, and a sentence in one column of each row; the other columns
+are kept. `read_items` reads both, `split` finds the words, the pieces of words and the regions of a sentence.
+"""
+
+import os
+import re
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+
+from lmtk.errors import FormatError, counted, shown
+from lmtk.files.decoding import WORD, blocks, split_lines
+from lmtk.files.outputs import SUFFIX
+from lmtk.text.subwords import MARK, word_numbers
+from lmtk.text.vocab import EOS, SOS, lower
+
+ITEM = b"item"  # the column that names an item
+CSV = re.compile(rf".*\.csv({'|'.join(map(re.escape, SUFFIX))})?", re.DOTALL | re.IGNORECASE)
+TABLE = re.compile(rf".*\.tsv({'|'.join(map(re.escape, SUFFIX))})?", re.DOTALL)
+GOES_ON = b"@@"  # at the end of a piece: the word goes on in the next piece
+END = -1  # the region of </s>
+
+
+@dataclass(frozen=True)
+class Item:
+    """A sentence as it is written, bytes; its line in the file; and the columns that are kept, the first one `item`."""
+
+    sentence: bytes
+    line: int
+    columns: tuple
+
+
+@dataclass(frozen=True)
+class Words:
+    """The tokens of a sentence that a model scores, N of them: words, or pieces of words, and </s>.
+
+    text: as the model reads them, a line without its end. words: as they are written. start, end: their places in the
+    sentence, counted in characters. region: their regions, from 1 on; END for </s>. number: the number of the word
+    that each token belongs to, from 0 on.
+    """
+
+    text: bytes
+    words: list
+    start: list
+    end: list
+    region: list
+    number: list
+
+
+def is_table(path):
+    """Whether a file is a table by its name."""
+    return TABLE.fullmatch(os.fspath(path)) is not None
+
+
+def read_items(path, column=None):
+    """(the names of the columns that are kept, an iterator of Items) of a text, or of a table if `column` names the
+    column that has the sentences.
+
+    A text has one column, `item`, the number of the line. So has a table without a column of this name. Raises
+    FormatError.
+    """
+    if column is None and CSV.fullmatch(os.fspath(path)):
+        raise FormatError(path, "a table with commas; write it with tabs, as a .tsv file")
+    rows = split_lines(blocks(path))
+    if column is None:
+        return (ITEM,), (Item(line, number, (b"%d" % number,)) for number, line in rows)
+    _, header = next(rows, (0, b""))
+    names, sentence = header.split(b"\t"), os.fsencode(column)
+    if b'"%s"' % sentence in names:
+        raise FormatError(path, "the names of columns have quotation marks; write the table without these", 1)
+    if sentence not in names:
+        columns = ", ".join(map(shown, names))
+        raise FormatError(path, f"no column {column} in the header ({columns}); -column names the sentences' column", 1)
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise FormatError(path, f"two columns are called {shown(twice[0])}; give each a name of its own", 1)
+    kept = [i for i, name in enumerate(names) if name not in (ITEM, sentence)]
+    at, place = names.index(sentence), names.index(ITEM) if ITEM in names and sentence != ITEM else None
+
+    def items():
+        for number, line in rows:
+            row = line.split(b"\t")
+            if len(row) != len(names):
+                columns = f"{counted(len(row), 'column')}, but the header has {len(names)}"
+                raise FormatError(path, f"{columns}; separate columns by one tab", number)
+            item = b"%d" % number if place is None else row[place]
+            yield Item(row[at], number, (item, *(row[i] for i in kept)))
+
+    return (ITEM, *(names[i] for i in kept)), items()
+
+
+def split(sentence, marks, separator=b""):
+    """The Words of a sentence, as a model reads it with these Marks. separator: stands between the regions, and is not
+    scored.
+    """
+    text = sentence.replace(separator, b" " * len(separator)) if separator else sentence
+    spans = [match.span() for match in WORD.finditer(text)]
+    words = [text[begin:end] for begin, end in spans]
+    bounds = [0, *(place for span in spans for place in span)]
+    passed = (sentence.count(separator, at, begin) if separator else 0 for at, begin in zip(bounds[::2], bounds[1::2]))
+    region = list(accumulate(passed, initial=1))[1:]
+    if sentence.isascii():
+        places, length = bounds[1:], len(sentence)
+    else:
+        count = lambda part: len(part.decode("utf-8", "surrogateescape"))
+        places, at = [], 0
+        for begin, end in pairwise(bounds):
+            at += count(sentence[begin:end])
+            places.append(at)
+        length = at + count(sentence[bounds[-1] :])
+    start, end = places[::2], places[1::2]
+    number = numbers_of_words(words)
+    form = lower if marks.tolower else bytes
+    if words and not marks.stream and form(words[0]) == SOS:
+        words, start, end, region, number = (column[1:] for column in (words, start, end, region, number))
+    if marks.eos and not (words and form(words[-1]) == EOS):
+        words, start, end = [*words, EOS], [*start, length], [*end, length]
+        region, number = [*region, END], [*number, number[-1] + 1 if number else 0]
+    return Words(text, words, start, end, region, number)
+
+
+def numbers_of_words(pieces):
+    """For each piece, the number of its word, from 0 on; a list.
+
+    If the first piece begins with MARK, so does the first piece of each word, as in SentencePiece. Otherwise a piece
+    that ends in GOES_ON continues in the next piece, as in subword-nmt.
+    """
+    if pieces and pieces[0].startswith(MARK):
+        return word_numbers(pieces)
+    number, numbers = 0, []
+    for piece in pieces:
+        numbers.append(number)
+        number += not goes_on(piece)
+    return numbers
+
+
+def goes_on(piece):
+    return piece.endswith(GOES_ON) and piece != GOES_ON
+
+
+def join(pieces):
+    """The word that is made of pieces, bytes."""
+    if pieces[0].startswith(MARK):
+        return b"".join(pieces).removeprefix(MARK) or MARK
+    return b"".join(piece[: -len(GOES_ON)] if goes_on(piece) else piece for piece in pieces)
