@@ -7,7 +7,7 @@
 
 load                                  reads a model of any kind, and returns a Model
 estimate, prune, merge, mix, classes  make n-gram models and mixtures
-perplexity                            scores texts
+perplexity, score_documents           score texts, and documents
 select                                chooses the sentences of a text that are most like a domain
 train, translate                      neural language models and translation
 Model, LanguageModel, State, ...      the names of the module kenlm
@@ -22,7 +22,18 @@ import os
 __version__ = "0.1.0"
 
 
-FUNCTIONS = "estimate", "prune", "merge", "mix", "classes", "perplexity", "select", "train", "translate"
+FUNCTIONS = (
+    "estimate",
+    "prune",
+    "merge",
+    "mix",
+    "classes",
+    "perplexity",
+    "score_documents",
+    "select",
+    "train",
+    "translate",
+)
 KENLM = "ARPALoadComplain", "Config", "FullScoreReturn", "LanguageModel", "LoadMethod", "Model", "State"
 __all__ = ["errors", "load", *FUNCTIONS, *KENLM]
 
