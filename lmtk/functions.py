@@ -242,7 +242,7 @@ def score_documents(model, documents, **options):
 
     names = ("add", "buckets")
     options |= {name: options[name].split(",") for name in names if isinstance(options.get(name), str)}
-    with in_json_lines(documents, options.get("field", "text")) as path:
+    with in_json_lines(documents, options.get("field") or "text") as path:
         source = None if is_name(documents) else "the documents"
         own = {"lm": inner_model(model), "jsonl": path, "write": None, "quiet": True, "collect": True, "source": source}
         measured = score(make_job(ScoreJob, own, options, {"lm": "model", "jsonl": "documents"}))

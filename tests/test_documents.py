@@ -18,7 +18,7 @@ from lmtk.files.documents import Part
 from lmtk.text import tokenizer
 from lmtk.text.ccnet import PUNCTUATION, normalize
 from lmtk.text.corpus import NEWLINE, Closed, Growing
-from lmtk.text.tokenizer import Encoder, PieceReader, SentencePiece
+from lmtk.text.tokenizer import Encoder, SentencePiece, piece_ids
 
 WORDS = ["the", "cat", "sat", "a", "zebra", ",", "3.14", "The", "CAFÉ", "x" * 7, "a" + "x" * 9, "—", "\u0301"]
 TEXTS = st.lists(st.sampled_from([*WORDS, "\n", "\t", " "]), max_size=12).map(" ".join)
@@ -83,7 +83,7 @@ def test_pieces_of_words_are_the_pieces_of_lines(pieces, kind, large, blocks):
         set_large(patch, large, "text")
         patch.setattr(tokenizer, "KEPT", 4)
         index = Growing(())
-        reader = PieceReader(Encoder(None, SentencePiece(pieces[kind], "sp")), index)
+        reader = piece_ids(Encoder(None, SentencePiece(pieces[kind], "sp")), index)
         for lines in blocks:
             ids = reader.ids("".join(line + "\n" for line in lines).encode()).tolist()
             plain = [[*(index[piece.encode()] for piece in split(line, out_type=str)), NEWLINE] for line in lines]
@@ -99,7 +99,7 @@ def test_words_whose_pieces_depend_on_their_neighbours(pieces):
     best = lambda word: model.processor.nbest_encode_as_pieces(word, 2)
     assert tied and all(sorted(best(word)[0]) == sorted(best(word)[1]) for word in tied)
     index = Growing(())
-    reader = PieceReader(Encoder(None, model), index)
+    reader = piece_ids(Encoder(None, model), index)
     lines = ["a", f"the {tied[0]} cat", "b", tied[-1], "c"]
     ids = reader.ids("".join(line + "\n" for line in lines).encode()).tolist()
     plain = ([*(index[p.encode()] for p in line.split()), NEWLINE] for line in model.split(lines))
@@ -113,7 +113,7 @@ def test_pieces_that_reach_over_blanks_are_split_by_lines():
     sentencepiece.SentencePieceTrainer.train(sentence_iterator=iter(lines), model_writer=out, **how)
     model = SentencePiece(out.getvalue(), "sp")
     assert not model.by_words
-    reader = PieceReader(Encoder(None, model), Closed({}, 7))
+    reader = piece_ids(Encoder(None, model), Closed({}, 7))
     assert len(reader.ids(b"in the end of the day\n\n")) == len(model.split(["in the end of the day"])[0].split()) + 2
 
 

@@ -52,6 +52,8 @@ SHARED = {
     "no_eos": option("Do not add </s> at the end of a sentence."),
     "stream": option("Read the text as one running text: no <s> and </s>, and contexts cross line ends."),
     "tolower": option("Convert to lower case (Unicode)."),
+    "field": option("Read the texts in this field of JSON lines, or in this column of parquet files.", "NAME"),
+    "normalize": option("Normalise the text as CCNet does.", "ccnet"),
     "tokenizer": option("Split the text into pieces by a SentencePiece model or a tokenizer.json.", "FILE"),
     "encode": option("Name pieces as NeMo does: chr(id + 100).", "nemo"),
     "heldout": option("Held-out text.", "FILE"),

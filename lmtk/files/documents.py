@@ -1,7 +1,8 @@
 """Reads documents from a file of JSON lines, one JSON object on each line, in batches of whole lines.
 
-`batches` yields the lines as they stand in the file, and `text_of` gives the text of a line. A file may be read in n
-parts (`Part`) of about equal size, whose lines make the whole file if they are put one after another.
+`batches` yields the lines as they stand in the file, and `parse` gives the text of a line. A file may be read in n
+parts (`Part`) of about equal size, whose lines make the whole file if they are put one after another. `read_parquet`
+yields the texts of a parquet file.
 """
 
 import json
@@ -9,11 +10,12 @@ import re
 from typing import NamedTuple
 
 from lmtk.errors import FormatError, UsageError, name_of
-from lmtk.files.decoding import BLOCK, BOM, line_number
+from lmtk.files.decoding import BLOCK, BOM, PARQUET, line_number
 from lmtk.files.inputs import open_in
 
 LONGEST = 256 << 20  # bytes of a line
-NOT_JSON, NO_FIELD, NO_STRING = range(1, 4)  # why a line has no text
+ROWS = 1 << 12  # of a parquet file that are read together
+BLANK, NOT_JSON, NO_FIELD, NO_STRING = range(4)  # why a line has no text
 SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -86,30 +88,62 @@ def first_line(path, part):
     return line_number(path, at)
 
 
-def parse(line):
-    """The JSON object of a line, a dictionary, or None."""
-    try:
-        document = json.loads(line.decode().removeprefix("\ufeff") if line.startswith(BOM) else line.decode())
-    except (ValueError, RecursionError):
-        return None
-    return document if isinstance(document, dict) else None
-
-
-def text_of(document, field):
-    """The text of a document, a string, or the number that says why it has none. document: as `parse` gives it.
+def parse(line, field):
+    """(the JSON object of a line, a dictionary or None; the text in its field). If there is no text, the number that
+    says why stands in its place.
 
     Half a surrogate pair, which JSON can write and UTF-8 cannot, becomes the replacement character.
     """
-    if document is None:
-        return NOT_JSON
+    if line.isspace():
+        return None, BLANK
+    try:
+        document = json.loads(line.decode().removeprefix("\ufeff") if line.startswith(BOM) else line.decode())
+    except (ValueError, RecursionError):
+        return None, NOT_JSON
+    if not isinstance(document, dict):
+        return None, NOT_JSON
     if field not in document:
-        return NO_FIELD
+        return document, NO_FIELD
     text = document[field]
     if not isinstance(text, str):
-        return NO_STRING
+        return document, NO_STRING
     if not text.isascii() and SURROGATE.search(text):
         text = SURROGATE.sub("\ufffd", text)
-    return text
+    return document, text
+
+
+def is_parquet(path):
+    """Whether a file begins as parquet files do."""
+    with open(path, "rb") as stream:
+        return stream.read(len(PARQUET)) == PARQUET
+
+
+def read_parquet(path, column):
+    """Yields the texts in a column of a parquet file, lists of strings; NO_STRING stands for a null.
+
+    Raises UsageError without the package pyarrow, FormatError for a damaged file and for a column that is missing or
+    has no strings.
+    """
+    try:
+        import pyarrow
+        from pyarrow import parquet
+    except ImportError:
+        raise UsageError("parquet files need the package pyarrow; pip install pyarrow") from None
+    try:
+        with parquet.ParquetFile(path) as file:
+            schema = file.schema_arrow
+            if column not in schema.names:
+                names = ", ".join(schema.names[:10])
+                raise FormatError(path, f'no column "{column}" in it; give one of its columns as -field: {names}')
+            kind = schema.field(column).type
+            if not (pyarrow.types.is_string(kind) or pyarrow.types.is_large_string(kind)):
+                raise FormatError(path, f'its column "{column}" has no texts, but {kind}; give another as -field')
+            for batch in file.iter_batches(ROWS, columns=[column]):
+                yield [NO_STRING if text is None else text for text in batch.column(0).to_pylist()]
+    except (pyarrow.ArrowException, OSError) as e:
+        if isinstance(e, OSError) and e.errno:
+            raise
+        raise FormatError(path, f"a damaged parquet file ({str(e).splitlines()[0]})") from None
 
 
 def with_fields(line, fields):

@@ -15,26 +15,23 @@ import math
 import os
 import re
 import sys
-import warnings
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from itertools import compress, pairwise
 
-from lmtk.errors import FormatError, LmtkWarning, counted, name_of
-from lmtk.jobs.rules import Rule, excludes, needs, one_of, wrong
+from lmtk.errors import FormatError, counted, name_of
+from lmtk.jobs.rules import Rule, excludes, needs, wrong
+from lmtk.jobs.texts import Problems
 
 FIGURES = ("perplexity", "words", "oovs", "log10p")
-SHOWN = 10  # numbers of lines in a warning
-INSIDE = "\x1f"  # a control character that does not separate words
 
 
 @dataclass(frozen=True)
 class Documents:
     """What is done with documents.
 
-    jsonl: the file. field: of the text in a document. tokenizer: a file, splits the text into pieces. encode: how
-    pieces are named, None or nemo. normalize: None or ccnet. add: the figures to add, each as NAME or FIELD=NAME. max,
-    min: the perplexities of the documents that are kept. keep: the share of the documents that are kept, those of the
+    jsonl: the file. add: the figures to add, each as NAME or FIELD=NAME. max, min: the perplexities of the documents that are kept. keep: the share of the documents that are kept, those of the
     lowest perplexity. buckets: names of buckets, from the lowest perplexity on; cutoffs: the perplexities where the
     second bucket and further ones begin, () for buckets of equal size. shard: "i/n", the part of the file that is read.
     write_rest: a file for the lines that are not kept. collect: whether to return the figures of all documents. source:
@@ -42,10 +39,6 @@ class Documents:
     """
 
     jsonl: str | None = None
-    field: str = "text"
-    tokenizer: str | None = None
-    encode: str | None = None
-    normalize: str | None = None
     add: tuple[str, ...] = ()
     max: float | None = None
     min: float | None = None
@@ -68,6 +61,12 @@ class Documents:
 
         return Part.parse(self.shard) if self.shard else None
 
+    def first_line(self):
+        """The number of the first line that is read."""
+        from lmtk.files.documents import first_line
+
+        return first_line(self.jsonl, self.part)
+
     @property
     def added(self):
         """[(name of the new field, number of the figure)]. Raises KeyError for a figure that does not exist."""
@@ -89,7 +88,7 @@ class Documents:
         return self.keep is not None or bool(self.buckets and not self.cutoffs)
 
 
-OPTIONS = "field tokenizer encode normalize add max min keep buckets cutoffs shard write_rest quiet"
+OPTIONS = "add max min keep buckets cutoffs shard write_rest quiet"
 
 
 def bad_figure(job):
@@ -125,9 +124,6 @@ DOCUMENT_RULES = (
     ),
     Rule(bad_figure),
     Rule(doubled_field),
-    one_of("normalize", ("ccnet",)),
-    one_of("encode", ("nemo",)),
-    needs("encode", "tokenizer"),
     of_documents(
         lambda what: what.keep is not None and not 0 < what.keep <= 1,
         "-keep is the share of documents to keep, above 0 and up to 1; it cannot be {keep:g}",
@@ -191,73 +187,6 @@ class Batch:
     texts: list
 
 
-class Problems:
-    """The lines without a score: {problem: their numbers}, from 0 on in the part of the file that is read."""
-
-    NOT_JSON, NO_FIELD, NO_STRING, EMPTY, NUL = range(1, 6)
-
-    def __init__(self, what):
-        self.what, self.lines = what, {}
-
-    def add(self, problem, line):
-        self.lines.setdefault(problem, []).append(line)
-
-    def clauses(self):
-        field = self.what.field
-        return {
-            self.NOT_JSON: ("line is not a JSON object", "lines are not JSON objects"),
-            self.NO_FIELD: (f'document has no field "{field}"', f'documents have no field "{field}"'),
-            self.NO_STRING: (
-                f'document has a field "{field}" that is not a string',
-                f'documents have a field "{field}" that is not a string',
-            ),
-            self.EMPTY: ("document has no words", "documents have no words"),
-            self.NUL: ("document has NUL characters", "documents have NUL characters"),
-        }
-
-    def reject(self, document):
-        """Raise FormatError where the first documents of a file show that it is another kind of file.
-
-        document: the first of them, None if it is not a JSON object.
-        """
-        if self.what.part and self.what.part.number > 1:
-            return
-        path = self.what.name
-        if self.NO_FIELD in self.lines and document:
-            names = ", ".join(list(document)[:SHOWN])
-            message = f'the documents have no field "{self.what.field}"; give one of their fields as -field: {names}'
-            raise FormatError(path, message, self.number(self.lines[self.NO_FIELD][0]))
-        if self.NOT_JSON in self.lines and document is None:
-            message = 'not JSON lines; expected a document on each line, such as {"text": "..."}'
-            raise FormatError(path, message, self.number(self.lines[self.NOT_JSON][0]))
-
-    def number(self, line):
-        """The number of a line in the file, from 1 on."""
-        from lmtk.files.documents import first_line
-
-        return first_line(self.what.jsonl, self.what.part) + line
-
-    def warn(self, outputs):
-        """One warning for each problem. outputs: how many files the chosen documents are written to."""
-        what, clauses, first = self.what, self.clauses(), self.number(0) if self.lines else 1
-        for problem, lines in sorted(self.lines.items()):
-            numbers = ", ".join(str(first + line) for line in lines[:SHOWN]) + ", ..." * (len(lines) > SHOWN)
-            where = f"(line{'s' * (len(lines) > 1)} {numbers})"
-            message = f"{what.name}: {counted(len(lines), *clauses[problem])} {where}; {self.outcome(problem, outputs)}"
-            warnings.warn(message, LmtkWarning, stacklevel=1)
-
-    def outcome(self, problem, outputs):
-        """What happens to the lines with a problem, in words."""
-        if problem == self.NUL:
-            return "NUL stays in its word"
-        if not outputs:
-            return "not scored"
-        if outputs > 1 or self.what.selects:
-            rest = self.what.write_rest
-            return f"written to {rest}" if rest else "left out (-write-rest FILE writes such lines)"
-        return "written without a score" if self.what.fields and problem != self.NOT_JSON else "written unchanged"
-
-
 class Source:
     """The lines of a JSONL file, or of a part of it, in batches. held: the batches of a pipe that is read twice."""
 
@@ -287,8 +216,8 @@ def score_documents(job, model):
 
     from lmtk.jobs.bar import reading
 
-    what = job.documents
-    problems, source, share = Problems(what), Source(what), 1 / what.part.of if what.part else 1.0
+    what, source = job.documents, Source(job.documents)
+    problems, share = Problems(what.name, field_of(job), what.first_line), 1 / what.part.of if what.part else 1.0
     scored = measure(job, model, source.batches(), problems)
     if what.needs_all:
         with reading([what.jsonl], "scoring", what.quiet, share):
@@ -299,8 +228,24 @@ def score_documents(job, model):
         blocks = ((batch.lines, choose(what, batch.figures)) for batch in scored)
     with reading([what.jsonl], "writing" if what.needs_all else "scoring", what.quiet, share):
         measured = write(job, blocks)
-    problems.warn(len(outputs_of(job)))
+    problems.warn(partial(outcome, what, len(outputs_of(job))))
     return measured
+
+
+def field_of(job):
+    """The field of the text."""
+    return job.scoring.reading.field or "text"
+
+
+def outcome(what, outputs, problem):
+    """What happens to the lines with a problem, in words. outputs: how many files the chosen documents are written to."""
+    if problem == Problems.NUL:
+        return "NUL stays in its word"
+    if not outputs:
+        return "not scored"
+    if outputs > 1 or what.selects:
+        return f"written to {what.write_rest}" if what.write_rest else "left out (-write-rest FILE writes such lines)"
+    return "written without a score" if what.fields and problem != Problems.NOT_JSON else "written unchanged"
 
 
 def outputs_of(job):
@@ -321,17 +266,17 @@ def measure(job, model, batches, problems):
     from lmtk.reports.kenlm import block_corpus, closed, scorer
     from lmtk.reports.srilm import check_sum
     from lmtk.reports.tally import Tally
+    from lmtk.text.corpus import Reader
+    from lmtk.text.tokenizer import piece_ids
 
-    what, marks = job.documents, job.scoring.marks
-    reader, score = reader_of(what, closed(model.vocab)), scorer(model, lengths=False)
+    reading, marks, index = job.scoring.reading, job.scoring.marks, closed(model.vocab)
+    is_plain = not (reading.tokenizer or reading.normalize)
+    reader, score = Reader(index) if is_plain else piece_ids(reading.encoder(), index), scorer(model, lengths=False)
 
     def read():
-        for batch in read_batches(what, batches, problems):
+        for batch in read_batches(job, batches, problems):
             texts = [text.lower() for text in batch.texts] if marks.tolower else batch.texts
-            if what.normalize:  # it takes line ends away, and so makes one word of the words around
-                texts = [text.strip() for text in texts]
-                for blank in "\n\t\r":
-                    texts = [text.replace(blank, INSIDE) for text in texts]
+            texts = reading.as_lines(texts)
             block = "".join([text + "\n" for text in texts]).encode()
             corpus, *_ = block_corpus(reader, block, model.vocab, marks)
             yield batch, np.array([1 + text.count("\n") for text in texts], int), corpus
@@ -339,7 +284,7 @@ def measure(job, model, batches, problems):
     def scored(item):
         batch, sizes, corpus = item
         if batch.rows:
-            batch.figures[:, batch.rows] = document_figures(corpus, score(corpus)[0], reader.index.unk, marks, sizes)
+            batch.figures[:, batch.rows] = document_figures(corpus, score(corpus)[0], index.unk, marks, sizes)
         return batch
 
     for batch in map_in_order(scored, read()):
@@ -350,47 +295,32 @@ def measure(job, model, batches, problems):
         yield batch
 
 
-def reader_of(what, index):
-    """A reader of blocks of text: a PieceReader if -normalize or -tokenizer asks for one. index: Closed."""
-    from lmtk.text.corpus import Reader
-    from lmtk.text.tokenizer import Encoder, PieceReader, load_tokenizer
-
-    if not what.normalize and not what.tokenizer:
-        return Reader(index)
-    normalize = None
-    if what.normalize:
-        from lmtk.text.ccnet import normalize
-    return PieceReader(Encoder(normalize, what.tokenizer and load_tokenizer(what.tokenizer, what.encode)[0]), index)
-
-
-def read_batches(what, batches, problems):
+def read_batches(job, batches, problems):
     """Yields a Batch for each list of lines, with the texts of its documents. Raises FormatError if a document has a
     field that would be added, and if no document of the first lines has a text.
     """
     import numpy as np
 
-    from lmtk.files.documents import parse, text_of
+    from lmtk.files.documents import parse
 
-    first, field, added = 0, what.field, set(what.fields)
+    what, field, keeps_nul = job.documents, field_of(job), not job.scoring.reading.normalize
+    first, added, at_the_beginning = 0, set(what.fields), not what.part or what.part.number == 1
     for lines in batches:
         rows, texts, figures, sample = [], [], np.full((len(FIGURES), len(lines)), np.nan), None
         for row, line in enumerate(lines):
-            if line.isspace():
-                continue
-            document = parse(line)
-            text = text_of(document, field)
+            document, text = parse(line, field)
             if document is not None and not added.isdisjoint(document):
-                reject_field(what, min(added & document.keys()), problems.number(first + row))
+                reject_field(what, min(added & document.keys()), problems.first() + first + row)
             sample = sample or document
             if not isinstance(text, str):
                 problems.add(text, first + row)
                 figures[1:3, row] = np.nan if document is None else 0
                 continue
-            if "\0" in text and not what.normalize:
+            if keeps_nul and "\0" in text:
                 problems.add(problems.NUL, first + row)
             rows.append(row)
             texts.append(text)
-        if first == 0 and not rows:
+        if at_the_beginning and first == 0 and not rows:
             problems.reject(sample)
         yield Batch(lines, first, figures, rows, texts)
         first += len(lines)

@@ -22,6 +22,7 @@ from lmtk.jobs.rules import (
     required,
     wrong,
 )
+from lmtk.jobs.texts import READING_RULES, Reading
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,7 @@ class Scoring:
     counts_entropy: weight counts by their n-grams' probabilities. text_has_weights: a line of a text begins with how
     often it counts. escape: lines that begin with these letters are copied into the report. unk: whether sums over the
     vocabulary include <unk>. debug: 0 the report, 1 sentences too, 2 words too, 3 sums of the probabilities too.
+    reading: how the texts become lines of words.
     """
 
     text: tuple[str, ...] = ()
@@ -49,6 +51,10 @@ class Scoring:
     stream: bool = False
     tolower: bool = False
     debug: int = 0
+    reading: Reading = field(default_factory=Reading)
+
+    def __post_init__(self):
+        object.__setattr__(self, "text", self.reading.sources(self.text))
 
     @property
     def marks(self):
@@ -103,6 +109,7 @@ RULES = (
             None if job.scoring.text or job.scoring.counts or job.documents.jsonl else f"-text is missing{from_stdin()}"
         )
     ),
+    *READING_RULES,
     *DOCUMENT_RULES,
     one_of("format", ("srilm", "kenlm")),
     wrong(lambda job: job.format == "kenlm" and job.scoring.counts, "-counts cannot be combined with -format kenlm"),
@@ -128,7 +135,7 @@ def score(job):
     from lmtk.machine.threads import use
 
     what, tallies = job.scoring, []
-    inputs = [job.lm if isinstance(job.lm, str) else None, job.classes, job.documents.tokenizer]
+    inputs = [job.lm if isinstance(job.lm, str) else None, job.classes, what.reading.tokenizer]
     outputs = outputs_of(job) if job.documents.jsonl else [job.write]
     check_outputs(
         *outputs, job.documents.write_rest, texts=[*what.text, *what.counts, job.documents.jsonl], inputs=inputs
@@ -140,6 +147,7 @@ def score(job):
         if job.documents.jsonl:
             remedy = "documents need a model of sentences, trained without -stream"
         warnings.warn(f"{clause}; {remedy}", LmtkWarning, stacklevel=1)
+    what.reading.check_model(model, job.lm if isinstance(job.lm, str) else "the model")
     if job.documents.jsonl:
         return score_documents(job, model)
     out = open_out(job.write) if job.write else contextlib.nullcontext()

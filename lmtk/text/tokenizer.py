@@ -1,13 +1,12 @@
 """Splits lines into pieces by a SentencePiece model or a tokenizer.json, and normalises documents before.
 
 A SentencePiece or a TokenizerJson splits strings. An Encoder normalises them too. A PieceReader reads blocks of text:
-bytes -> words -> pieces -> ids.
+bytes -> words -> pieces -> ids, or a text of pieces.
 
 Most of a text's words occur many times. Where the pieces of a word do not depend on the words around it, the
-PieceReader keeps the ids of the pieces of each word, so that most words of a text are only looked up in a table.
+PieceReader keeps what it makes of each word, so that most words of a text are only looked up in a table.
 """
 
-import hashlib
 from itertools import chain, islice, pairwise
 
 import numpy as np
@@ -127,13 +126,11 @@ def nemo_names(size, path):
 
 
 def load_tokenizer(path, encode=None):
-    """(a SentencePiece or a TokenizerJson, the SHA-256 of its file). encode: None or "nemo". Raises FormatError,
-    UsageError, OSError.
-    """
+    """A SentencePiece or a TokenizerJson. encode: None or "nemo". Raises FormatError, UsageError, OSError."""
     with open_in(path) as stream:
         data = stream.read()
     kind = TokenizerJson if data.lstrip()[:1] == b"{" else SentencePiece
-    return kind(data, path, encode == "nemo"), hashlib.sha256(data).hexdigest()
+    return kind(data, path, encode == "nemo")
 
 
 class Encoder:
@@ -158,28 +155,29 @@ class Encoder:
 
 
 class PieceReader:
-    """Reads the ids of the pieces of a text: blocks of whole lines, bytes -> ids, with NEWLINE for each line's end.
+    """Converts the words of a text to units of their pieces: blocks of whole lines, bytes -> units.
 
-    encoder: makes the pieces. index: Closed or Growing, the ids of pieces. If the encoder splits by words, each
-    distinct word is split once, and its pieces are kept until there are KEPT words.
+    encoder: makes the pieces. units: a function from pieces, a string with blanks between them, to a sequence of
+    numbers. line_end: the unit that ends a line; its type is that of all units. If the encoder splits by words, each
+    distinct word is split once, and its units are kept until there are KEPT words.
 
-    Word j has the ids pieces[starts[j] : starts[j] + lengths[j]]; is_tied[j]: the pieces depend on its neighbours. The
-    last entry stands for the end of a line.
+    Word j has the units pieces[starts[j] : starts[j] + lengths[j]]; is_tied[j]: they depend on its neighbours. The last
+    entry stands for the end of a line.
     """
 
-    def __init__(self, encoder, index):
-        self.encoder, self.index = encoder, index
+    def __init__(self, encoder, units, line_end):
+        self.encoder, self.units, self.line_end = encoder, units, np.array([line_end])
         self.clear()
 
     def clear(self):
         self.reader = Reader(Growing(()))
-        self.pieces, self.is_tied = np.array([NEWLINE], np.int32), np.zeros(1, bool)
+        self.pieces, self.is_tied = self.line_end, np.zeros(1, bool)
         self.starts, self.lengths = np.zeros(1, np.int64), np.ones(1, np.int64)
 
     def ids(self, block):
-        """(n,) int32: the ids of the pieces of a block."""
+        """(n,) the units of a block."""
         if not self.encoder.by_words:
-            return self.look_up(block.decode("utf-8", "replace").split("\n")[:-1])
+            return self.of_lines(block.decode("utf-8", "replace").split("\n")[:-1])
         if len(self.starts) > KEPT:
             self.clear()
         words = self.reader.ids(block)
@@ -188,13 +186,12 @@ class PieceReader:
         ends = np.cumsum(lengths)
         places = np.repeat(self.starts[words] - ends + lengths, lengths)
         places += np.arange(len(places))
-        ids = self.pieces[places]
+        units = self.pieces[places]
         is_tied = self.is_tied[words]
         if is_tied.any():
-            ends = np.append(0, np.flatnonzero(words == NEWLINE))
-            tied = np.unique(np.searchsorted(ends[1:], np.flatnonzero(is_tied)))
-            return self.with_whole_lines(ids, block, tied.tolist())
-        return ids
+            line_of = np.searchsorted(np.flatnonzero(words == NEWLINE), np.flatnonzero(is_tied))
+            return self.with_whole_lines(units, block, np.unique(line_of).tolist())
+        return units
 
     def new_words(self):
         """The words that were read since the last call."""
@@ -204,28 +201,40 @@ class PieceReader:
         return list(islice(self.reader.index, known + 1, None))
 
     def add(self, words):
-        """Split new words, and keep their ids."""
+        """Split new words, and keep their units."""
         known = len(self.starts) - 1
         texts = self.encoder.words([word.decode("utf-8", "replace") for word in words])
-        ids = [[] if text is None else list(map(self.index.__getitem__, tokens(text.encode()))) for text in texts]
-        lengths = np.fromiter(map(len, ids), np.int64, len(ids))
-        more = np.fromiter(chain.from_iterable(ids), np.int32, int(lengths.sum()))
-        self.pieces = np.concatenate((self.pieces[:-1], more, [np.int32(NEWLINE)]))
+        units = [() if text is None else self.units(text) for text in texts]
+        lengths = np.fromiter(map(len, units), np.int64, len(units))
+        more = np.fromiter(chain.from_iterable(units), self.line_end.dtype, int(lengths.sum()))
+        self.pieces = np.concatenate((self.pieces[:-1], more, self.line_end))
         self.lengths = np.concatenate((self.lengths[:known], lengths, [1]))
         self.starts = np.cumsum(self.lengths) - self.lengths
         self.is_tied = np.concatenate((self.is_tied[:known], [text is None for text in texts], [False]))
 
-    def with_whole_lines(self, ids, block, lines):
-        """The ids of a block in which some lines, in ascending order, are split as wholes."""
-        rows, ends = block.split(b"\n"), np.flatnonzero(ids == NEWLINE) + 1
-        starts, parts, done = np.append(0, ends), [], 0
+    def with_whole_lines(self, units, block, lines):
+        """The units of a block in which some lines, in ascending order, are split as wholes."""
+        rows, starts = block.split(b"\n"), np.append(0, np.flatnonzero(units == self.line_end) + 1)
+        parts, done = [], 0
         for line in lines:
-            parts += [ids[done : starts[line]], self.look_up([rows[line].decode("utf-8", "replace")])]
+            parts += [units[done : starts[line]], self.of_lines([rows[line].decode("utf-8", "replace")])]
             done = starts[line + 1]
-        return np.concatenate((*parts, ids[done:]))
+        return np.concatenate((*parts, units[done:]))
 
-    def look_up(self, lines):
-        """The ids of the pieces of lines, strings, each split as a whole."""
-        text = "".join([line + "\n" for line in self.encoder.lines(lines)]).encode()
-        words = tokens(text)
-        return np.fromiter(map(self.index.__getitem__, words), np.int32, len(words))
+    def of_lines(self, lines):
+        """The units of lines, strings, each split as a whole."""
+        units = [np.array([], self.line_end.dtype)]
+        for line in self.encoder.lines(lines):
+            numbers = self.units(line)
+            units += [np.fromiter(numbers, self.line_end.dtype, len(numbers)), self.line_end]
+        return np.concatenate(units)
+
+
+def piece_ids(encoder, index):
+    """A PieceReader whose units are the ids of pieces. index: Closed or Growing; NEWLINE ends a line."""
+    return PieceReader(encoder, lambda text: list(map(index.__getitem__, tokens(text.encode()))), np.int32(NEWLINE))
+
+
+def piece_text(encoder):
+    """A PieceReader whose units are the bytes of a text with a blank after each piece."""
+    return PieceReader(encoder, lambda text: text.encode() + b" ", np.uint8(10))
