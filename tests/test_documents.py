@@ -3,22 +3,26 @@
 import io
 import json
 import unicodedata
-from itertools import chain, pairwise
+from itertools import chain, pairwise, repeat
 
 import numpy as np
+import pyarrow
 import pytest
 import sentencepiece
+import tokenizers
 from helpers import FILES, random_text, set_large
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pyarrow import parquet
 
 import lmtk
 from lmtk.files import documents as files
 from lmtk.files.documents import Part
+from lmtk.files.inputs import Source, open_in
 from lmtk.text import tokenizer
 from lmtk.text.ccnet import PUNCTUATION, normalize
 from lmtk.text.corpus import NEWLINE, Closed, Growing
-from lmtk.text.tokenizer import Encoder, SentencePiece, piece_ids
+from lmtk.text.tokenizer import Encoder, SentencePiece, load_tokenizer, nemo_names, piece_ids, piece_text
 
 WORDS = ["the", "cat", "sat", "a", "zebra", ",", "3.14", "The", "CAFÉ", "x" * 7, "a" + "x" * 9, "—", "\u0301"]
 TEXTS = st.lists(st.sampled_from([*WORDS, "\n", "\t", " "]), max_size=12).map(" ".join)
@@ -119,8 +123,9 @@ def test_pieces_that_reach_over_blanks_are_split_by_lines():
 
 def plain_figures(model, text):
     """(perplexity, words, OOVs, log10 p) of a text, a word at a time; None for a text without words."""
-    lines = [[*model.full_scores(line)] for line in text.split("\n")]
-    total, tokens = sum(model.score(line) for line in text.split("\n")), sum(map(len, lines))
+    rows = text.removesuffix("\n").split("\n")
+    lines = [[*model.full_scores(row)] for row in rows]
+    total, tokens = sum(map(model.score, rows)), sum(map(len, lines))
     words, oovs = tokens - len(lines), sum(oov for line in lines for *_, oov in line)
     return (10 ** (-total / tokens), words, oovs, total) if words else None
 
@@ -232,3 +237,73 @@ def test_wrong_documents(model):
         lmtk.score_documents(model, ["a"], keep=2)
     with pytest.raises(lmtk.errors.LmtkError, match='the documents:1: the documents have no field "x"'):
         lmtk.score_documents(model, [{"text": "a"}], field="x")
+
+
+@pytest.fixture
+def tokenizer_json(tmp_path):
+    """A small tokenizer.json of bytes, one piece of which has blanks."""
+    model = tokenizers.Tokenizer(tokenizers.models.BPE())
+    model.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel()
+    trainer = tokenizers.trainers.BpeTrainer(
+        vocab_size=400,
+        special_tokens=["a  b", "<s>"],
+        show_progress=False,
+        initial_alphabet=tokenizers.pre_tokenizers.ByteLevel.alphabet(),
+    )
+    model.train_from_iterator((FILES / "nmt-train.en").read_text().split("\n"), trainer)
+    model.enable_padding(length=50)
+    model.enable_truncation(3)
+    model.save(str(tmp_path / "tokenizer.json"))
+    return tmp_path / "tokenizer.json"
+
+
+@pytest.mark.parametrize("encode", [None, "nemo"])
+def test_a_tokenizer_json(tokenizer_json, encode):
+    lines = ["a  b dog", "", "  two dogs\tplay in the snow — again\u0301 and again", "<s> x"]
+    reader = piece_text(Encoder(None, load_tokenizer(str(tokenizer_json), encode)))
+    text = reader.ids("".join(line + "\n" for line in lines).encode()).tobytes().decode()
+    model = tokenizers.Tokenizer.from_file(str(tokenizer_json))
+    model.no_padding()
+    model.no_truncation()
+    for line, pieces in zip(lines, text.split("\n")):
+        encoded = model.encode(line, add_special_tokens=False)
+        plain = [piece.replace(" ", "\u2581") for piece in encoded.tokens]
+        assert pieces.split() == ([chr(i + 100) for i in encoded.ids] if encode else plain)
+
+
+def test_too_many_pieces_for_nemo():
+    assert len(nemo_names(0xD800 - 100, "sp")) == 0xD800 - 100
+    with pytest.raises(lmtk.errors.LmtkError, match="sp: it has 55197 pieces"):
+        nemo_names(0xD800 - 99, "sp")
+
+
+@pytest.mark.parametrize("large", [1, 1 << 40])
+def test_a_text_of_pieces_is_that_of_lines(pieces, monkeypatch, large):
+    """Also after bytes that are not UTF-8, and in blocks of any size."""
+    set_large(monkeypatch, large, "text")
+    model = SentencePiece(pieces["unigram"], "sp")
+    reader = piece_text(Encoder(normalize, model))
+    lines = ["A dog\tplays 3.5 hours", "", "the " + "x" * 9 + " the", "caf\ufffd", "a"]
+    data = "".join(line + "\n" for line in lines).encode().replace("\ufffd".encode(), b"\xff")
+    plain = [model.processor.encode(normalize(line.replace("\t", " ")), out_type=str) for line in lines]
+    for _ in range(2):
+        text = reader.ids(data).tobytes().decode()
+        assert [line.split() for line in text.split("\n")[:-1]] == plain
+
+
+def test_parquet_files_are_read_as_json_lines(tmp_path):
+    texts = ["the cat sat\na dog", "", "a cat\n", "on the mat"] * 3000
+    parquet.write_table(pyarrow.table({"body": texts}), tmp_path / "docs.parquet", row_group_size=1000)
+    (tmp_path / "docs.jsonl").write_text("".join(json.dumps({"body": text}) + "\n" for text in texts))
+    (tmp_path / "text").write_text("".join(text.removesuffix("\n") + "\n" for text in texts))
+    plain = lmtk.estimate(tmp_path / "text", 2, "wb").score("the cat on a dog")
+    for name in ("docs.parquet", "docs.jsonl"):
+        assert lmtk.estimate(tmp_path / name, 2, "wb", field="body").score("the cat on a dog") == plain
+
+
+@given(blocks=st.lists(st.binary(max_size=9), max_size=6), sizes=st.lists(st.integers(1, 20), min_size=1))
+@settings(deadline=None)
+def test_a_converted_source_is_a_stream_of_its_blocks(blocks, sizes):
+    with open_in(Source("x", lambda path: (block for block in [path.encode(), *blocks]))) as stream:
+        data, sizes = b"x" + b"".join(blocks), chain(sizes, repeat(7))
+        assert b"".join(iter(lambda: stream.read(next(sizes)), b"")) == data

@@ -24,7 +24,7 @@ OPTIONS = {
     },
     "Documents": {
         "jsonl": option("Documents to score, one JSON object on each line (-: stdin).", "FILE"),
-        "add": option(f"Figures to add to each document: {', '.join(FIGURES)}.", "[FIELD=]NAME", parse=split),
+        "add": option(f"Figures to add to each document: {', '.join(FIGURES)}.", "NAME", parse=split),
         "max": option("Keep documents with a perplexity of at most X.", "X", low=0),
         "min": option("Keep documents with a perplexity of at least X.", "X", low=0),
         "keep": option("Keep this share of the documents, those of the lowest perplexity.", "X"),

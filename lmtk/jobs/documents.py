@@ -31,11 +31,11 @@ FIGURES = ("perplexity", "words", "oovs", "log10p")
 class Documents:
     """What is done with documents.
 
-    jsonl: the file. add: the figures to add, each as NAME or FIELD=NAME. max, min: the perplexities of the documents that are kept. keep: the share of the documents that are kept, those of the
-    lowest perplexity. buckets: names of buckets, from the lowest perplexity on; cutoffs: the perplexities where the
-    second bucket and further ones begin, () for buckets of equal size. shard: "i/n", the part of the file that is read.
-    write_rest: a file for the lines that are not kept. collect: whether to return the figures of all documents. source:
-    what messages call the file.
+    jsonl: the file. add: the figures to add, each as NAME or FIELD=NAME. max, min: the perplexities of the documents
+    that are kept. keep: the share of the documents that are kept, those of the lowest perplexity. buckets: names of
+    buckets, from the lowest perplexity on; cutoffs: the perplexities where the second bucket and further ones begin, ()
+    for buckets of equal size. shard: "i/n", the part of the file that is read. write_rest: a file for the lines that
+    are not kept. collect: whether to return the figures of all documents. source: what messages call the file.
     """
 
     jsonl: str | None = None
@@ -238,7 +238,7 @@ def field_of(job):
 
 
 def outcome(what, outputs, problem):
-    """What happens to the lines with a problem, in words. outputs: how many files the chosen documents are written to."""
+    """What happens to the lines with a problem, in words. outputs: how many files the chosen documents go to."""
     if problem == Problems.NUL:
         return "NUL stays in its word"
     if not outputs:

@@ -1,8 +1,8 @@
 """How texts are read: as lines, from a field of JSON lines or parquet, normalised, and split into pieces.
 
-`Reading` has the options that commands share. Its `sources` makes files.inputs.Source of the names of texts; a Source is
-converted to plain text, a block after another, while a job reads it. So no converted text is written, and everything
-that reads texts takes them.
+`Reading` has the options that commands share. Its `sources` makes files.inputs.Source of the names of texts. A Source
+is converted to plain text, a block after another, while a job reads it. So no converted text is written, and everything
+that reads texts takes it.
 """
 
 import os
@@ -67,10 +67,12 @@ class Reading:
         return Encoder(normalize, load_tokenizer(self.tokenizer, self.encode) if self.tokenizer else None)
 
     def as_lines(self, texts):
-        """Texts of documents, with the line ends that separate sentences. CCNet's normalisation takes line ends away,
-        and so makes one word of the words around them.
+        """Texts of documents, with the line ends that separate sentences; the one at the end of a text separates none.
+        CCNet's normalisation takes line ends away, and so makes one word of the words around them.
         """
-        if self.normalize:
+        if not self.normalize:
+            texts = [text.removesuffix("\n") for text in texts]
+        else:
             texts = [text.strip() for text in texts]
             for blank in "\n\t\r":
                 texts = [text.replace(blank, INSIDE) for text in texts]
@@ -81,6 +83,7 @@ class Reading:
         from lmtk.files.documents import batches, is_parquet, parse, read_parquet
 
         if os.path.isfile(path) and is_parquet(path):
+            problems.unit = "row"
             parsed = ([(None, text) for text in texts] for texts in read_parquet(path, self.field))
         else:
             parsed = ([parse(line, self.field) for line in lines] for lines in batches(path))
@@ -89,7 +92,7 @@ class Reading:
             texts = []
             for row, (_, text) in enumerate(rows):
                 if isinstance(text, str):
-                    texts.append(text.rstrip("\n"))
+                    texts.append(text)
                 else:
                     problems.add(text, first + row)
             if not first and not texts:
@@ -107,21 +110,21 @@ class Reading:
         """Warn if a model was made with another tokenizer."""
         of_model = model.vocab.tokenizer
         if self.tokenizer and of_model and self.digest() not in (None, of_model):
-            message = f"{name} was made with another tokenizer than {self.tokenizer} (SHA-256 {of_model[:12]}...)"
-            warnings.warn(f"{message}; its pieces may be unknown to the model", LmtkWarning, stacklevel=1)
+            message = f"{name} was made with another tokenizer than {self.tokenizer}"
+            warnings.warn(f"{message}; give the tokenizer of the model", LmtkWarning, stacklevel=1)
 
 
 class Problems:
     """The lines of a file that have no text, {problem: their numbers, from 0 on}.
 
     name: what messages call the file. field: of the text. first: a function that gives the number of the first line, 1
-    unless a part of the file is read.
+    unless a part of the file is read. unit: "line", or "row" of a parquet file.
     """
 
     BLANK, NOT_JSON, NO_FIELD, NO_STRING, EMPTY, NUL = range(6)
 
     def __init__(self, name, field, first):
-        self.name, self.field, self.first, self.lines = name, field, first, {}
+        self.name, self.field, self.first, self.lines, self.unit = name, field, first, {}, "line"
 
     def add(self, problem, line):
         if problem != self.BLANK:
@@ -143,13 +146,14 @@ class Problems:
     def reject(self, document):
         """Raise FormatError where the first documents of a file show that it is another kind of file.
 
-        document: the first of them, None if no line is a JSON object.
+        document: the first of them that is a JSON object, or None.
         """
-        if self.NO_FIELD in self.lines and document:
+        lacking, strange = (len(self.lines.get(problem, ())) for problem in (self.NO_FIELD, self.NOT_JSON))
+        if lacking > strange:
             names = ", ".join(list(document)[:SHOWN])
             message = f'the documents have no field "{self.field}"; give one of their fields as -field: {names}'
             raise FormatError(self.name, message, self.first() + self.lines[self.NO_FIELD][0])
-        if self.NOT_JSON in self.lines and document is None:
+        if strange:
             message = 'not JSON lines; expected a document on each line, such as {"text": "..."}'
             raise FormatError(self.name, message, self.first() + self.lines[self.NOT_JSON][0])
 
@@ -158,7 +162,7 @@ class Problems:
         first, clauses = self.first() if self.lines else 1, self.clauses()
         for problem, lines in sorted(self.lines.items()):
             numbers = ", ".join(str(first + line) for line in lines[:SHOWN]) + ", ..." * (len(lines) > SHOWN)
-            where = f"(line{'s' * (len(lines) > 1)} {numbers})"
+            where = f"({self.unit}{'s' * (len(lines) > 1)} {numbers})"
             message = f"{self.name}: {counted(len(lines), *clauses[problem])} {where}; {outcome(problem)}"
             warnings.warn(message, LmtkWarning, stacklevel=1)
 
