@@ -69,7 +69,7 @@ class Documents:
 
     @property
     def added(self):
-        """[(name of the new field, number of the figure)]. Raises KeyError for a figure that does not exist."""
+        """[(name of the new field, number of the figure)]."""
         pairs = (text.rpartition("=")[::2] for text in self.add)
         return [(field or name, FIGURES.index(name)) for field, name in pairs if name in FIGURES]
 
@@ -100,12 +100,13 @@ def bad_figure(job):
 
 
 def doubled_field(job):
+    """The message about a new field that has two values, or None."""
     fields = job.documents.fields
     twice = [name for name in fields if fields.count(name) > 1]
     return f"the new field {twice[0]} is added twice; give another name, as in -add FIELD=NAME" if twice else None
 
 
-def uncut(cutoffs):
+def not_ascending(cutoffs):
     return any(not a < b for a, b in pairwise(cutoffs))
 
 
@@ -134,7 +135,8 @@ DOCUMENT_RULES = (
         "no perplexity is at least {min:g} (-min) and at most {max:g} (-max)",
     ),
     of_documents(
-        lambda what: what.buckets and len(set(what.buckets)) < len(what.buckets), "two -buckets have one name"
+        lambda what: what.buckets and len(set(what.buckets)) < len(what.buckets),
+        "two -buckets have the same name",
     ),
     of_documents(
         lambda what: any(not re.fullmatch(r"[\w.-]+", name) for name in what.buckets),
@@ -144,7 +146,7 @@ DOCUMENT_RULES = (
         lambda what: len(what.buckets) == 1, "-buckets has 1 name; give two or more, such as head,middle,tail"
     ),
     of_documents(
-        lambda what: what.cutoffs and (len(what.cutoffs) != len(what.buckets) - 1 or uncut(what.cutoffs)),
+        lambda what: what.cutoffs and (len(what.cutoffs) != len(what.buckets) - 1 or not_ascending(what.cutoffs)),
         "-cutoffs takes one number less than -buckets has names, in ascending order",
     ),
     of_documents(
@@ -187,7 +189,7 @@ class Batch:
     texts: list
 
 
-class Source:
+class DocumentFile:
     """The lines of a JSONL file, or of a part of it, in batches. held: the batches of a pipe that is read twice."""
 
     def __init__(self, what):
@@ -216,7 +218,7 @@ def score_documents(job, model):
 
     from lmtk.jobs.bar import reading
 
-    what, source = job.documents, Source(job.documents)
+    what, source = job.documents, DocumentFile(job.documents)
     problems, share = Problems(what.name, field_of(job), what.first_line), 1 / what.part.of if what.part else 1.0
     scored = measure(job, model, source.batches(), problems)
     if what.needs_all:
@@ -233,7 +235,7 @@ def score_documents(job, model):
 
 
 def field_of(job):
-    """The field of the text."""
+    """The name of the field that has the text of a document."""
     return job.scoring.reading.field or "text"
 
 

@@ -48,14 +48,22 @@ class Reading:
             if self.tokenizer or self.normalize:
                 from lmtk.text.tokenizer import piece_text
 
-                reader = piece_text(self.encoder())
-                texts = (reader.ids(block).tobytes() for block in texts)
+                reader, join = piece_text(self.encoder()), self.join_words
+                texts = (reader.ids(join(block)).tobytes() for block in texts)
             yield from texts
             if not warned:
                 problems.warn(lambda problem: "skipped")
                 warned.append(True)
 
         return convert
+
+    def join_words(self, block):
+        """A block of lines in which tabs and carriage returns separate no words, if CCNet's normalisation will remove
+        them.
+        """
+        if not self.normalize or not (b"\t" in block or b"\r" in block):
+            return block
+        return block.replace(b"\t", INSIDE.encode()).replace(b"\r", INSIDE.encode())
 
     def encoder(self):
         """The text.tokenizer.Encoder that -normalize and -tokenizer ask for."""
@@ -148,12 +156,12 @@ class Problems:
 
         document: the first of them that is a JSON object, or None.
         """
-        lacking, strange = (len(self.lines.get(problem, ())) for problem in (self.NO_FIELD, self.NOT_JSON))
-        if lacking > strange:
+        lacking, malformed = (len(self.lines.get(problem, ())) for problem in (self.NO_FIELD, self.NOT_JSON))
+        if lacking > malformed:
             names = ", ".join(list(document)[:SHOWN])
             message = f'the documents have no field "{self.field}"; give one of their fields as -field: {names}'
             raise FormatError(self.name, message, self.first() + self.lines[self.NO_FIELD][0])
-        if strange:
+        if malformed:
             message = 'not JSON lines; expected a document on each line, such as {"text": "..."}'
             raise FormatError(self.name, message, self.first() + self.lines[self.NOT_JSON][0])
 
