@@ -167,8 +167,6 @@ class Backoff:
         for k, size in enumerate(self.sizes, 1):
             yield f"{k}-grams", size
         yield "predicted words |V|", self.vocab.V
-        if self.vocab.tokenizer:
-            yield "tokenizer", f"SHA-256 {self.vocab.tokenizer}"
 
 
 SETTINGS = VOCABULARY | {"order": ORDER}  # of the binary form
