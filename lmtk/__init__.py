@@ -7,7 +7,8 @@
 
 load                                  reads a model of any kind, and returns a Model
 estimate, prune, merge, mix, classes  make n-gram models and mixtures
-perplexity, surprisal                 scores texts, and their words
+perplexity, score_documents           score texts, and documents
+surprisal                             measures the words of a text
 select                                chooses the sentences of a text that are most like a domain
 train, translate                      neural language models and translation
 Model, LanguageModel, State, ...      the names of the module kenlm
@@ -22,7 +23,19 @@ import os
 __version__ = "0.1.0"
 
 
-FUNCTIONS = "estimate", "prune", "merge", "mix", "classes", "perplexity", "surprisal", "select", "train", "translate"
+FUNCTIONS = (
+    "estimate",
+    "prune",
+    "merge",
+    "mix",
+    "classes",
+    "perplexity",
+    "score_documents",
+    "surprisal",
+    "select",
+    "train",
+    "translate",
+)
 KENLM = "ARPALoadComplain", "Config", "FullScoreReturn", "LanguageModel", "LoadMethod", "Model", "State"
 __all__ = ["errors", "load", *FUNCTIONS, *KENLM]
 

@@ -6,6 +6,7 @@ bytes. A model is the name of a file, or a `lmtk.Model`. An argument of another 
 """
 
 import io
+import json
 import os
 import re
 from contextlib import contextmanager
@@ -13,6 +14,8 @@ from dataclasses import dataclass
 from numbers import Integral, Real
 from types import NoneType, UnionType
 from typing import get_args, get_origin
+
+import numpy as np
 
 from lmtk.api import BLANKS, Model, as_bytes
 from lmtk.errors import LmtkError, UsageError, option_name
@@ -228,6 +231,48 @@ def surprisal(model, text, **options):
     return rows
 
 
+@dataclass(frozen=True)
+class Documents:
+    """The figures of D documents, numpy arrays (D,). perplexity, log10p: nan for a document without words. words, oovs:
+    whole numbers; an OOV is a word that the model lacks. kept: whether the options max, min and keep keep a document.
+    bucket: the number of its bucket, from 0 on; -1 for none.
+    """
+
+    perplexity: object
+    words: object
+    oovs: object
+    log10p: object
+    kept: object
+    bucket: object
+
+    def __repr__(self):
+        return f"<figures of {len(self.words)} documents, {self.kept.sum()} kept>"
+
+
+def score_documents(model, documents, **options):
+    """The figures of documents under a model of any kind, as `lmtk ppl -jsonl` computes them: a Documents.
+
+        scored = lmtk.score_documents("en.bin", texts, tokenizer="en.sp.model", normalize="ccnet", keep=0.7)
+        kept = [text for text, keep in zip(texts, scored.kept) if keep]
+        lmtk.score_documents("en.bin", "docs.jsonl", add=["perplexity"], max=500, write="kept.jsonl.zst")
+
+    documents: the name of a JSONL file, or an iterable of texts (str) or of documents (dictionaries). options: fields
+    of `lmtk.jobs.documents.Documents`, and of `lmtk.jobs.scoring.ScoreJob` and its Scoring. Nothing is written without
+    `write`. Raises LmtkError, OSError.
+    """
+    from lmtk.jobs.scoring import ScoreJob, score
+
+    names = ("add", "buckets")
+    options |= {name: options[name].split(",") for name in names if isinstance(options.get(name), str)}
+    with in_json_lines(documents, options.get("field") or "text") as path:
+        source = None if is_name(documents) else "the documents"
+        own = {"lm": inner_model(model), "jsonl": path, "write": None, "quiet": True, "collect": True, "source": source}
+        measured = score(make_job(ScoreJob, own, options, {"lm": "model", "jsonl": "documents"}))
+    perplexity, words, oovs, log10p = measured.figures
+    whole = [np.nan_to_num(x).astype(np.int64) for x in (words, oovs)]
+    return Documents(perplexity, *whole, log10p, measured.kept, measured.bucket)
+
+
 def select(text, models, keep, **options):
     """The sentences of a text that are most like a domain, as `lmtk select` chooses them: a list of str, in the order
     of the text.
@@ -384,6 +429,31 @@ def is_iterable(value):
 
 def are_numbers(values):
     return not is_name(values) and hasattr(values, "__len__") and all(isinstance(x, Real) for x in values)
+
+
+@contextmanager
+def in_json_lines(documents, field):
+    """The name of a JSONL file with documents: that of `documents` itself where it is a name. Otherwise they are texts,
+    which become the `field` of their documents, or dictionaries. Raises UsageError.
+    """
+    from lmtk.machine.memory import named_file
+
+    if is_name(documents):
+        yield os.fsdecode(documents)
+    elif not is_iterable(documents):
+        raise UsageError(f"documents must be the name of a file or a list of texts, not {documents!r}")
+    else:
+        with named_file() as (file, path):
+            for document in documents:
+                if not isinstance(document, (str, dict)):
+                    raise UsageError(f"documents must have texts as str, or dictionaries, not {document!r}")
+                try:
+                    line = json.dumps({field: document} if isinstance(document, str) else document)
+                except (TypeError, ValueError) as e:
+                    raise UsageError(f"a document must be one that JSON can hold ({e})") from None
+                file.write(line.encode() + b"\n")
+            file.flush()
+            yield path
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from helpers import ENVIRONMENT, FILES, TESTS
 SMALL = {
     "api": "-tokens 5000 -rounds 1",
     "classes": f"-text {FILES / 'nmt-train.en'} -numclasses 5 -lines 50 -few 3 -rounds 1",
+    "documents": "-tokens 5000 -pieces 50 -rounds 1",
     "mpi": "-minibatch 4 -rounds 1",
     "ngram": "-tokens 5000 -rounds 1",
     "nmt_vs_torch": "-minibatch 2 -hidden 8 -rounds 1",
@@ -25,6 +26,7 @@ SMALL = {
 LINES = {
     "api": ["load, s +[0-9.]+", "score, us a sentence +[0-9.]+", "score_many, us a word +[0-9.]+"],
     "classes": [r"nmt-train.en +5 +\d+ +[0-9.]+ +[0-9.]+ .* -\d+$"],
+    "documents": [r"lmtk +\d+ documents/s", "(largest difference|datatrove or kenlm is missing)"],
     "mpi": [r"(MLP9 K=4: one process \d+ examples/s, 2 ranks [0-9.]+ times|mpi4py .* not installed)"],
     "ngram": [rf"{row}( +[0-9.]+){{5}}  lmtk" for row in ("np.sort", "lmtk ngram-count", "lmtk ppl", "lmtk -prune")],
     "nmt_vs_torch": [r"RNNsearch n=8 minibatch=2: lmtk \d+ words/s", r"beam 12: lmtk \d+ sentences/s"],

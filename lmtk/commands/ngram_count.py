@@ -18,7 +18,7 @@ OPTIONS = {
             "FILE",
         ),
         "unk": option("Predict <unk>, which stands for words outside -vocab."),
-        **shared("map_unk tolower no_sos no_eos stream"),
+        **shared("map_unk tolower no_sos no_eos stream field tokenizer encode normalize"),
         "limit_vocab_file": option("With -kenlm: leave out n-grams with words outside this list.", "FILE"),
     },
     "Counts": {

@@ -1,6 +1,13 @@
 from lmtk.commands.options import A_MODEL, MAX_ORDER, UNK_AS_IS, option, shared, takes
+from lmtk.jobs.documents import FIGURES
 from lmtk.jobs.rules import build
 from lmtk.jobs.scoring import ScoreJob, score
+
+
+def split(values):
+    """The values of an option, which may also have commas between them."""
+    return tuple(part for value in values or () for part in value.split(",") if part)
+
 
 OPTIONS = {
     "Data": {
@@ -13,12 +20,24 @@ OPTIONS = {
         "count_order": option("Score only counts of n-grams of up to N words.", "N", low=1, high=MAX_ORDER),
         "float_counts": option("Counts may be fractions."),
         "unk": UNK_AS_IS,
-        **shared("no_sos no_eos stream tolower strict"),
+        **shared("no_sos no_eos stream tolower strict field tokenizer encode normalize"),
+    },
+    "Documents": {
+        "jsonl": option("Documents to score, one JSON object on each line (-: stdin).", "FILE"),
+        "add": option(f"Figures to add to each document: {', '.join(FIGURES)}.", "NAME", parse=split),
+        "max": option("Keep documents with a perplexity of at most X.", "X", low=0),
+        "min": option("Keep documents with a perplexity of at least X.", "X", low=0),
+        "keep": option("Keep this share of the documents, those of the lowest perplexity.", "X"),
+        "buckets": option("Sort documents by perplexity into buckets with these names.", "NAME,NAME", parse=split),
+        "cutoffs": option("The perplexities where the second bucket and further ones begin.", "X"),
+        "shard": option("Read only part i of n of the file.", "I/N"),
+        "write_rest": option("Write the lines that are not kept to this file.", "FILE"),
+        **shared("quiet"),
     },
     "Output": {
         "format": option("The report to print: srilm or kenlm.", "srilm|kenlm"),
         "debug": option("0: the report; 1: each sentence too; 2: each word; 3: sums of probabilities.", "N", low=0),
-        "write": option("Write the report to this file (-: stdout).", "FILE"),
+        "write": option("Write the report, or the documents, to this file (-: stdout).", "FILE"),
     },
     "Scoring": {
         "order": option("Use only n-grams of up to N words.", "N", low=1, high=MAX_ORDER),
@@ -32,9 +51,11 @@ OPTIONS = {
 def command(unk, ppl, text, **options):
     """Compute the perplexity of texts under a model of any kind, and report it as SRILM or KenLM does.
 
-    -debug 1 adds the sentences, 2 the words, 3 the sum of the probabilities over the vocabulary.
+    -debug 1 adds the sentences, 2 the words, 3 the sum of the probabilities over the vocabulary. -jsonl adds the
+    perplexity of each document to it, or filters the documents.
 
     \b
     Example: lmtk ppl -lm model.arpa -text test.txt
+    Example: lmtk ppl -lm model.arpa -jsonl docs.jsonl -add perplexity -write scored.jsonl
     """
     score(build(ScoreJob, {"text": text + ppl, **options}))

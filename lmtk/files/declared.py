@@ -7,6 +7,7 @@ of the right types, shapes and ranges.
 
 import json
 import math
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
@@ -66,7 +67,8 @@ OPTIONS = Setting(
     "options with their values",
     lambda x: isinstance(x, dict) and all(map(is_printable, x)) and all(map(is_option_value, x.values())),
 )
-VOCABULARY = {"V": whole(1), "unk": WORD}
+DIGEST = Setting("64 hexadecimal digits", lambda x: isinstance(x, str) and re.fullmatch("[0-9a-f]{64}", x) is not None)
+VOCABULARY = {"V": whole(1), "unk": WORD, "tokenizer": optional(DIGEST)}
 MODEL = {"kind", "settings"}
 # the settings of every checkpoint: the run's options, its inputs and their digests, the best model so far (with its
 # arrays in the file), and how far the run is

@@ -21,6 +21,7 @@ BLANK = re.compile(rb"[ \t\r\n]")
 BOM = b"\xef\xbb\xbf"
 UTF16 = (b"\xff\xfe", b"\xfe\xff")  # byte order marks
 MODEL = b'{"__metadata__":'  # the bytes from the ninth on in a safetensors file
+PARQUET = b"PAR1"
 KENLM = b"mmap lm http://kheafield.com/code "
 FORMS = {"latin1": "Latin-1", "utf-16le": "UTF-16"}
 JSONL = re.compile(rb"\s*\{\s*\"[^\"\n]*\"\s*:")
@@ -67,7 +68,7 @@ def warn_if_model(blocks, path):
             warnings.warn(message, LmtkWarning, stacklevel=2)
         elif i == 0 and JSONL.match(block):
             message = f"{name_of(path)}: it looks like JSON lines, but is read as a text; extract the text first"
-            warnings.warn(f"{message} (jq -r .text)", LmtkWarning, stacklevel=2)
+            warnings.warn(f"{message} (-field text, or jq -r .text)", LmtkWarning, stacklevel=2)
         yield block
 
 
@@ -97,6 +98,8 @@ def decode_blocks(stream, path, size=BLOCK, eager=False, pieces=False, as_is=Fal
         block += more
     if block[8:].startswith(MODEL) or block.startswith(KENLM):
         raise FormatError(path, "a binary file, such as a model; expected a text")
+    if block.startswith(PARQUET):
+        raise FormatError(path, "a parquet file; name its column of texts with -field")
     if block.startswith(b"SRILM_BINARY"):
         raise FormatError(
             path, "SRILM's binary form, which lmtk does not read; convert it to text with SRILM's -write or -write-lm"

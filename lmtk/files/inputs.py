@@ -2,21 +2,54 @@
 
 `open_in` opens a path and gives a stream of its bytes, decompressed if need be (gzip, bzip2, xz, zstd). It rejects a
 second reading of stdin or of an unnamed pipe, and turns damage of compressed data into a FormatError. `digest` computes
-a checksum of the content. `watch` tells a progress bar how many bytes were read.
+a checksum of the content. `watch` tells a progress bar how many bytes were read. The text of a `Source` is converted
+while it is read, for example from JSON lines.
 """
 
+import contextlib
 import io
 import os
 import stat
 import sys
 import zlib
-from contextlib import contextmanager
 
 from lmtk.errors import FormatError, UsageError, name_of
 
 watch = None  # a function that gets the number of bytes of each read, for a progress bar; or None
 opened_before = set()  # (device, inode) of stdin and unnamed pipes that were opened, and so can give nothing more
 MAGIC = {b"\x1f\x8b": "gzip", b"BZh": "bz2", b"\xfd7zXZ\x00": "xz", b"\x28\xb5\x2f\xfd": "zstd"}
+
+
+class Source(str):
+    """The name of a file whose text is converted while it is read. Everything else takes it for the name alone.
+
+    convert(path) yields the text, bytes, in blocks of whole lines.
+    """
+
+    def __new__(cls, path, convert):
+        source = super().__new__(cls, path)
+        source.convert = convert
+        return source
+
+
+class Converted(io.RawIOBase):
+    """A stream of the bytes that an iterator yields."""
+
+    def __init__(self, blocks):
+        self.blocks, self.rest = blocks, memoryview(b"")
+
+    def readable(self):
+        return True
+
+    def readinto(self, buffer):
+        while not self.rest:
+            block = next(self.blocks, None)
+            if block is None:
+                return 0
+            self.rest = memoryview(block)
+        size = min(len(buffer), len(self.rest))
+        buffer[:size], self.rest = self.rest[:size], self.rest[size:]
+        return size
 
 
 def zstd_module():
@@ -70,7 +103,7 @@ def reject_second_reading(raw, path):
         opened_before.add(place)
 
 
-@contextmanager
+@contextlib.contextmanager
 def open_in(path):
     """Open `path` ("-": stdin) for reading bytes, forward only, and decompress it if need be.
 
@@ -79,6 +112,10 @@ def open_in(path):
     """
     import lzma
 
+    if isinstance(path, Source):
+        with contextlib.closing(path.convert(str(path))) as blocks:
+            yield io.BufferedReader(Converted(blocks), 1 << 20)
+        return
     raw = sys.stdin.buffer if path == "-" else open_raw(path)
     try:
         reject_second_reading(raw, path)

@@ -143,7 +143,9 @@ def describe(path, shown=10):
             about, arrays = container.read(stream, path)
             if about["kind"] in BINARY | TRANSLATION:
                 model = make_model(about, arrays, path)
-                return list(model.describe()), model.vocab.words
+                digest = getattr(model.vocab, "tokenizer", None)  # translation models have other vocabularies
+                tokenizer = [("tokenizer", f"SHA-256 {digest}")] if digest else []
+                return [*model.describe(), *tokenizer], model.vocab.words
             if about["kind"] == "index":
                 index = import_function(INDEX)(about, arrays, path)
                 return list(index.describe()), index.words

@@ -83,9 +83,9 @@ class Bar:
 
 
 @contextlib.contextmanager
-def reading(paths, what, quiet=False):
-    """A Bar that shows how much of some files is read, where that is LONG or more."""
-    total = sum(os.path.getsize(path) for path in paths if path and os.path.isfile(path))
+def reading(paths, what, quiet=False, share=1.0):
+    """A Bar that shows how much of some files is read, where that is LONG or more. share: of the files that is read."""
+    total = share * sum(os.path.getsize(path) for path in paths if path and os.path.isfile(path))
     with Bar(quiet or total < LONG) as bar:
         done = 0
 

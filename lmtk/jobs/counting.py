@@ -2,11 +2,12 @@
 
 import os
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from lmtk.errors import LmtkWarning, counted
 from lmtk.jobs.rules import Rule, check, excludes, from_stdin, marks_of, needs, option_named, unknown_word, wrong
+from lmtk.jobs.texts import READING_RULES, Reading
 
 
 @dataclass(frozen=True)
@@ -17,7 +18,8 @@ class CountJob:
     that occur in contexts only. classes: a file of classes that take the place of their words. write_n: {order: file}.
     write_order: the only order that `write` has; 0: all. gtmin, gtmin_n: the counts below which read_with_mincounts
     drops n-grams, for orders above 9 and for single orders. memory: bytes. mpi: share the work among the ranks of
-    mpiexec. kenlm: lines become sentences as in KenLM's lmplz. source: what messages call the text.
+    mpiexec. kenlm: lines become sentences as in KenLM's lmplz. source: what messages call the text. reading: how the
+    texts become lines of words.
     """
 
     text: tuple[str, ...] = ()
@@ -50,9 +52,11 @@ class CountJob:
     memory: int | None = None
     mpi: bool = False
     source: str | None = None
+    reading: Reading = field(default_factory=Reading)
 
     def __post_init__(self):
         check(self, RULES)
+        object.__setattr__(self, "text", self.reading.sources(self.text))
         unknown_word(self.map_unk)
 
     @property
@@ -115,6 +119,8 @@ RULES = (
     ),
     excludes("nonevents", "kenlm", "-nonevents cannot be combined with -kenlm or -maxent"),
     excludes("recompute", "kenlm memory mpi"),
+    *READING_RULES,
+    excludes("text_has_weights text_has_weights_last", "field tokenizer normalize"),
 )
 
 
@@ -172,7 +178,8 @@ def vocabulary_of(job, lists, counts, unk):
     if lists.classes and job.unk in lists.classes.members:
         unk = False  # the class of <unk> is predicted in its place
     source = job.source or job.vocab or (job.text or job.read)[0]
-    return make_vocab(counts.words, unk, True, job.unk, source, lists.nonevents)
+    vocab = make_vocab(counts.words, unk, True, job.unk, source, lists.nonevents)
+    return replace(vocab, tokenizer=job.reading.digest())
 
 
 def write_counted(job, lists, words, written):

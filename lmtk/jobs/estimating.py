@@ -65,6 +65,8 @@ class EstimateJob:
     def __post_init__(self):
         check(self, RULES)
         count = self.count
+        if self.heldout:
+            object.__setattr__(self, "heldout", count.reading.sources((self.heldout,))[0])
         vocab = count.vocab if isinstance(count.vocab, str) else None
         one_stdin(*count.text, *count.read, vocab, count.nonevents, count.classes, self.heldout)
         for n, method in enumerate(self.methods, 1):
@@ -227,6 +229,7 @@ def count(job, comm):
     # counts and word lists may be made in place
     vocab = what.vocab if isinstance(what.vocab, str) and what.vocab != what.write_vocab else None
     inputs = [*(path for path in what.read if path != what.write), what.classes, job.heldout, what.nonevents, vocab]
+    inputs.append(what.reading.tokenizer)
     comm.each(partial(check_outputs, *outputs_of(job), texts=what.text, inputs=inputs))
     listed = comm.share(lambda: read_listed(job))
     lists = comm.share(lambda: counting.read_lists(what))

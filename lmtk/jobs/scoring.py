@@ -1,4 +1,4 @@
-"""Scoring texts and counts by a model: SRILM's report, or KenLM's."""
+"""Scoring texts, counts and documents by a model: SRILM's report, KenLM's, or figures in a JSONL file."""
 
 import contextlib
 import os
@@ -9,6 +9,7 @@ from functools import partial
 from itertools import repeat, takewhile
 
 from lmtk.errors import LmtkWarning, UsageError, counted, name_of
+from lmtk.jobs.documents import DOCUMENT_RULES, Documents, outputs_of, score_documents
 from lmtk.jobs.rules import (
     Rule,
     check,
@@ -21,6 +22,7 @@ from lmtk.jobs.rules import (
     required,
     wrong,
 )
+from lmtk.jobs.texts import READING_RULES, Reading
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,7 @@ class Scoring:
     counts_entropy: weight counts by their n-grams' probabilities. text_has_weights: a line of a text begins with how
     often it counts. escape: lines that begin with these letters are copied into the report. unk: whether sums over the
     vocabulary include <unk>. debug: 0 the report, 1 sentences too, 2 words too, 3 sums of the probabilities too.
+    reading: how the texts become lines of words.
     """
 
     text: tuple[str, ...] = ()
@@ -48,6 +51,10 @@ class Scoring:
     stream: bool = False
     tolower: bool = False
     debug: int = 0
+    reading: Reading = field(default_factory=Reading)
+
+    def __post_init__(self):
+        object.__setattr__(self, "text", self.reading.sources(self.text))
 
     @property
     def marks(self):
@@ -56,7 +63,7 @@ class Scoring:
 
 @dataclass(frozen=True)
 class ScoreJob:
-    """Score texts and counts by a model.
+    """Score texts and counts, or documents, by a model.
 
     lm: the model's file, or a model in memory. classes: a file of classes that the model predicts. format: srilm or
     kenlm. oov_features: unknown words get features and probabilities from where they stand. write: the report's file,
@@ -64,6 +71,7 @@ class ScoreJob:
     """
 
     scoring: Scoring = field(default_factory=Scoring)
+    documents: Documents = field(default_factory=Documents)
     lm: str | None = None
     classes: str | None = None
     simple_classes: bool = False
@@ -76,7 +84,7 @@ class ScoreJob:
     def __post_init__(self):
         check(self, RULES)
         lm = self.lm if isinstance(self.lm, str) else None
-        one_stdin(lm, *self.scoring.text, *self.scoring.counts, self.classes)
+        one_stdin(lm, *self.scoring.text, *self.scoring.counts, self.classes, self.documents.jsonl)
 
 
 def most_debug(job):
@@ -96,7 +104,13 @@ def model_missing(job):
 RULES = (
     Rule(model_missing),
     required("lm"),
-    Rule(lambda job: None if job.scoring.text or job.scoring.counts else f"-text is missing{from_stdin()}"),
+    Rule(
+        lambda job: (
+            None if job.scoring.text or job.scoring.counts or job.documents.jsonl else f"-text is missing{from_stdin()}"
+        )
+    ),
+    *READING_RULES,
+    *DOCUMENT_RULES,
     one_of("format", ("srilm", "kenlm")),
     wrong(lambda job: job.format == "kenlm" and job.scoring.counts, "-counts cannot be combined with -format kenlm"),
     wrong(lambda job: job.format == "kenlm" and job.scoring.stream, "-stream cannot be combined with -format kenlm"),
@@ -111,7 +125,9 @@ RULES = (
 
 
 def score(job):
-    """Runs a ScoreJob. Returns the reports.tally.Tally of each text in SRILM's report."""
+    """Runs a ScoreJob. Returns the reports.tally.Tally of each text in SRILM's report; of documents what
+    `score_documents` returns.
+    """
     from lmtk.files import container
     from lmtk.files.outputs import open_out
     from lmtk.jobs.bar import reading
@@ -119,12 +135,21 @@ def score(job):
     from lmtk.machine.threads import use
 
     what, tallies = job.scoring, []
-    inputs = [job.lm if isinstance(job.lm, str) else None, job.classes]
-    check_outputs(job.write, texts=[*what.text, *what.counts], inputs=inputs)
+    inputs = [job.lm if isinstance(job.lm, str) else None, job.classes, what.reading.tokenizer]
+    outputs = outputs_of(job) if job.documents.jsonl else [job.write]
+    check_outputs(
+        *outputs, job.documents.write_rest, texts=[*what.text, *what.counts, job.documents.jsonl], inputs=inputs
+    )
     use(job.threads)
     model = model_of(job)
-    if what.text and (clause := find_running_text([model], what.marks)):
-        warnings.warn(f"{clause}; if it was trained with -stream, add -stream here too", LmtkWarning, stacklevel=1)
+    if (what.text or job.documents.jsonl) and (clause := find_running_text([model], what.marks)):
+        remedy = "if it was trained with -stream, add -stream here too"
+        if job.documents.jsonl:
+            remedy = "documents need a model of sentences, trained without -stream"
+        warnings.warn(f"{clause}; {remedy}", LmtkWarning, stacklevel=1)
+    what.reading.check_model(model, job.lm if isinstance(job.lm, str) else "the model")
+    if job.documents.jsonl:
+        return score_documents(job, model)
     out = open_out(job.write) if job.write else contextlib.nullcontext()
     # lines of words leave no room for a bar
     with out as out, reading([*what.text, *what.counts], "scoring", quiet=what.debug > 0) as bar:

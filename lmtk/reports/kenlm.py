@@ -32,6 +32,7 @@ from lmtk.text.vocab import EOS, SOS, UNK, lower
 
 MISSING = -100.0  # log10 p of an unknown word where <unk> has no probability
 NEVER = -99.0  # log10 p of another word of probability 0: what an ARPA file holds
+LONG = 1000  # words of a sentence whose sum is computed apart from those of others
 TOKEN = re.compile(rb"[^ \t\r\n\v\f]+")  # query's blanks, two more than lmtk's own
 
 
@@ -156,37 +157,48 @@ def arpa_words(path):
     return words
 
 
-def sentences(path, vocab, marks, eager=False):
-    """Yield the text of `path` in blocks of whole lines: (Corpus, the block, whether the last line is complete)."""
+def sentences(texts, vocab, marks):
+    """Yield a text in blocks of whole lines: (Corpus, the block, whether the last line is complete)."""
+    reader = Reader(closed(vocab), marks.tolower)
+    for block in texts:
+        yield block_corpus(reader, block, vocab, marks)
+
+
+def block_corpus(reader, block, vocab, marks):
+    """(the Corpus of a block of lines, blank ones included; the block; whether its last line is complete).
+
+    reader: a Reader by the `closed` index of the vocabulary. A last line without a line end has no </s>.
+    """
+    if b"\v" in block or b"\f" in block:
+        block = block.replace(b"\v", b" ").replace(b"\f", b" ")
+    whole = block.endswith(b"\n") or not block
+    ids = reader.ids(block if whole else block + b"\n")
     sos, eos = marks.sos, marks.eos
-    reader, known = Reader(closed(vocab), marks.tolower), vocab.index
-    for block in blocks(path, eager=eager, as_is=True):
-        if b"\v" in block or b"\f" in block:
-            block = block.replace(b"\v", b" ").replace(b"\f", b" ")
-        whole = block.endswith(b"\n")
-        ids = reader.ids(block if whole else block + b"\n")
-        ends = np.flatnonzero(ids == NEWLINE)
-        before = ends - np.arange(len(ends))  # how many words there are up to each line's end
-        starts = np.append(0, before + np.arange(1, len(ends) + 1) * (sos + eos))
-        if not whole:
-            starts[-1] -= eos
-        line = np.repeat(np.arange(len(ends)), np.diff(before, prepend=0))
-        out = np.empty(starts[-1], np.int32)
-        out[np.arange(len(line)) + line * (sos + eos) + sos] = ids[ids != NEWLINE]
-        scored = np.ones(len(out), bool)
-        if sos:
-            out[starts[:-1]], scored[starts[:-1]] = known[SOS], False
-        if eos:
-            out[starts[1:][: len(ends) - (not whole)] - 1] = known[EOS]
-        yield Corpus(out, starts, scored), block, whole
+    ends = np.flatnonzero(ids == NEWLINE)
+    before = ends - np.arange(len(ends))  # how many words there are up to each line's end
+    starts = np.append(0, before + np.arange(1, len(ends) + 1) * (sos + eos))
+    if not whole:
+        starts[-1] -= eos
+    line = np.repeat(np.arange(len(ends)), np.diff(before, prepend=0))
+    out = np.empty(starts[-1], np.int32)
+    out[np.arange(len(line)) + line * (sos + eos) + sos] = ids[ids != NEWLINE]
+    scored = np.ones(len(out), bool)
+    if sos:
+        out[starts[:-1]], scored[starts[:-1]] = vocab.index[SOS], False
+    if eos:
+        out[starts[1:][: len(ends) - (not whole)] - 1] = vocab.index[EOS]
+    return Corpus(out, starts, scored), block, whole
 
 
 def sums_in_turn(numbers, first, last):
     """The sums of numbers[first[i] : last[i]], (S,), each added one after the other in the precision of the numbers."""
+    if (longest := int((last - first).max(initial=0))) > LONG:  # one at a time
+        sums = [np.add.accumulate(numbers[i:j])[-1] if j > i else 0 for i, j in zip(first.tolist(), last.tolist())]
+        return np.array(sums, numbers.dtype)
     total = np.zeros(len(first), numbers.dtype)
     longest_first = np.argsort(first - last, kind="stable")
     at, end = first[longest_first], last[longest_first]
-    for j in range(int((end - at).max(initial=0))):
+    for j in range(longest):
         some = np.searchsorted(at - end, -j)  # sentences of more than j words
         total[:some] += numbers[at[:some] + j]
     out = np.empty_like(total)
@@ -266,7 +278,7 @@ def report(model, lm, text, marks, shown, write, eager=False):
     total = total_of_oovs = 0.0
     tokens = oovs = 0
     for lines, of_oovs, sums, known, size in (map if eager else map_in_order)(
-        answered, sentences(text, model.vocab, marks, eager)
+        answered, sentences(blocks(text, eager=eager, as_is=True), model.vocab, marks)
     ):
         write(lines)
         total, total_of_oovs = in_turn(total, sums), in_turn(total_of_oovs, of_oovs)

@@ -16,11 +16,13 @@ class Vocab:
     words: all words, bytes, the predicted ones first; <unk>, <s> and </s> are among them, each once.
     V: the number of predicted words, |V| in the papers.
     unk: the word that stands for unknown ones, <unk> or that of -map-unk.
+    tokenizer: the SHA-256 of the file of the tokenizer whose pieces the words are, None if they are words of a text.
     """
 
     words: list
     V: int
     unk: bytes = UNK
+    tokenizer: str | None = field(default=None, compare=False)
     index: dict = field(init=False, repr=False, compare=False)
 
     def __post_init__(self):
@@ -48,7 +50,8 @@ class Vocab:
 
 def vocab_settings(vocab):
     """The settings of a binary file about a vocabulary; the words are an array of their own."""
-    return {"V": vocab.V, "unk": vocab.unk.decode("latin-1")}
+    settings = {"V": vocab.V, "unk": vocab.unk.decode("latin-1")}
+    return settings | ({"tokenizer": vocab.tokenizer} if vocab.tokenizer else {})
 
 
 def vocab_of(settings, words, path):
@@ -56,7 +59,7 @@ def vocab_of(settings, words, path):
     V, unk = settings["V"], settings["unk"].encode("latin-1")
     if not 0 < V <= len(words):
         raise FormatError(path, f"damaged: it predicts {V} words, but its vocabulary has {len(words)}")
-    vocab = Vocab(words, V, unk)
+    vocab = Vocab(words, V, unk, settings.get("tokenizer"))
     if len(vocab.index) != len(words):
         raise FormatError(path, "damaged: a word occurs twice in its vocabulary")
     for word in (unk, SOS, EOS):

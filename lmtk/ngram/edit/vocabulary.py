@@ -46,7 +46,7 @@ def limit(model, words):
     allowed = {*words, SOS, EOS, old.unk}
     stays = np.array([w in allowed for w in old.words])
     kept_words = [w for w, stay in zip(old.words, stays) if stay]
-    smaller = renumbered([model], Vocab(kept_words, int(stays[: old.V].sum()), old.unk))
+    smaller = renumbered([model], Vocab(kept_words, int(stays[: old.V].sum()), old.unk, old.tokenizer))
     has_bare = sum(model.sizes) < sum(model.nodes.where[:, N])
     return drop_empty(smaller) if has_bare else smaller
 
@@ -62,7 +62,7 @@ def add_words(model, words, unk=False):
     if not new:
         return model
     predicted = [*old.words[: old.V], *new]
-    vocab = Vocab(predicted + [w for w in old.words[old.V :] if w not in new], len(predicted), old.unk)
+    vocab = Vocab(predicted + [w for w in old.words[old.V :] if w not in new], len(predicted), old.unk, old.tokenizer)
     ids = np.array(sorted(vocab.index[w] for w in new), np.int64)
     unigrams = build_nodes([(ids, np.full(len(ids), -np.inf), np.zeros(len(ids)))], len(vocab.words))
     return renumbered([model, Backoff(vocab, unigrams)], vocab)
@@ -72,8 +72,8 @@ def rename_unknown(model, word):
     """Make `word` the unknown word. The previous unknown word becomes an ordinary word if it was predicted."""
     old = model.vocab
     words = [w for i, w in enumerate(old.words) if i < old.V or w != old.unk]
-    vocab = Vocab(list(dict.fromkeys([*words, word])), old.V, word)
-    return renumbered([replace(model, vocab=Vocab(old.words, old.V, word))], vocab)
+    vocab = Vocab(list(dict.fromkeys([*words, word])), old.V, word, old.tokenizer)
+    return renumbered([replace(model, vocab=Vocab(old.words, old.V, word, old.tokenizer))], vocab)
 
 
 def predict_unknown(model, unknown):
@@ -85,7 +85,7 @@ def predict_unknown(model, unknown):
         return model
     words = [w for w in old.words if w != old.unk]
     words.insert(old.V if unknown else old.V - 1, old.unk)
-    vocab = Vocab(words, old.V + 1 if unknown else old.V - 1, old.unk)
+    vocab = Vocab(words, old.V + 1 if unknown else old.V - 1, old.unk, old.tokenizer)
     return replace(model, vocab=vocab) if words == old.words else renumbered([model], vocab)
 
 
@@ -109,7 +109,7 @@ def unite_vocabularies(vocabs):
         return first
     predicted = dict.fromkeys(w for v, own_words in zip(vocabs, words) for w in own_words[: v.V])
     others = dict.fromkeys(w for v, own_words in zip(vocabs, words) for w in own_words[v.V :])
-    return Vocab([*predicted, *(w for w in others if w not in predicted)], len(predicted), first.unk)
+    return Vocab([*predicted, *(w for w in others if w not in predicted)], len(predicted), first.unk, first.tokenizer)
 
 
 def renamed(vocab, first):

@@ -1,0 +1,441 @@
+"""Scoring the documents of a JSONL file, adding figures to them, and filtering them by perplexity.
+
+`score_documents` reads the file in batches of lines. `measure` scores the documents of each batch: their texts are
+normalised and split into pieces, and each line of a text is a sentence. `choose` decides from the perplexities which
+documents are kept and to which bucket each belongs, and `write` writes the lines with their new fields.
+
+Where the choice depends on all documents (-keep, and -buckets of equal size), the file is read twice: first to score,
+then to write. Memory holds a few numbers for each document; only a file from a pipe is held in memory.
+
+The figures are KenLM's: a word that the model lacks is an OOV, and its probability counts.
+"""
+
+import json
+import math
+import os
+import re
+import sys
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from itertools import compress, pairwise
+
+from lmtk.errors import FormatError, counted, name_of
+from lmtk.jobs.rules import Rule, excludes, needs, wrong
+from lmtk.jobs.texts import Problems
+
+FIGURES = ("perplexity", "words", "oovs", "log10p")
+
+
+@dataclass(frozen=True)
+class Documents:
+    """What is done with documents.
+
+    jsonl: the file. add: the figures to add, each as NAME or FIELD=NAME. max, min: the perplexities of the documents
+    that are kept. keep: the share of the documents that are kept, those of the lowest perplexity. buckets: names of
+    buckets, from the lowest perplexity on; cutoffs: the perplexities where the second bucket and further ones begin, ()
+    for buckets of equal size. shard: "i/n", the part of the file that is read. write_rest: a file for the lines that
+    are not kept. collect: whether to return the figures of all documents. source: what messages call the file.
+    """
+
+    jsonl: str | None = None
+    add: tuple[str, ...] = ()
+    max: float | None = None
+    min: float | None = None
+    keep: float | None = None
+    buckets: tuple[str, ...] = ()
+    cutoffs: tuple[float, ...] = ()
+    shard: str | None = None
+    write_rest: str | None = None
+    collect: bool = False
+    source: str | None = None
+    quiet: bool = False
+
+    @property
+    def name(self):
+        return self.source or name_of(self.jsonl)
+
+    @property
+    def part(self):
+        from lmtk.files.documents import Part
+
+        return Part.parse(self.shard) if self.shard else None
+
+    def first_line(self):
+        """The number of the first line that is read."""
+        from lmtk.files.documents import first_line
+
+        return first_line(self.jsonl, self.part)
+
+    @property
+    def added(self):
+        """[(name of the new field, number of the figure)]."""
+        pairs = (text.rpartition("=")[::2] for text in self.add)
+        return [(field or name, FIGURES.index(name)) for field, name in pairs if name in FIGURES]
+
+    @property
+    def fields(self):
+        """The names of all new fields."""
+        return [name for name, _ in self.added] + ["bucket"] * bool(self.buckets)
+
+    @property
+    def selects(self):
+        return not (self.max is None and self.min is None and self.keep is None)
+
+    @property
+    def needs_all(self):
+        """Whether the choice of a document depends on all documents."""
+        return self.keep is not None or bool(self.buckets and not self.cutoffs)
+
+
+OPTIONS = "add max min keep buckets cutoffs shard write_rest quiet"
+
+
+def bad_figure(job):
+    """The message about an -add that is not a figure, or None."""
+    for text in job.documents.add:
+        if (name := text.rpartition("=")[2]) not in FIGURES:
+            return f"-add takes {', '.join(FIGURES)}, or FIELD=NAME with one of these names; it cannot be {name!r}"
+    return None
+
+
+def doubled_field(job):
+    """The message about a new field that has two values, or None."""
+    fields = job.documents.fields
+    twice = [name for name in fields if fields.count(name) > 1]
+    return f"the new field {twice[0]} is added twice; give another name, as in -add FIELD=NAME" if twice else None
+
+
+def not_ascending(cutoffs):
+    return any(not a < b for a, b in pairwise(cutoffs))
+
+
+def of_documents(when, message):
+    """A `wrong` rule about the Documents of a job."""
+    return wrong(lambda job: job.documents.jsonl and when(job.documents), message)
+
+
+DOCUMENT_RULES = (
+    needs(OPTIONS, "jsonl"),
+    excludes("jsonl", "text counts stream format oov_features"),
+    needs("cutoffs", "buckets"),
+    of_documents(
+        lambda what: not (what.add or what.selects or what.buckets or what.collect),
+        "nothing to do with the documents; give -add, -max, -min, -keep or -buckets",
+    ),
+    Rule(bad_figure),
+    Rule(doubled_field),
+    of_documents(
+        lambda what: what.keep is not None and not 0 < what.keep <= 1,
+        "-keep is the share of documents to keep, above 0 and up to 1; it cannot be {keep:g}",
+    ),
+    excludes("keep", "max min buckets"),
+    of_documents(
+        lambda what: None not in (what.min, what.max) and not what.min <= what.max,
+        "no perplexity is at least {min:g} (-min) and at most {max:g} (-max)",
+    ),
+    of_documents(
+        lambda what: what.buckets and len(set(what.buckets)) < len(what.buckets),
+        "two -buckets have the same name",
+    ),
+    of_documents(
+        lambda what: any(not re.fullmatch(r"[\w.-]+", name) for name in what.buckets),
+        "the name of a bucket has letters, digits, and the characters . _ - only",
+    ),
+    of_documents(
+        lambda what: len(what.buckets) == 1, "-buckets has 1 name; give two or more, such as head,middle,tail"
+    ),
+    of_documents(
+        lambda what: what.cutoffs and (len(what.cutoffs) != len(what.buckets) - 1 or not_ascending(what.cutoffs)),
+        "-cutoffs takes one number less than -buckets has names, in ascending order",
+    ),
+    of_documents(
+        lambda what: what.shard and what.part is None,
+        "-shard is i/n, part i of n with i from 1 to n, such as 3/8; it cannot be {shard}",
+    ),
+    wrong(
+        lambda job: job.documents.jsonl and job.write and "{bucket}" in job.write and not job.documents.buckets,
+        "-write has {{bucket}} in its name, so -buckets is needed",
+    ),
+    wrong(lambda job: job.documents.jsonl and job.scoring.debug > 1, "-debug takes 0 and 1 with -jsonl"),
+)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What is known of D lines. figures (4, D) float64: the rows are FIGURES. words and oovs are nan for a line that is
+    not a JSON object; perplexity and log10p are nan for a document without words too. kept (D,) bool: whether a line is
+    chosen. bucket (D,) int: the number of its bucket, -1 for none.
+    """
+
+    figures: object
+    kept: object
+    bucket: object
+
+    def part(self, first, end):
+        return Measured(self.figures[:, first:end], self.kept[first:end], self.bucket[first:end])
+
+
+@dataclass(frozen=True)
+class Batch:
+    """D lines, bytes, the first of which has the number `first`, from 0 on. figures (4, D): as in Measured. rows: the
+    numbers, in the batch, of the lines that have a text. texts: their texts, strings.
+    """
+
+    lines: list
+    first: int
+    figures: object
+    rows: list
+    texts: list
+
+
+class DocumentFile:
+    """The lines of a JSONL file, or of a part of it, in batches. held: the batches of a pipe that is read twice."""
+
+    def __init__(self, what):
+        self.path, self.part = what.jsonl, what.part
+        self.held = [] if what.needs_all and not os.path.isfile(self.path) else None
+
+    def batches(self, again=False):
+        """Yields lists of lines. again: whether the file was read before."""
+        from lmtk.files.documents import batches
+
+        if self.held is None:
+            yield from batches(self.path, self.part)
+        elif again:
+            yield from self.held
+        else:
+            for lines in batches(self.path, self.part):
+                self.held.append(lines)
+                yield lines
+
+
+def score_documents(job, model):
+    """Scores, changes and filters documents, as a ScoreJob says. model: in memory. Returns the Measured of all lines,
+    None without `collect`. Raises FormatError, UsageError, OSError.
+    """
+    import numpy as np
+
+    from lmtk.jobs.bar import reading
+
+    what, source = job.documents, DocumentFile(job.documents)
+    problems, share = Problems(what.name, field_of(job), what.first_line), 1 / what.part.of if what.part else 1.0
+    scored = measure(job, model, source.batches(), problems)
+    if what.needs_all:
+        with reading([what.jsonl], "scoring", what.quiet, share):
+            figures = [batch.figures for batch in scored]
+            measured = choose(what, np.concatenate([np.zeros((len(FIGURES), 0)), *figures], axis=1))
+        blocks = parts_of(measured, source.batches(again=True))
+    else:
+        blocks = ((batch.lines, choose(what, batch.figures)) for batch in scored)
+    with reading([what.jsonl], "writing" if what.needs_all else "scoring", what.quiet, share):
+        measured = write(job, blocks)
+    problems.warn(partial(outcome, what, len(outputs_of(job))))
+    return measured
+
+
+def field_of(job):
+    """The name of the field that has the text of a document."""
+    return job.scoring.reading.field or "text"
+
+
+def outcome(what, outputs, problem):
+    """What happens to the lines with a problem, in words. outputs: how many files the chosen documents go to."""
+    if problem == Problems.NUL:
+        return "NUL stays in its word"
+    if not outputs:
+        return "not scored"
+    if outputs > 1 or what.selects:
+        return f"written to {what.write_rest}" if what.write_rest else "left out (-write-rest FILE writes such lines)"
+    return "written without a score" if what.fields and problem != Problems.NOT_JSON else "written unchanged"
+
+
+def outputs_of(job):
+    """The files for the chosen documents: one, or one for each bucket; () if nothing is written."""
+    path = job.write
+    if path and "{bucket}" in path:
+        return tuple(path.replace("{bucket}", name) for name in job.documents.buckets)
+    return (path,) if path else ()
+
+
+def measure(job, model, batches, problems):
+    """Yields a Batch with all its figures for each of the batches, lists of lines. problems: Problems, to which the
+    lines without a score are added. Raises FormatError.
+    """
+    import numpy as np
+
+    from lmtk.machine.threads import map_in_order
+    from lmtk.reports.kenlm import block_corpus, closed, scorer
+    from lmtk.reports.srilm import check_sum
+    from lmtk.reports.tally import Tally
+    from lmtk.text.corpus import Reader
+    from lmtk.text.tokenizer import piece_ids
+
+    reading, marks, index = job.scoring.reading, job.scoring.marks, closed(model.vocab)
+    is_plain = not (reading.tokenizer or reading.normalize)
+    reader, score = Reader(index) if is_plain else piece_ids(reading.encoder(), index), scorer(model, lengths=False)
+
+    def read():
+        for batch in read_batches(job, batches, problems):
+            texts = [text.lower() for text in batch.texts] if marks.tolower else batch.texts
+            texts = reading.as_lines(texts)
+            block = "".join([text + "\n" for text in texts]).encode()
+            corpus, *_ = block_corpus(reader, block, model.vocab, marks)
+            yield batch, np.array([1 + text.count("\n") for text in texts], int), corpus
+
+    def scored(item):
+        batch, sizes, corpus = item
+        if batch.rows:
+            batch.figures[:, batch.rows] = document_figures(corpus, score(corpus)[0], index.unk, marks, sizes)
+        return batch
+
+    for batch in map_in_order(scored, read()):
+        words = batch.figures[1, batch.rows]
+        check_sum(model, Tally(log10p=batch.figures[3, batch.rows][words > 0].sum()))
+        for row in np.array(batch.rows, int)[words == 0].tolist():
+            problems.add(problems.EMPTY, batch.first + row)
+        yield batch
+
+
+def read_batches(job, batches, problems):
+    """Yields a Batch for each list of lines, with the texts of its documents. Raises FormatError if a document has a
+    field that would be added, and if no document of the first lines has a text.
+    """
+    import numpy as np
+
+    from lmtk.files.documents import parse
+
+    what, field, keeps_nul = job.documents, field_of(job), not job.scoring.reading.normalize
+    first, added, at_the_beginning = 0, set(what.fields), not what.part or what.part.number == 1
+    for lines in batches:
+        rows, texts, figures, sample = [], [], np.full((len(FIGURES), len(lines)), np.nan), None
+        for row, line in enumerate(lines):
+            document, text = parse(line, field)
+            if document is not None and not added.isdisjoint(document):
+                reject_field(what, min(added & document.keys()), problems.first() + first + row)
+            sample = sample or document
+            if not isinstance(text, str):
+                problems.add(text, first + row)
+                figures[1:3, row] = np.nan if document is None else 0
+                continue
+            if keeps_nul and "\0" in text:
+                problems.add(problems.NUL, first + row)
+            rows.append(row)
+            texts.append(text)
+        if at_the_beginning and first == 0 and not rows:
+            problems.reject(sample)
+        yield Batch(lines, first, figures, rows, texts)
+        first += len(lines)
+
+
+def reject_field(what, field, number):
+    """Raise FormatError about a document that already has a field that would be added."""
+    names = dict(what.added)
+    remedy = f"give another name, as in -add NAME={FIGURES[names[field]]}" if field in names else "rename that field"
+    raise FormatError(what.name, f'the document already has a field "{field}"; {remedy}', number)
+
+
+def document_figures(corpus, log10p, unk, marks, sizes):
+    """The figures (4, T) of T documents. corpus: their sentences, with log10p (N,) of each token. unk: the id of
+    unknown words. sizes (T,): how many sentences each document has.
+
+    perplexity = 10^(-log10p / (words + sentences)), the sums of a sentence as KenLM adds them.
+    """
+    import numpy as np
+
+    from lmtk.reports.kenlm import sums_in_turn
+
+    first, last = corpus.starts[:-1] + marks.sos, corpus.starts[1:]
+    unknown = np.append(0, np.cumsum(corpus.scored & (corpus.ids == unk)))[corpus.starts]
+    begins = np.cumsum(sizes) - sizes
+    totals = sums_in_turn(log10p.astype(np.float32), first, last).astype(np.float64), last - first, np.diff(unknown)
+    total, tokens, oovs = (np.add.reduceat(of_sentence, begins) for of_sentence in totals)
+    words = tokens - sizes * marks.eos
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        perplexity = 10.0 ** (-total / tokens)
+    perplexity[words == 0] = total[words == 0] = np.nan
+    return perplexity, words, oovs, total
+
+
+def choose(what, figures):
+    """The Measured of D lines with figures (4, D). Of equal perplexities the first come first."""
+    import numpy as np
+
+    perplexity = figures[0]
+    scored, bucket = ~np.isnan(perplexity), np.full(len(perplexity), -1)
+    kept = scored.copy() if what.selects else np.ones(len(perplexity), bool)
+    if what.max is not None:
+        kept &= perplexity <= what.max
+    if what.min is not None:
+        kept &= perplexity >= what.min
+    if what.needs_all:
+        ranked = np.argsort(perplexity, kind="stable")[: np.count_nonzero(scored)]
+    if what.keep is not None:
+        kept[ranked[max(1, round(what.keep * len(ranked))) :]] = False
+    if what.cutoffs:
+        bucket[scored] = np.searchsorted(what.cutoffs, perplexity[scored], side="right")
+    elif what.buckets:
+        bucket[ranked] = np.arange(len(ranked)) * len(what.buckets) // max(len(ranked), 1)
+    return Measured(figures, kept, bucket)
+
+
+def parts_of(measured, batches):
+    """Yields (lines, their part of the Measured of all lines) for each of the batches."""
+    at = 0
+    for lines in batches:
+        yield lines, measured.part(at, at + len(lines))
+        at += len(lines)
+
+
+def write(job, blocks):
+    """Writes the lines of the blocks, (lines, their Measured), to the outputs of a job. Returns the Measured of all
+    lines, None without `collect`.
+    """
+    import numpy as np
+
+    from lmtk.files import container
+    from lmtk.files.outputs import open_out
+
+    what, paths, collected, counts = job.documents, outputs_of(job), [], np.zeros(3, int)
+    with ExitStack() as stack:
+        outs = [stack.enter_context(open_out(path)) for path in paths]
+        rest = stack.enter_context(open_out(what.write_rest)) if what.write_rest else None
+        for lines, measured in blocks:
+            container.finish()  # a damaged model must not filter
+            if what.collect:
+                collected.append(measured)
+            lines = with_figures(what, lines, measured)
+            places = np.where(measured.kept, measured.bucket if len(paths) > 1 else 0, -1)
+            for place, out in [*enumerate(outs), *([(-1, rest)] if rest else [])]:
+                out.writelines(compress(lines, (places == place).tolist()))
+            counts += np.array([len(lines), np.count_nonzero(~np.isnan(measured.figures[0])), sum(places >= 0)])
+    if job.scoring.debug:
+        total, scored, kept = counts.tolist()
+        sys.stderr.write(f"{what.name}: {counted(total, 'line')}, {scored} scored, {kept} kept\n")
+    if not what.collect:
+        return None
+    columns = [(x.figures, x.kept, x.bucket) for x in collected] or [(np.zeros((len(FIGURES), 0)), [], [])]
+    return Measured(*(np.concatenate(column, axis=-1) for column in zip(*columns)))
+
+
+def with_figures(what, lines, measured):
+    """The lines, each with the new fields behind those that it has. A line that is not a JSON object stays as it is."""
+    import numpy as np
+
+    from lmtk.files.documents import with_fields
+
+    if not what.fields:
+        return lines
+    columns = []
+    for name, row in what.added:
+        shape = "%.7g" if FIGURES[row] in ("perplexity", "log10p") else "%d"
+        values = [shape % value if math.isfinite(value) else "null" for value in measured.figures[row].tolist()]
+        columns.append([f"{json.dumps(name)}: {value}" for value in values])
+    if what.buckets:
+        names = [*map(json.dumps, what.buckets), "null"]
+        columns.append([f'"bucket": {names[bucket]}' for bucket in measured.bucket.tolist()])
+    is_object = ~np.isnan(measured.figures[1])
+    return [
+        with_fields(line, ", ".join(fields).encode()) if has_fields else line
+        for line, has_fields, *fields in zip(lines, is_object.tolist(), *columns)
+    ]

@@ -1,0 +1,240 @@
+"""Splits lines into pieces by a SentencePiece model or a tokenizer.json, and normalises documents before.
+
+A SentencePiece or a TokenizerJson splits strings. An Encoder normalises them too. A PieceReader reads blocks of text:
+bytes -> words -> pieces -> ids, or a text of pieces.
+
+Most of a text's words occur many times. Where the pieces of a word do not depend on the words around it, the
+PieceReader keeps what it makes of each word, so that most words of a text are only looked up in a table.
+"""
+
+from itertools import chain, islice, pairwise
+
+import numpy as np
+
+from lmtk.errors import FormatError, LmtkError, UsageError
+from lmtk.files.inputs import open_in
+from lmtk.text.corpus import NEWLINE, Growing, Reader, tokens
+from lmtk.text.subwords import import_sentencepiece
+
+MARK = "\u2581"  # SentencePiece's sign for a blank
+KEPT = 1 << 19  # words whose pieces are kept
+NEMO_OFFSET = 100  # NeMo's name of a piece is the character with the piece's number and this offset
+SURROGATES = 0xD800  # from here on, numbers are not characters that UTF-8 can encode
+BLANKS = str.maketrans(" \t\r\n", MARK * 4)
+
+
+class SentencePiece:
+    """Splits by a SentencePiece model. by_words: whether the pieces of a line are the pieces of its words.
+
+    nemo: pieces are written as NeMo writes them.
+    """
+
+    def __init__(self, data, path, nemo=False):
+        try:
+            self.processor = import_sentencepiece().SentencePieceProcessor(model_proto=data)
+        except (RuntimeError, ValueError):
+            raise FormatError(
+                path,
+                "neither a SentencePiece model nor a tokenizer.json; give the file that the model was trained with",
+            ) from None
+        self.size, self.nemo = self.processor.get_piece_size(), nemo
+        if nemo:
+            self.names = nemo_names(self.size, path)
+        self.by_words = self.splits_by_words()
+        self.has_ties = self.by_words and self.is_unigram()
+
+    def splits_by_words(self):
+        """Whether no piece reaches over a blank, and tabs, carriage returns and blanks at the ends leave no piece."""
+        pieces = self.processor.id_to_piece(list(range(self.size)))
+        if any(MARK in piece[1:] for piece in pieces) or MARK not in pieces:
+            return False
+        one, three = self.split(["a", " a\ta\ra "])
+        return three == " ".join([one] * 3) and self.processor.encode("a", out_type=str)[0].startswith(MARK)
+
+    def is_unigram(self):
+        """Whether the pieces are those of the most probable split; BPE has no other splits to choose from."""
+        try:
+            return bool(self.processor.nbest_encode_as_pieces("a", 2))
+        except RuntimeError:
+            return False
+
+    def split(self, lines):
+        """The pieces of each of the lines, as a string with blanks between them."""
+        return self.joined(lines, self.processor.encode(lines, out_type=str, num_threads=1))
+
+    def joined(self, lines, pieces):
+        if not self.nemo:
+            return list(map(" ".join, pieces))
+        numbers = self.processor.encode(lines, out_type=int, num_threads=1)
+        return [" ".join([self.names[i] for i in line]) for line in numbers]
+
+    def split_words(self, words):
+        """`split` of words; None for a word whose neighbours decide between two splits that are equally probable.
+
+        Such splits have the same pieces in another order, as "aa a" and "a aa". Rounding then decides, and it depends
+        on the sum of the words before.
+        """
+        pieces = self.processor.encode(words, out_type=str, num_threads=1)
+        split = self.joined(words, pieces)
+        if self.has_ties:
+            for i, parts in enumerate(pieces):
+                # in two orders of the same pieces, one piece begins like another at the place where they differ
+                if len(parts) > 2 and begin_alike(parts):
+                    splits = self.processor.nbest_encode_as_pieces(words[i], 2)
+                    if len(splits) == 2 and sorted(splits[0]) == sorted(splits[1]):
+                        split[i] = None
+        return split
+
+
+def begin_alike(pieces):
+    """Whether a piece is the beginning of a longer one."""
+    ranked = sorted(pieces)
+    return any(longer != piece and longer.startswith(piece) for piece, longer in pairwise(ranked))
+
+
+class TokenizerJson:
+    """Splits by a tokenizer.json, the form of the package tokenizers. Blanks in the name of a piece become MARK."""
+
+    by_words = False
+
+    def __init__(self, data, path, nemo=False):
+        try:
+            import tokenizers
+        except ImportError:
+            raise UsageError("a tokenizer.json needs the package tokenizers; pip install tokenizers") from None
+        try:
+            self.tokenizer = tokenizers.Tokenizer.from_buffer(data)
+        except Exception as e:  # the package raises nothing narrower
+            raise FormatError(path, f"not a tokenizer.json ({str(e).splitlines()[0]})") from None
+        self.tokenizer.no_padding()
+        self.tokenizer.no_truncation()
+        self.names = nemo_names(self.tokenizer.get_vocab_size(), path) if nemo else None
+
+    def split(self, lines):
+        encoded = self.tokenizer.encode_batch(lines, add_special_tokens=False)
+        if self.names:
+            return [" ".join(map(self.names.__getitem__, line.ids)) for line in encoded]
+        return [" ".join([piece.translate(BLANKS) for piece in line.tokens]) for line in encoded]
+
+
+def nemo_names(size, path):
+    """NeMo's names of pieces: chr(number + 100). Raises LmtkError if there are too many pieces for that."""
+    if size + NEMO_OFFSET > SURROGATES:
+        limit = SURROGATES - NEMO_OFFSET
+        raise LmtkError(f"{path}: it has {size} pieces, and -encode nemo has names for {limit}; leave out -encode")
+    return list(map(chr, range(NEMO_OFFSET, size + NEMO_OFFSET)))
+
+
+def load_tokenizer(path, encode=None):
+    """A SentencePiece or a TokenizerJson. encode: None or "nemo". Raises FormatError, UsageError, OSError."""
+    with open_in(path) as stream:
+        data = stream.read()
+    kind = TokenizerJson if data.lstrip()[:1] == b"{" else SentencePiece
+    return kind(data, path, encode == "nemo")
+
+
+class Encoder:
+    """Normalises text by `normalize`, a function on strings or None, and splits it by `tokenizer`, or None.
+
+    by_words: whether the pieces of a line are the pieces of its words.
+    """
+
+    def __init__(self, normalize=None, tokenizer=None):
+        self.normalize, self.tokenizer = normalize, tokenizer
+        self.by_words = tokenizer is None or tokenizer.by_words
+
+    def lines(self, lines):
+        """The lines, a list of strings, with blanks between the pieces of each."""
+        lines = list(map(self.normalize, lines)) if self.normalize else lines
+        return self.tokenizer.split(lines) if self.tokenizer else lines
+
+    def words(self, words):
+        """The pieces of each of the words, a list of strings; None for a word where they depend on its neighbours."""
+        words = list(map(self.normalize, words)) if self.normalize else words
+        return self.tokenizer.split_words(words) if self.tokenizer else words
+
+
+class PieceReader:
+    """Converts the words of a text to units of their pieces: blocks of whole lines, bytes -> units.
+
+    encoder: makes the pieces. units: a function from pieces, a string with blanks between them, to a sequence of
+    numbers. line_end: the unit that ends a line; its type is that of all units. If the encoder splits by words, each
+    distinct word is split once, and its units are kept until there are KEPT words.
+
+    Word j has the units pieces[starts[j] : starts[j] + lengths[j]]; is_tied[j]: they depend on its neighbours. The last
+    entry stands for the end of a line.
+    """
+
+    def __init__(self, encoder, units, line_end):
+        self.encoder, self.units, self.line_end = encoder, units, np.array([line_end])
+        self.clear()
+
+    def clear(self):
+        self.reader = Reader(Growing(()))
+        self.pieces, self.is_tied = self.line_end, np.zeros(1, bool)
+        self.starts, self.lengths = np.zeros(1, np.int64), np.ones(1, np.int64)
+
+    def ids(self, block):
+        """(n,) the units of a block."""
+        if not self.encoder.by_words:
+            return self.of_lines(block.decode("utf-8", "replace").split("\n")[:-1])
+        if len(self.starts) > KEPT:
+            self.clear()
+        words = self.reader.ids(block)
+        self.add(self.new_words())
+        lengths = self.lengths[words]
+        ends = np.cumsum(lengths)
+        places = np.repeat(self.starts[words] - ends + lengths, lengths)
+        places += np.arange(len(places))
+        units = self.pieces[places]
+        is_tied = self.is_tied[words]
+        if is_tied.any():
+            line_of = np.searchsorted(np.flatnonzero(words == NEWLINE), np.flatnonzero(is_tied))
+            return self.with_whole_lines(units, block, np.unique(line_of).tolist())
+        return units
+
+    def new_words(self):
+        """The words that were read since the last call."""
+        known = len(self.starts) - 1
+        if self.reader.table:
+            return self.reader.table.words(known)
+        return list(islice(self.reader.index, known + 1, None))
+
+    def add(self, words):
+        """Split new words, and keep their units."""
+        known = len(self.starts) - 1
+        texts = self.encoder.words([word.decode("utf-8", "replace") for word in words])
+        units = [() if text is None else self.units(text) for text in texts]
+        lengths = np.fromiter(map(len, units), np.int64, len(units))
+        more = np.fromiter(chain.from_iterable(units), self.line_end.dtype, int(lengths.sum()))
+        self.pieces = np.concatenate((self.pieces[:-1], more, self.line_end))
+        self.lengths = np.concatenate((self.lengths[:known], lengths, [1]))
+        self.starts = np.cumsum(self.lengths) - self.lengths
+        self.is_tied = np.concatenate((self.is_tied[:known], [text is None for text in texts], [False]))
+
+    def with_whole_lines(self, units, block, lines):
+        """The units of a block in which some lines, in ascending order, are split as wholes."""
+        rows, starts = block.split(b"\n"), np.append(0, np.flatnonzero(units == self.line_end) + 1)
+        parts, done = [], 0
+        for line in lines:
+            parts += [units[done : starts[line]], self.of_lines([rows[line].decode("utf-8", "replace")])]
+            done = starts[line + 1]
+        return np.concatenate((*parts, units[done:]))
+
+    def of_lines(self, lines):
+        """The units of lines, strings, each split as a whole."""
+        units = [np.array([], self.line_end.dtype)]
+        for line in self.encoder.lines(lines):
+            numbers = self.units(line)
+            units += [np.fromiter(numbers, self.line_end.dtype, len(numbers)), self.line_end]
+        return np.concatenate(units)
+
+
+def piece_ids(encoder, index):
+    """A PieceReader whose units are the ids of pieces. index: Closed or Growing; NEWLINE ends a line."""
+    return PieceReader(encoder, lambda text: list(map(index.__getitem__, tokens(text.encode()))), np.int32(NEWLINE))
+
+
+def piece_text(encoder):
+    """A PieceReader whose units are the bytes of a text with a blank after each piece."""
+    return PieceReader(encoder, lambda text: text.encode() + b" ", np.uint8(10))
