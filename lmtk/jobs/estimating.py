@@ -170,9 +170,9 @@ RULES = (
 @dataclass(frozen=True)
 class Counted:
     """What was counted. counts, written: lists with the counts for the model and those to write, which are emptied by
-    those who use them up. words: of the counts. contexts: for pruning, the
-    result of `counts.contexts_of`, or None. listed: the words of -limit-vocab-file, or None. is_changed: whether
-    the model is changed once it is estimated. header: the first lines of -lm.
+    those who use them up. words: of the counts. contexts: for pruning, a function that returns what
+    `counts.contexts_of` does, or None. listed: the words of -limit-vocab-file, or None. is_changed: whether the model
+    is changed once it is estimated. header: the first lines of -lm.
     """
 
     counts: list
@@ -236,11 +236,7 @@ def count(job, comm):
     counts, written = count_ngrams(job, lists, comm)
     moved = job.reads_discounts and job.has_kenlm_layout and counts.has(what.unk)
     header = header_of(what, counts.tokens) if job.verbose_header and comm.rank == 0 else b""
-    contexts = None
-    if job.prunes_by_counts and comm.rank == 0:
-        from lmtk.ngram.counting.counts import contexts_of
-
-        contexts = contexts_of(written)
+    contexts = context_counter(job, lists, written) if job.prunes_by_counts and comm.rank == 0 else None
     return Counted([counts], [written], counts.words, contexts, lists, listed, bool(job.is_changed or moved), header)
 
 
@@ -261,10 +257,10 @@ def count_ngrams(job, lists, comm):
     from lmtk.ngram.counting.runs import Spilled
 
     what = job.count
-    uses_counts = what.writes_counts or job.prunes_by_counts
+    again = can_read_again(what)
+    uses_counts = what.writes_counts or (job.prunes_by_counts and not again)
     # where memory is bounded a text is read once for the model and once for its counts
-    twice = what.memory and job.model_wanted and uses_counts and comm.size == 1
-    twice = twice and not what.read and not what.weighted and all(map(os.path.isfile, what.text))
+    twice = what.memory and job.model_wanted and uses_counts and comm.size == 1 and again
     counts_wanted = (uses_counts and not twice) or job.maxent or job.trust_totals or what.recompute
     form = "counts" if not job.model_wanted or counts_wanted or what.order == 1 else "positions"
     in_parts = form == "positions" and (comm.size == 1 or job.is_shared)
@@ -282,6 +278,26 @@ def count_ngrams(job, lists, comm):
         bucketed = not job.maxent and what.order > 1 and counts.in_sentences()
         counts = counts if bucketed else in_memory(counts, what.memory)
     return counts, written
+
+
+def can_read_again(what):
+    """Whether what a CountJob counts are texts in files, which can be read again."""
+    return not what.read and not what.weighted and all(map(os.path.isfile, what.text))
+
+
+def context_counter(job, lists, counts):
+    """A function that returns, once, how often contexts occurred, as `counts.contexts_of` does. It reads texts again if
+    it can, so that their counts take no memory beside the estimation; counts are used otherwise.
+    """
+    from lmtk.machine.parallel import ALONE
+    from lmtk.ngram.counting.counts import contexts_of
+
+    what, order = job.count, job.count.order - 1
+    if can_read_again(what):
+        shorter = replace(what, order=max(order, 1))
+        return lambda: contexts_of(counting.collect_counts(shorter, lists, ALONE), order)
+    parts = contexts_of(counts, order)
+    return lambda: parts
 
 
 def vocabulary_of(job, counted):
@@ -415,7 +431,7 @@ def write_backoff(job, counted, model, lm):
             (name,) = files_of(job)
             write_files(replace(job, **{name: path}, keep=True), counted, model, path if name == "lm" else None)
 
-        context = counted.contexts and prune.counted_probabilities(*counted.contexts, model)
+        context = counted.contexts and prune.counted_probabilities(*counted.contexts(), model)
         model, done = prune_model(job, model, job.prune, context, True, write)
         if job.debug:
             sys.stderr.write(f"{done}: {', '.join(f'{n} {k}-grams' for k, n in enumerate(model.sizes, 1))}\n")

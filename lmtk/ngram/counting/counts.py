@@ -6,7 +6,6 @@ Its number is the place of that key among the level's sorted keys. The key of a 
 """
 
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 
@@ -225,16 +224,16 @@ def sort_rows(rows, weights, W):
     return [Level(*(column[k, :size] for column in (keys, count, first))) for k, size in enumerate(sizes.tolist())]
 
 
-def contexts_of(counts):
-    """How often the n-grams below the highest order occurred: (words, parts of Counts or runs.Spilled). A part is
-    (keys, times) for each order. A context that was not counted itself occurred as often as the n-grams that extend it.
+def contexts_of(counts, order):
+    """How often the n-grams of up to `order` words occurred: (words, parts of Counts or runs.Spilled). A part is (keys,
+    times) for each order. A context that was not counted itself occurred as often as the n-grams that extend it.
     """
     W, parts = len(counts.words), []
     for part in counts.parts(by_bytes=False):
-        parts.append([])
-        for level, longer in pairwise(part.levels):
-            extended = np.bincount(longer.keys // W, longer.count, len(level.keys))
-            parts[-1].append((level.keys, np.maximum(level.count, extended)))
+        parts.append([(level.keys, level.count) for level in part.levels[:order]])
+        for k, longer in enumerate(part.levels[1 : order + 1]):
+            keys, count = parts[-1][k]
+            parts[-1][k] = keys, np.maximum(count, np.bincount(longer.keys // W, longer.count, len(keys)))
     return counts.words, parts
 
 
