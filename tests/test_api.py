@@ -230,6 +230,14 @@ def test_states_and_many_sentences_give_the_same_numbers(large_from, name, large
         model.score_many((np.array([len(model.vocab.words)]), np.array([0, 1])))
 
 
+def test_a_large_model_is_loaded_with_its_tables(large_from):
+    """So the first call need not make them."""
+    for size, is_ready in ((1 << 40, False), (1, True)):
+        large_from(size)
+        for model in (lmtk.load(FILES / "wb.arpa"), lmtk.Model(FILES / "wb.arpa")):
+            assert ("_table" in vars(model)) is is_ready
+
+
 def test_states_are_equal_where_nothing_else_can_follow():
     model, states = lmtk.Model(FILES / "wb.arpa"), {}
     for text in ("zebra the", "dog zebra the", "the zebra the"):
