@@ -1,9 +1,12 @@
 """lmtk from Python: the interface of lmtk.load, KenLM's figures, and the README's examples."""
 
 import copy
+import inspect
+import json
 import math
 import os
 import pickle
+import random
 import re
 import subprocess
 import sys
@@ -192,6 +195,49 @@ def test_the_readmes_examples(tmp_path, monkeypatch):
     assert len(shown) >= 4
     for expression, comment in shown:
         assert repr(eval(expression, names)).startswith(comment.split(" ")[0].rstrip(".,:")), expression
+
+
+def examples():
+    """(where they stand, the Python code) of the examples that lmtk-python(7) and help(lmtk) show."""
+    page = (TESTS.parent / "man" / "lmtk-python.7").read_text()
+    blocks = re.findall(r"^\.Bd -literal.*?\n(.*?)^\.Ed", page, re.MULTILINE | re.DOTALL)
+    yield "page", "\n".join(block for block in blocks if not block.startswith("$ "))
+    for name in ["lmtk", *lmtk.FUNCTIONS]:
+        text = inspect.getdoc(lmtk if name == "lmtk" else getattr(lmtk, name))
+        if code := "\n".join(line[4:] for line in text.splitlines() if line.startswith("    ")):
+            yield name, code
+
+
+@pytest.fixture(scope="module")
+def files_of_examples(tmp_path_factory):
+    """A folder with the files that the examples read."""
+    folder = tmp_path_factory.mktemp("examples")
+    chosen = random.Random(1)
+    words = ["the", "a", *(f"w{i}" for i in range(60))]
+    line = lambda: " ".join(words[int(chosen.paretovariate(0.7)) % len(words)] for _ in range(6))
+    train, held = ("".join(line() + "\n" for _ in range(lines)) for lines in (500, 40))  # enough for Kneser-Ney
+    for name, text in (("train.txt", train), ("valid.txt", held), ("test.txt", held), ("pool.txt", train)):
+        (folder / name).write_text(text)
+    (folder / "words.txt").write_text("\n".join([*sorted(set(train.split())), "<unk>"]))
+    (folder / "docs.jsonl").write_text("".join(json.dumps({"text": line}) + "\n" for line in held.splitlines()))
+    (folder / "en-fr.bin").write_bytes((FILES / "old" / "nmt").read_bytes())
+    model = lmtk.estimate(folder / "train.txt", fallback=(0.5, 1, 1.5))
+    for name in ("model.arpa", "model.lm", "kn.arpa", "news.arpa", "talks.arpa", "big.arpa.gz"):
+        model.write(folder / name)
+    for name in ("news.bin", "domain.bin", "general.bin"):
+        model.write(folder / name, format="binary")
+    lmtk.train(folder / "train.txt", folder / "nplm.bin", unk=True, hidden=5, features=5, epochs=1)
+    return folder
+
+
+def test_the_examples_for_python_run(files_of_examples, monkeypatch):
+    monkeypatch.chdir(files_of_examples)
+    shown = dict(examples())
+    assert len(shown) > 8
+    for code in shown.values():
+        exec(code, {"lmtk": lmtk})
+    called = {name for name in lmtk.__all__ if f"lmtk.{name}(" in shown["page"]}
+    assert called >= {"load", *lmtk.FUNCTIONS} and ".next_words(" in shown["page"]
 
 
 @pytest.mark.parametrize("name", ["wb.arpa", "unk.arpa"])
