@@ -65,7 +65,7 @@ endef
 decoders: .venv/installed
 	$(call try_clients,decoders,decoders transducers importers)
 	$(call try_clients,importers,importers)
-.venv-decoders/installed .venv-importers/installed: pyproject.toml
+.venv-decoders/installed .venv-importers/installed: pyproject.toml Makefile
 	$(PYTHON) -m venv $(@D)
 	$(@D)/bin/pip install -q $(if $(filter .venv-decoders/%,$@),$(DECODERS),$(IMPORTERS)) $(EDITABLE) '.[bpe]'
 	touch $@
