@@ -10,6 +10,7 @@ import random
 import re
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -211,6 +212,7 @@ def examples():
 @pytest.fixture(scope="module")
 def files_of_examples(tmp_path_factory):
     """A folder with the files that the examples read."""
+    sentencepiece = pytest.importorskip("sentencepiece")
     folder = tmp_path_factory.mktemp("examples")
     chosen = random.Random(1)
     words = ["the", "a", *(f"w{i}" for i in range(60))]
@@ -224,8 +226,11 @@ def files_of_examples(tmp_path_factory):
     model = lmtk.estimate(folder / "train.txt", fallback=(0.5, 1, 1.5))
     for name in ("model.arpa", "model.lm", "kn.arpa", "news.arpa", "talks.arpa", "big.arpa.gz"):
         model.write(folder / name)
-    for name in ("news.bin", "domain.bin", "general.bin"):
+    for name in ("news.bin", "domain.bin", "general.bin", "en.bin"):
         model.write(folder / name, format="binary")
+    options = {"vocab_size": 60, "hard_vocab_limit": False, "minloglevel": 2}
+    pieces = str(folder / "en.sp")
+    sentencepiece.SentencePieceTrainer.train(sentence_iterator=iter(train.splitlines()), model_prefix=pieces, **options)
     lmtk.train(folder / "train.txt", folder / "nplm.bin", unk=True, hidden=5, features=5, epochs=1)
     return folder
 
@@ -235,7 +240,7 @@ def test_the_examples_for_python_run(files_of_examples, monkeypatch):
     shown = dict(examples())
     assert len(shown) > 8
     for code in shown.values():
-        exec(code, {"lmtk": lmtk})
+        exec(code, {"lmtk": lmtk, "texts": SENTENCES, "batch": [SimpleNamespace(text=text) for text in SENTENCES]})
     called = {name for name in lmtk.__all__ if f"lmtk.{name}(" in shown["page"]}
     assert called >= {"load", *lmtk.FUNCTIONS} and ".next_words(" in shown["page"]
 
