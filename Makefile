@@ -1,7 +1,7 @@
 # make demo   builds .venv and runs the quick start, from raw text to a table of perplexities
 # make test   builds .venv and runs the test suite
-# make test-all  the same, with all random cases and parameters, with the oldest numpy and numba, and with decoders that
-#                read KenLM files, and kaldilm; against SRILM and KenLM too where they are on PATH
+# make test-all  the same, with all random cases and parameters, with the oldest numpy and numba, and with programs that
+#                read KenLM files or import kenlm, and kaldilm; against SRILM and KenLM too where they are on PATH
 # make smoke  wheel and sdist, installed and removed again, by the Pythons at hand
 # make docs   README, manual pages and examples as HTML in build/docs (needs mandoc)
 # make paper BROWN=FOLDER MULTI30K=FOLDER  the tables and figures of both papers, and the pages in build/paper; an hour of
@@ -54,14 +54,20 @@ oldest: .venv-oldest/installed
 # programs that contain KenLM's library, and read the files that lmtk writes; and kaldilm, and readers of FSTs
 DECODERS = numpy==1.26.* ufal.kenlm==26.4.1 flashlight-text==0.0.7 ctc-beam-decoder==0.2.0 pyctcdecode==0.5.0
 DECODERS += kaldilm==1.15.5 kaldifst==1.8.3 pynini==2.1.7
+# programs that import kenlm, and run with lmtk's module too; datatrove wants another numpy than the decoders
+IMPORTERS = ufal.kenlm==26.4.1 datatrove==0.10.1 regex
 # where they cannot be installed they are not tried; there are wheels for few Pythons and systems
+define try_clients
+	@if $(MAKE) -s .venv-$1/installed; then for client in $2; do \
+	    .venv-$1/bin/python tests/clients/$$client.py $(BIN)/lmtk 2> /dev/null || exit 1; done; \
+	else echo "the programs of .venv-$1 cannot be installed here: not tried"; fi
+endef
 decoders: .venv/installed
-	@if $(MAKE) -s .venv-decoders/installed; then for client in decoders transducers; do \
-	    .venv-decoders/bin/python tests/clients/$$client.py $(BIN)/lmtk 2> /dev/null || exit 1; done; \
-	else echo "the decoders cannot be installed here: not tried"; fi
-.venv-decoders/installed:
-	$(PYTHON) -m venv .venv-decoders
-	.venv-decoders/bin/pip install -q $(DECODERS)
+	$(call try_clients,decoders,decoders transducers importers)
+	$(call try_clients,importers,importers)
+.venv-decoders/installed .venv-importers/installed: pyproject.toml Makefile
+	$(PYTHON) -m venv $(@D)
+	$(@D)/bin/pip install -q $(if $(filter .venv-decoders/%,$@),$(DECODERS),$(IMPORTERS)) $(EDITABLE) '.[bpe]'
 	touch $@
 
 .venv/bin/python:
@@ -74,7 +80,7 @@ decoders: .venv/installed
 	touch $@ .venv/installed
 
 clean:
-	rm -rf .venv .venv-oldest .venv-decoders build *.egg-info
+	rm -rf .venv .venv-oldest .venv-decoders .venv-importers build *.egg-info
 	$(MAKE) -C examples/1-quickstart clean
 
 .PHONY: demo test test-all paper oldest decoders bench smoke docs clean

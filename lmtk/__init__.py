@@ -1,9 +1,15 @@
 """lmtk: a language-modelling toolkit for the command line and for Python.
 
-    model = lmtk.estimate("train.txt", order=3)  # as lmtk ngram-count does
+    model = lmtk.estimate("train.txt", order=3)        # as lmtk ngram-count does
     model.write("model.arpa")
-    model = lmtk.load("model.arpa")              # a model of any kind
-    model.score("the dog barks")                 # log10 of the probability
+    model = lmtk.load("model.arpa")                    # a model of any kind
+    model.score("the dog barks")                       # log10 of the probability
+    model.next_words("the dog", k=3)                   # the most probable words, with their probabilities
+    small = lmtk.prune(model, 1e-7)                    # edit, as lmtk ngram does
+    network = lmtk.train("train.txt", "nplm.bin", heldout="valid.txt", unk=True)
+    mixed = lmtk.mix([model, network], heldout="valid.txt")
+    lmtk.perplexity(mixed, "test.txt").ppl
+    lmtk.translate("en-fr.bin", ["a dog barks"])       # a list of translations
 
 load                                  reads a model of any kind, and returns a Model
 estimate, prune, merge, mix, classes  make n-gram models and mixtures

@@ -122,6 +122,8 @@ class Model:
         elif not hasattr(path, "vocab"):
             raise TypeError(f"expected a file's name or a model, not {type(path).__name__}")
         self._scored = 0
+        if not self._plain:
+            self.score_many([""])  # loads kernels and fills tables, so that the first call is as fast as later ones
 
     def __reduce__(self):
         return Model, (self.path or self.lm,)

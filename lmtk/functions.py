@@ -254,7 +254,7 @@ def score_documents(model, documents, **options):
 
         scored = lmtk.score_documents("en.bin", texts, tokenizer="en.sp.model", normalize="ccnet", keep=0.7)
         kept = [text for text, keep in zip(texts, scored.kept) if keep]
-        lmtk.score_documents("en.bin", "docs.jsonl", add=["perplexity"], max=500, write="kept.jsonl.zst")
+        lmtk.score_documents("en.bin", "docs.jsonl", add=["perplexity"], max=500, write="kept.jsonl.gz")
 
     documents: the name of a JSONL file, or an iterable of texts (str) or of documents (dictionaries). options: fields
     of `lmtk.jobs.documents.Documents`, and of `lmtk.jobs.scoring.ScoreJob` and its Scoring. Nothing is written without

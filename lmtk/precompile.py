@@ -1,6 +1,7 @@
 """lmtk -compile: fills the cache of compiled kernels by running small jobs of every kind as if they were large ones.
 
-The jobs stand in stages; those of a stage need only the files of the stages before it, and run side by side.
+The jobs stand in stages: commands, and a function for the kernels that only Python uses. The jobs of a stage need only
+the files of the stages before it, and run side by side.
 """
 
 import os
@@ -9,6 +10,21 @@ import sys
 import tempfile
 import time
 from contextlib import suppress
+
+
+def score_from_python():
+    """Scores by the functions of `lmtk.api`, some of whose kernels no command uses."""
+    from lmtk.api import FEW, Model, State
+
+    for path in ("wb.bin", "lstm.bin"):
+        model, state = Model(path), State()
+        model.BeginSentenceWrite(state)
+        for _ in range(2 * FEW):
+            model.BaseScore(state, "w1", state)
+        model.BaseFullScore(state, "w1", state)
+        model.score("w1 w2"), model.score_many(["w1 w2"] * FEW), list(model.full_scores("w1 w2"))
+        model.scores(model.advance(model.states(2), [0, 1]))
+
 
 STAGES = [
     [
@@ -54,7 +70,7 @@ STAGES = [
         "select -text text -lm wb.bin wb.arpa -keep 10 -write selected",
         "translate -model nmt.bin -text heldout -beam 4 -write /dev/null",
     ],
-    ["ppl -lm probing.bin -text text"],
+    ["ppl -lm probing.bin -text text", score_from_python],
 ]
 
 
@@ -68,8 +84,8 @@ def write_texts():
             out.write("\n".join(content) + "\n")
 
 
-def start(command, run):
-    """Starts a job in a process of its own: the number of the process. run: `cli.run`."""
+def start(job, run):
+    """Starts a job, a command or a function, in a process of its own: the number of the process. run: `cli.run`."""
     child = os.fork()
     if child:
         return child
@@ -84,8 +100,11 @@ def start(command, run):
         nothing = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nothing, 1)
         os.dup2(nothing, 2)
-        name, *words = command.split()
-        run(name, words)
+        if callable(job):
+            job()
+        else:
+            name, *words = job.split()
+            run(name, words)
         large.learn()
         status = 0
     os._exit(status)
@@ -110,14 +129,15 @@ def precompile(run):
                 waiting, running = list(stage), {}
                 while waiting or running:
                     while waiting and len(running) < count():
-                        command = waiting.pop(0)
-                        running[start(command, run)] = command
+                        job = waiting.pop(0)
+                        running[start(job, run)] = job
                     child, status = os.wait()
-                    command = running.pop(child)
-                    failed += [command] if status else []
+                    job = running.pop(child)
+                    failed += [job] if status else []
         finally:
             os.chdir(home)
-    for command in failed:
-        sys.stderr.write(f"lmtk: this job failed, so its kernels may not be compiled: lmtk {command}\n")
+    for job in failed:
+        name = f"lmtk {job}" if isinstance(job, str) else job.__name__
+        sys.stderr.write(f"lmtk: this job failed, so its kernels may not be compiled: {name}\n")
     print(f"compiled in {time.monotonic() - begin:.0f} s; kept in {folder}")
     return 1 if failed else 0

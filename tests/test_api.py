@@ -1,12 +1,16 @@
 """lmtk from Python: the interface of lmtk.load, KenLM's figures, and the README's examples."""
 
 import copy
+import inspect
+import json
 import math
 import os
 import pickle
+import random
 import re
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -194,6 +198,53 @@ def test_the_readmes_examples(tmp_path, monkeypatch):
         assert repr(eval(expression, names)).startswith(comment.split(" ")[0].rstrip(".,:")), expression
 
 
+def examples():
+    """(where they stand, the Python code) of the examples that lmtk-python(7) and help(lmtk) show."""
+    page = (TESTS.parent / "man" / "lmtk-python.7").read_text()
+    blocks = re.findall(r"^\.Bd -literal.*?\n(.*?)^\.Ed", page, re.MULTILINE | re.DOTALL)
+    yield "page", "\n".join(block for block in blocks if not block.startswith("$ "))
+    for name in ["lmtk", *lmtk.FUNCTIONS]:
+        text = inspect.getdoc(lmtk if name == "lmtk" else getattr(lmtk, name))
+        if code := "\n".join(line[4:] for line in text.splitlines() if line.startswith("    ")):
+            yield name, code
+
+
+@pytest.fixture(scope="module")
+def files_of_examples(tmp_path_factory):
+    """A folder with the files that the examples read."""
+    sentencepiece = pytest.importorskip("sentencepiece")
+    folder = tmp_path_factory.mktemp("examples")
+    chosen = random.Random(1)
+    words = ["the", "a", *(f"w{i}" for i in range(60))]
+    line = lambda: " ".join(words[int(chosen.paretovariate(0.7)) % len(words)] for _ in range(6))
+    train, held = ("".join(line() + "\n" for _ in range(lines)) for lines in (500, 40))  # enough for Kneser-Ney
+    for name, text in (("train.txt", train), ("valid.txt", held), ("test.txt", held), ("pool.txt", train)):
+        (folder / name).write_text(text)
+    (folder / "words.txt").write_text("\n".join([*sorted(set(train.split())), "<unk>"]))
+    (folder / "docs.jsonl").write_text("".join(json.dumps({"text": line}) + "\n" for line in held.splitlines()))
+    (folder / "en-fr.bin").write_bytes((FILES / "old" / "nmt").read_bytes())
+    model = lmtk.estimate(folder / "train.txt", fallback=(0.5, 1, 1.5))
+    for name in ("model.arpa", "model.lm", "kn.arpa", "news.arpa", "talks.arpa", "big.arpa.gz"):
+        model.write(folder / name)
+    for name in ("news.bin", "domain.bin", "general.bin", "en.bin"):
+        model.write(folder / name, format="binary")
+    options = {"vocab_size": 60, "hard_vocab_limit": False, "minloglevel": 2}
+    pieces = str(folder / "en.sp")
+    sentencepiece.SentencePieceTrainer.train(sentence_iterator=iter(train.splitlines()), model_prefix=pieces, **options)
+    lmtk.train(folder / "train.txt", folder / "nplm.bin", unk=True, hidden=5, features=5, epochs=1)
+    return folder
+
+
+def test_the_examples_for_python_run(files_of_examples, monkeypatch):
+    monkeypatch.chdir(files_of_examples)
+    shown = dict(examples())
+    assert len(shown) > 8
+    for code in shown.values():
+        exec(code, {"lmtk": lmtk, "texts": SENTENCES, "batch": [SimpleNamespace(text=text) for text in SENTENCES]})
+    called = {name for name in lmtk.__all__ if f"lmtk.{name}(" in shown["page"]}
+    assert called >= {"load", *lmtk.FUNCTIONS} and ".next_words(" in shown["page"]
+
+
 @pytest.mark.parametrize("name", ["wb.arpa", "unk.arpa"])
 @pytest.mark.parametrize("large", [1, 1 << 40])
 def test_states_and_many_sentences_give_the_same_numbers(large_from, name, large):
@@ -228,6 +279,14 @@ def test_states_and_many_sentences_give_the_same_numbers(large_from, name, large
     assert model.score_many([]).tolist() == []
     with pytest.raises(ValueError):
         model.score_many((np.array([len(model.vocab.words)]), np.array([0, 1])))
+
+
+def test_a_large_model_is_loaded_with_its_tables(large_from):
+    """So the first call need not make them."""
+    for size, is_ready in ((1 << 40, False), (1, True)):
+        large_from(size)
+        for model in (lmtk.load(FILES / "wb.arpa"), lmtk.Model(FILES / "wb.arpa")):
+            assert ("_table" in vars(model)) is is_ready
 
 
 def test_states_are_equal_where_nothing_else_can_follow():

@@ -104,6 +104,9 @@ def test_bad_models(tmp_path):
         refused(arpa.replace("-99\t<s>", "0.5\t<s>"), "1 positive log probability, up to 0.5; .* -i", kind)
         refused("just text", "not a model", kind)
     refused(arpa.replace("ngram 2=", "ngram 2=9"), "there are", "probing")
+    refused(arpa.replace("ngram 2=", "ngram 2=9999999999999"), "says 9999999999999.* do not fit into memory", "probing")
+    twice = arpa.replace("ngram 1=11", "ngram 1=12").replace("\\2-grams:", "-1\tthe\t-0.1\n\\2-grams:")
+    refused(twice, "a word occurs twice among the 1-grams", "probing")
     lacking = (FILES / "lacking.arpa").read_text()
     refused(lacking, "a hash table is full.*larger multiplier", "probing")
     for kind in ("probing", "trie"):
@@ -153,6 +156,27 @@ def spoilt(tmp_path, data, places, corpus):
 def test_kenlms_other_files_are_one_line():
     with pytest.raises(FormatError, match="without its words"):
         load(str(FILES / "kenlm" / "nowords"))
+
+
+@pytest.mark.parametrize("kind", ["probing", "trie"])
+@pytest.mark.parametrize(
+    "change, clause",
+    [
+        ((b"\0cat\0", b"\0dog\0"), "a word is empty or occurs twice"),
+        ((b"\0cat\0", b"\0\0"), "a word is empty or occurs twice"),
+        ((b"\0cat\0", b"\0c t\0"), "its words do not match"),
+        ((b"\0cat\0", b"\0cat\0rest\0"), "its words do not match"),
+        ((b"<unk>\0", b"<ink>\0"), "its words do not match"),
+        ((b"version 5", b"version 4"), "of version 4; this lmtk reads version 5"),
+    ],
+)
+def test_damaged_words_are_one_line(kind, change, clause, tmp_path):
+    (tmp_path / "damaged").write_bytes((FILES / "kenlm" / kind).read_bytes().replace(*change))
+    with pytest.raises(FormatError, match=clause):
+        load(str(tmp_path / "damaged"))
+    (tmp_path / "damaged").write_bytes((FILES / "kenlm" / kind).read_bytes() + b"more")
+    with pytest.raises(FormatError, match="its words do not match"):
+        load(str(tmp_path / "damaged"))
 
 
 def test_kenlms_probing_tables_are_scored_by(tmp_path):

@@ -80,8 +80,8 @@ def print_next_words(job):
                     out.write(b"\t%s\t%.7g\t%.7g\n" % (words[w], log10p[w], 10.0 ** log10p[w]))
             out.flush()
     if unknown[0]:
-        count = f"{unknown[0]} of {counted(unknown[1], 'context word')}"
-        text = f"{name_of(job.lm)}: {count} are unknown to the model; -tolower may help"
+        count = counted(unknown[1], "context word")
+        text = f"{name_of(job.lm)}: the model does not have {unknown[0]} of {count}; -tolower may help"
         warnings.warn(text, LmtkWarning, stacklevel=1)
 
 

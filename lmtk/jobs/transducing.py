@@ -49,6 +49,10 @@ RULES = (
         lambda job: job.text and not (job.symbols or job.write_symbols),
         "-text needs -symbols FILE or -write-symbols FILE, or nobody knows the words of the labels",
     ),
+    wrong(
+        lambda job: job.disambig and len(job.disambig.split()) != 1,
+        "-disambig takes one word, not '{disambig}'",
+    ),
     wrong(lambda job: job.sos == job.eos, "the symbols for the begin and the end of a sentence are both {sos}"),
 )
 

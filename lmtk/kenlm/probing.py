@@ -128,9 +128,15 @@ class Growing:
         words = reader.words_of(section)
         if sorted(stated) != [*range(1, len(stated) + 1)]:
             raise FormatError(self.path, "\\data\\ does not state the number of n-grams of every order")
+        if len(set(words)) < len(words):
+            raise FormatError(self.path, "a word occurs twice among the 1-grams; write a trie, which keeps the first")
         self.unigrams.vocab = self.unigrams.vocab or reader.vocabulary(words)
-        index = self.unigrams.vocab.index
-        self.tables = Tables(self.form, [stated[k] for k in sorted(stated)], len(index))
+        index, sizes = self.unigrams.vocab.index, [stated[k] for k in sorted(stated)]
+        try:
+            self.tables = Tables(self.form, sizes, len(index))
+        except MemoryError:
+            reason = f"\\data\\ says {sum(sizes)} n-grams; hash tables for so many do not fit into memory"
+            raise FormatError(self.path, reason) from None
         self.tables.insert_words(reader.rows_of_pieces(1, section, index), words)
         return len(words)
 

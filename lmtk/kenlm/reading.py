@@ -193,9 +193,18 @@ def parents_of(child, N):
 
 
 def read_words(data, at, V, path):
-    words = data[at:].tobytes().split(b"\0")[:-1]
-    if len(words) != V or words[0].lower() != UNK:
+    """Return the V words at the end of a file; each ends with a NUL. Raises FormatError if they are not V words."""
+    text = data[at:].tobytes()
+    *words, rest = text.split(b"\0")
+    if (
+        rest
+        or len(words) != V
+        or words[0].lower() != UNK
+        or any(blank in text for blank in (b" ", b"\t", b"\r", b"\n"))
+    ):
         raise FormatError(path, "damaged: its words do not match its n-grams")
+    if b"" in words or len(set(words)) != V:
+        raise FormatError(path, "damaged: a word is empty or occurs twice")
     return [UNK, *words[1:]]
 
 

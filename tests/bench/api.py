@@ -1,8 +1,10 @@
 """Speed of lmtk from Python beside KenLM's module, in one process, by a 5-gram that is estimated from a text.
 
-The bound is random reads of memory, one or two an order and word; of BaseScore, the call from Python. Each figure is
-the median of the rounds; "kenlm/lmtk" above one means that lmtk is faster. KenLM's module reads its own probing binary;
-where the module or its build_binary is missing, lmtk's figures stand alone.
+The bound is random reads of memory, one or two an order and word; of BaseScore, the call from Python; of the
+probabilities of all next words, writing them. The first three calls of score_many score the same documents of 20 lines;
+a large model is loaded with its kernels. KenLM's module has a loop over the words of the text for all next words. Each
+figure is the median of the rounds; "kenlm/lmtk" above one means that lmtk is faster. KenLM's module reads its own
+probing binary; where the module or its build_binary is missing, lmtk's figures stand alone.
 """
 
 import argparse
@@ -13,6 +15,8 @@ import subprocess
 import sys
 import tempfile
 import time
+
+import numpy as np
 
 ORDER = 5
 
@@ -42,11 +46,11 @@ def main():
 
 def show(figures, text, words):
     print(f"{text}: {words} words scored, order {ORDER}, {len(os.sched_getaffinity(0))} cores")
-    print(f"{'':32}" + "".join(f"{name:>12}" for name in figures) + f"{'kenlm/lmtk':>12}")
+    print(f"{'':44}" + "".join(f"{name:>12}" for name in figures) + f"{'kenlm/lmtk':>12}")
     for name, ours in figures["lmtk"].items():
         theirs = figures.get("kenlm", {}).get(name)
         ratio = f"{theirs / ours:12.2f}" if theirs else ""
-        print(f"{name:32}{ours:12.3g}" + (f"{theirs:12.3g}" if theirs else "") + ratio)
+        print(f"{name:44}{ours:12.3g}" + (f"{theirs:12.3g}" if theirs else "") + ratio)
 
 
 def has_kenlm():
@@ -114,6 +118,12 @@ def work(module, path):
     start = clock()
     model.score(lines[0])
     tell("first score, s", start)
+    many = getattr(model, "score_many", lambda lines: [model.score(line) for line in lines])
+    documents = [" ".join(lines[i : i + 20]) for i in range(0, len(lines), 20)]
+    for call in ("first", "second", "third"):
+        start = clock()
+        many(documents)
+        tell(f"score_many, {call}, us a document", start, len(documents), 1e6)
     for line in lines:
         model.score(line)
     start = clock()
@@ -130,11 +140,50 @@ def work(module, path):
                 model.BaseScore(state, word, after)
                 state, after = after, state
     tell("BaseScore, us a word", start, sum(map(len, words)), 1e6)
-    many = getattr(model, "score_many", lambda lines: [model.score(line) for line in lines])
     many(lines)
     start = clock()
     many(lines)
     tell("score_many, us a word", start, sum(len(line.split()) for line in lines), 1e6)
+    words = sorted({word for line in lines for word in line.split()})
+    for size in (1, 32, 256):
+        score_all = scores_of_all(kenlm, model, lines[:size], words)
+        score_all()
+        start = clock()
+        contexts = sum(score_all() for _ in range(256 // size if module == "lmtk" else 1))
+        tell(f"all next words, {size} at once, us a context", start, contexts, 1e6)
+
+
+def scores_of_all(kenlm, model, lines, words):
+    """A function that computes log10 p of all words after the beginnings of lines, and returns the number of contexts:
+    of all lines at once by lmtk, of the first four at most by a loop over the words of the text.
+    """
+    contexts = [line.split()[:4] for line in lines]
+    if hasattr(model, "scores"):
+        index, unk, states = model.vocab.index, model.vocab.unk_id, []
+        for context in contexts:
+            state = model.states()
+            for word in context:
+                state = model.advance(state, [index.get(word.encode(), unk)])
+            states.append(state)
+        states = np.concatenate(states)
+        return lambda: len(model.scores(states))
+    states, after = [], kenlm.State()
+    for context in contexts[:4]:
+        state = kenlm.State()
+        model.BeginSentenceWrite(state)
+        for word in context:
+            model.BaseScore(state, word, after)
+            state, after = after, state
+        states.append(state)
+        after = kenlm.State()
+
+    def loop():
+        for state in states:
+            for word in words:
+                model.BaseScore(state, word, after)
+        return len(states)
+
+    return loop
 
 
 if __name__ == "__main__":
