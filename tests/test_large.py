@@ -25,7 +25,8 @@ from lmtk.ngram.counting import runs
 from lmtk.ngram.counting.collection import Sources, collect, in_memory
 from lmtk.ngram.counting.counts import to_rows, write_counts
 from lmtk.ngram.edit import vocabulary
-from lmtk.ngram.edit.prune import history_probabilities, prune, prune_low
+from lmtk.ngram.edit.contexts import history_probabilities
+from lmtk.ngram.edit.prune import prune, prune_low
 from lmtk.ngram.edit.renormalize import renormalize
 from lmtk.ngram.edit.vocabulary import add_words, limit, merge, predict_unknown, rename_unknown
 from lmtk.ngram.estimate import smoothing

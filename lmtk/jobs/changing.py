@@ -45,7 +45,7 @@ def change(job, home=None, threshold=None):
     """(the model that all steps before scoring and writing make, the models that are mixed with it word by word, the
     weights of them all). home: as `building.map_in_file` has it. threshold: of -prune, None: that of the job.
     """
-    from lmtk.ngram.edit import prune, vocabulary
+    from lmtk.ngram.edit import contexts, prune, vocabulary
     from lmtk.ngram.model.backoff import Backoff
 
     words = words_of(job)
@@ -70,7 +70,7 @@ def change(job, home=None, threshold=None):
         context = None
         if job.prune_history_lm:
             history = read(job, words, job.prune_history_lm, model.order - 1, home, True)
-            context = prune.history_probabilities(history, model)
+            context = contexts.history_probabilities(history, model)
         elif not job.is_table:
             warn_of_kneser_ney(job, model)
         pruned, done = prune_model(job, model, threshold, context, job.is_own, partial(write_elsewhere, job))

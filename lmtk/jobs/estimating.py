@@ -10,6 +10,7 @@ import sys
 import warnings
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import chain
 
 from lmtk.errors import LmtkWarning, UsageError
 from lmtk.jobs import counting
@@ -170,9 +171,9 @@ RULES = (
 @dataclass(frozen=True)
 class Counted:
     """What was counted. counts, written: lists with the counts for the model and those to write, which are emptied by
-    those who use them up. words: of the counts. contexts: for pruning, a function that returns what
-    `counts.contexts_of` does, or None. listed: the words of -limit-vocab-file, or None. is_changed: whether the model
-    is changed once it is estimated. header: the first lines of -lm.
+    those who use them up. words: of the counts. contexts: for pruning, the result of `counts.contexts_of`; None if
+    texts can be read again. listed: the words of -limit-vocab-file, or None. is_changed: whether the model is changed
+    once it is estimated. header: the first lines of -lm.
     """
 
     counts: list
@@ -236,7 +237,11 @@ def count(job, comm):
     counts, written = count_ngrams(job, lists, comm)
     moved = job.reads_discounts and job.has_kenlm_layout and counts.has(what.unk)
     header = header_of(what, counts.tokens) if job.verbose_header and comm.rank == 0 else b""
-    contexts = context_counter(job, lists, written) if job.prunes_by_counts and comm.rank == 0 else None
+    contexts = None
+    if job.prunes_by_counts and not can_read_again(what) and comm.rank == 0:
+        from lmtk.ngram.counting.counts import contexts_of
+
+        contexts = contexts_of(written, what.order - 1)
     return Counted([counts], [written], counts.words, contexts, lists, listed, bool(job.is_changed or moved), header)
 
 
@@ -282,22 +287,7 @@ def count_ngrams(job, lists, comm):
 
 def can_read_again(what):
     """Whether what a CountJob counts are texts in files, which can be read again."""
-    return not what.read and not what.weighted and all(map(os.path.isfile, what.text))
-
-
-def context_counter(job, lists, counts):
-    """A function that returns, once, how often contexts occurred, as `counts.contexts_of` does. It reads texts again if
-    it can, so that their counts take no memory beside the estimation; counts are used otherwise.
-    """
-    from lmtk.machine.parallel import ALONE
-    from lmtk.ngram.counting.counts import contexts_of
-
-    what, order = job.count, job.count.order - 1
-    if can_read_again(what):
-        shorter = replace(what, order=max(order, 1))
-        return lambda: contexts_of(counting.collect_counts(shorter, lists, ALONE), order)
-    parts = contexts_of(counts, order)
-    return lambda: parts
+    return not (what.read or what.weighted or what.classes) and all(map(os.path.isfile, what.text))
 
 
 def vocabulary_of(job, counted):
@@ -421,7 +411,7 @@ def write_backoff(job, counted, model, lm):
     """Writes a Backoff, once it is changed, to the files that the job names, as ARPA to `lm`. Returns the model if the
     job keeps it.
     """
-    from lmtk.ngram.edit import prune, vocabulary
+    from lmtk.ngram.edit import vocabulary
 
     if job.limit_vocab_file:
         model = vocabulary.limit(model, counted.listed)
@@ -431,12 +421,24 @@ def write_backoff(job, counted, model, lm):
             (name,) = files_of(job)
             write_files(replace(job, **{name: path}, keep=True), counted, model, path if name == "lm" else None)
 
-        context = counted.contexts and prune.counted_probabilities(*counted.contexts(), model)
+        context = context_probabilities(job, counted, model) if job.prunes_by_counts else None
         model, done = prune_model(job, model, job.prune, context, True, write)
         if job.debug:
             sys.stderr.write(f"{done}: {', '.join(f'{n} {k}-grams' for k, n in enumerate(model.sizes, 1))}\n")
     write_files(job, counted, model, lm)
     return model if job.keep else None
+
+
+def context_probabilities(job, counted, model):
+    """log10 p(h) of the contexts of a model, from its texts or counts; see `edit.contexts`."""
+    from lmtk.ngram.edit import contexts
+    from lmtk.text.corpus import read_corpus
+
+    if counted.contexts:
+        return contexts.counted_probabilities(*counted.contexts, model)
+    what = job.count
+    corpora = (read_corpus(path, model.vocab, what.marks, model.order) for path in what.text)
+    return contexts.probabilities_in_texts(model, chain.from_iterable(corpora))
 
 
 def write_files(job, counted, model, lm):

@@ -1,0 +1,139 @@
+"""The probabilities p(h) of the contexts h of a back-off model, which pruning weighs its losses with.
+
+They come from the model itself (`context_probabilities`), from another model (`history_probabilities`), from counts
+(`counted_probabilities`) or from the texts (`probabilities_in_texts`). Each returns log10 p(h), an array for each order
+below the highest, in order of the nodes. A Kneser-Ney model has poor p(h) of its own (Chelba et al. 2010).
+"""
+
+import numpy as np
+
+from lmtk.lm import LN10
+from lmtk.machine.jit import jit
+from lmtk.machine.memory import zeros
+from lmtk.machine.threads import map_at_once, parts_of
+from lmtk.ngram.counting.counts import find_rows
+from lmtk.ngram.edit.renormalize import estimate
+from lmtk.ngram.model.nodes import AT, CHILD, WIDTH, N, P, children_of, find_unigrams, suffix_of, view_records
+from lmtk.ngram.model.searching import search
+from lmtk.text.corpus import Corpus
+from lmtk.text.vocab import SOS
+
+f32 = np.float32
+
+
+def context_probabilities(arrays, vocab):
+    """Return log10 p(h) of every context h, an array for each order below the highest. p(h) is the probability of the
+    n-gram h as a sequence of words. A first <s> counts as </s>, since a text has as many of both. Other words that the
+    model does not predict are left out of the product.
+    """
+    memory, _, where, _ = arrays
+    unigrams = view_records(memory, where)[1][:-1]
+    words, first = unigrams["word"], unigrams["log10p"].copy()
+    first[np.isnan(first)] = -np.inf
+    first[np.isneginf(first) & (words >= vocab.V)] = 0
+    closing = first[words == vocab.eos_id]
+    first[words == vocab.sos_id] = closing[0] if len(closing) else -np.inf
+    out = [first]
+    for k in range(2, len(where)):
+        out.append(zeros(where[k - 1, N], np.float32))
+        work = lambda part, k=k, columns=out[-2:]: context_p(*arrays, k, *part, vocab.V, *columns)
+        map_at_once(work, parts_of(where[k - 2, N]))
+    return out
+
+
+def history_probabilities(history, model):
+    """Return log10 p(h) of every context h, as `context_probabilities` does, but by the model `history`. p(h) is 0 if h
+    has a word outside the vocabulary of `history`.
+    """
+    index, vocab = history.vocab.index, model.vocab
+    ids = np.array([index.get(w, history.vocab.unk_id) for w in vocab.words], np.int32)
+    lacking, out = np.array([w not in index and w != vocab.unk for w in vocab.words]), []
+    for k in range(1, model.order):
+        rows = model.nodes.rows(k)
+        corpus = Corpus(ids[rows].ravel(), np.arange(len(rows) + 1) * k, np.ones(rows.size, bool))
+        log10p = (history.score(corpus).logp / LN10).astype(np.float32).reshape(rows.shape)
+        opening = rows[:, 0] == vocab.sos_id
+        closing = Corpus(np.array([history.vocab.eos_id], np.int32), np.array([0, 1]), np.ones(1, bool))
+        log10p[opening, 0] = (history.score(closing).logp / LN10).astype(np.float32)[0]
+        log10p[np.isneginf(log10p) & (rows >= vocab.V) & ~(opening[:, None] & (np.arange(k) == 0))] = 0
+        log10p[lacking[rows]] = -np.inf
+        out.append(np.add.accumulate(log10p, axis=1)[:, -1])
+    return out
+
+
+def counted_probabilities(words, parts, model):
+    """Return log10 p(h) of every context h, as `context_probabilities` does, but as relative frequencies in the text. A
+    Kneser-Ney model has no other source for them. words, parts: the result of `counts.contexts_of`.
+    """
+    index = {word: i for i, word in enumerate(words)}
+    ids = np.array([index.get(word, -1) for word in model.vocab.words], np.int64)
+    total = sum(times[keys != index.get(SOS, -1)].sum() for (keys, times), *_ in parts)
+    out = []
+    for k in range(1, model.order):
+        rows, times = ids[model.nodes.rows(k)], np.zeros(model.nodes.size(k))
+        for part in parts:
+            node = find_rows([keys for keys, _ in part], rows, len(words))
+            times += np.where(node >= 0, part[k - 1][1][node], 0)
+        out.append(log_shares(times, total))
+    return out
+
+
+def log_shares(times, total):
+    with np.errstate(divide="ignore"):
+        return (np.log10(times) - np.log10(max(total, 1))).astype(np.float32)
+
+
+def probabilities_in_texts(model, corpora):
+    """Return log10 p(h) of every context h as its relative frequency in texts, Corpora in the vocabulary of the model.
+    The counts take 8 bytes for each context.
+    """
+    nodes, total, is_continued = model.nodes, 0, False
+    times = tuple(zeros(nodes.size(k), np.int64) for k in range(1, model.order))
+    unigrams = find_unigrams(nodes, len(model.vocab.words))
+    for corpus in corpora:
+        is_new = corpus.scored.copy()
+        is_new[corpus.starts[is_continued:-1]] = True
+        total += int(np.count_nonzero(corpus.scored))
+        count_contexts(nodes.memory, nodes.where, unigrams, corpus.ids, corpus.starts, is_new, times)
+        is_continued = corpus.goes_on
+    return [log_shares(of_order, total) for of_order in times]
+
+
+@jit
+def count_contexts(memory, where, unigrams, ids, starts, is_new, times):
+    """Add to `times`, an array (N_k,) for each order below the highest, how often each n-gram ends at a token that is
+    new. Bound: one search a token for each order.
+    """
+    order = len(times)
+    ends = np.empty(order + 1, np.int64)  # the node of the last k words, -1 for none
+    for i in range(len(starts) - 1):
+        ends[:] = -1
+        for t in range(starts[i], starts[i + 1]):
+            word = np.int64(ids[t])
+            for k in range(order, 1, -1):
+                before, ends[k] = ends[k - 1], -1
+                if before >= 0:
+                    low, high = children_of(memory, where, k - 1, before)
+                    ends[k] = search(memory, where[k - 1, AT], where[k - 1, WIDTH], low, high, word)
+            ends[1] = unigrams[word]
+            if is_new[t]:
+                for k in range(1, order + 1):
+                    if ends[k] >= 0:
+                        times[k - 1][ends[k]] += 1
+
+
+@jit
+def context_p(memory, logs, where, far, k, first, last, V, before, found):
+    """found (N_k,) <- log10 p of the n-grams of order k as sequences of words, from `before`, that of their contexts.
+    Words with ids from V on that have no probability are left out.
+    """
+    weights = np.empty(len(where) + 1, np.float32)
+    above, wide, below, width = where[k - 2, AT], where[k - 2, WIDTH], where[k - 1, AT], where[k - 1, WIDTH]
+    for i in range(first, last):
+        for child in range(memory[above + wide * i + CHILD], memory[above + wide * (i + 1) + CHILD]):
+            at = below + width * child
+            own = logs[at + where[k - 1, P]]
+            if own != own:
+                order, end = suffix_of(memory, where, far, k, child)
+                own = estimate(memory, logs, where, far, order, end, k - 1, i, weights)
+            found[child] = before[i] + (own if memory[at] < V or own != -np.inf else f32(0))
