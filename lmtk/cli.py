@@ -176,7 +176,7 @@ def top(words):
 def no_program(name):
     from lmtk.commands.absent import about_program
 
-    more = about_program(name) or nearest(name, PROGRAMS) or "; the folder that lmtk -bin prints has all programs"
+    more = about_program(name) or nearest(name, PROGRAMS) or "; lmtk-programs(1) lists the programs"
     return f"-as: no program {name}{more}"
 
 

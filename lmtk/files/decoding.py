@@ -67,8 +67,8 @@ def warn_if_model(blocks, path):
             message = f"{name_of(path)}: it looks like a model, but is read as plain text"
             warnings.warn(message, LmtkWarning, stacklevel=2)
         elif i == 0 and JSONL.match(block):
-            message = f"{name_of(path)}: it looks like JSON lines, but is read as a text; extract the text first"
-            warnings.warn(f"{message} (-field text, or jq -r .text)", LmtkWarning, stacklevel=2)
+            message = f"{name_of(path)}: it looks like JSON lines, but is read as plain text"
+            warnings.warn(f"{message}; extract the text first, as with jq -r .text", LmtkWarning, stacklevel=2)
         yield block
 
 

@@ -175,12 +175,14 @@ def check_kind(name, model):
     from lmtk.joint.classes import ClassModel
     from lmtk.joint.expansions import Expanding
     from lmtk.joint.mixture import Mixture
+    from lmtk.kenlm.hashed import Hashed
     from lmtk.ngram.model.backoff import Backoff
 
     if not isinstance(model, Backoff):
         kind = next(value for name, value in model.describe() if name == "kind")
         remedies = {Mixture: "; lmtk mix and lmtk ppl take models of any kind"}
         remedies |= dict.fromkeys((ClassModel, Expanding), "; add -expand-classes to turn it into one")
+        remedies[Hashed] = ", which has no words of its n-grams; give the ARPA file or a trie"
         raise LmtkError(
             f"{name_of(name)}: expected a back-off n-gram model, but its kind is {kind}{remedies.get(type(model), '')}"
         )

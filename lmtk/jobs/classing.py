@@ -136,7 +136,9 @@ def number_of_classes(job, start, words):
     """The number of classes for so many words. start: the classes of -init, or None. Raises LmtkError, UsageError."""
     G = len(start.names) if start and not (job.merges and job.numclasses) else min(job.numclasses, max(words, 2))
     if start and not job.merges and job.numclasses not in (None, G):
-        raise UsageError(f"-numclasses is {job.numclasses}, but -init has {counted(G, 'class', 'classes')}")
+        raise UsageError(
+            f"-numclasses is {job.numclasses}, but -init has {counted(G, 'class', 'classes')}; leave out -numclasses"
+        )
     if G < 2:
         raise LmtkError(f"{job.init}: all words are in one class; expected two or more classes")
     if words < G:

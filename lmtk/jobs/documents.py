@@ -15,12 +15,13 @@ import math
 import os
 import re
 import sys
+import warnings
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from itertools import compress, pairwise
 
-from lmtk.errors import FormatError, counted, name_of
+from lmtk.errors import FormatError, LmtkWarning, counted, name_of
 from lmtk.jobs.rules import Rule, excludes, needs, wrong
 from lmtk.jobs.texts import Problems
 
@@ -103,7 +104,7 @@ def doubled_field(job):
     """The message about a new field that has two values, or None."""
     fields = job.documents.fields
     twice = [name for name in fields if fields.count(name) > 1]
-    return f"the new field {twice[0]} is added twice; give another name, as in -add FIELD=NAME" if twice else None
+    return f'-add adds the field "{twice[0]}" twice; give another name, as in -add FIELD=NAME' if twice else None
 
 
 def not_ascending(cutoffs):
@@ -147,7 +148,8 @@ DOCUMENT_RULES = (
     ),
     of_documents(
         lambda what: what.cutoffs and (len(what.cutoffs) != len(what.buckets) - 1 or not_ascending(what.cutoffs)),
-        "-cutoffs takes one number less than -buckets has names, in ascending order",
+        "-cutoffs takes the perplexities where all buckets but the first begin: one number less than there are "
+        "-buckets, in ascending order",
     ),
     of_documents(
         lambda what: what.shard and what.part is None,
@@ -289,12 +291,18 @@ def measure(job, model, batches, problems):
             batch.figures[:, batch.rows] = document_figures(corpus, score(corpus)[0], index.unk, marks, sizes)
         return batch
 
+    unknown = 0
     for batch in map_in_order(scored, read()):
         words = batch.figures[1, batch.rows]
+        unknown += int(batch.figures[2, batch.rows].sum())
         check_sum(model, Tally(log10p=batch.figures[3, batch.rows][words > 0].sum()))
         for row in np.array(batch.rows, int)[words == 0].tolist():
             problems.add(problems.EMPTY, batch.first + row)
         yield batch
+    if unknown and not model.vocab.predicts(model.vocab.words[index.unk]):
+        words = counted(unknown, "unknown word adds", "unknown words add")
+        text = f"the model gives <unk> no probability, so {words} -100 to log10p each; train it with -unk or -kenlm"
+        warnings.warn(text, LmtkWarning, stacklevel=1)
 
 
 def read_batches(job, batches, problems):

@@ -144,6 +144,10 @@ RULES = (
     *PRUNING_RULES,
     one_of("prune_contexts", ("counts", "model")),
     needs("prune_contexts", "prune prune_to prune_to_size"),
+    wrong(
+        lambda job: (is_pruned(job) or job.minprune != 2) and not job.model_wanted,
+        "pruning options need a model to prune; add -lm or -write-bin",
+    ),
     excludes(
         "vocab_pad",
         "interpolate_unigrams",

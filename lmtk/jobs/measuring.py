@@ -218,7 +218,7 @@ def check_names(path, names, header, added):
         raise FormatError(path, f"its columns differ from those of {name_of(header[0])}: {columns}; give it alone", 1)
     for name in names[1:]:
         if os.fsdecode(name) in added:
-            raise FormatError(path, f"the output adds a column {shown(name)}; rename the column of this table", 1)
+            raise FormatError(path, f"its column {shown(name)} has the name of an output column; rename it", 1)
 
 
 def corpora_of(models, batches, marks):

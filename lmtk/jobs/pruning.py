@@ -19,7 +19,7 @@ PRUNING_RULES = (
     excludes("prune_to", "prune_to_size"),
     wrong(
         lambda job: job.prune_to_size and len(files_of(job)) != 1,
-        "-prune-to-size needs one file whose size it is, such as -write-bin FILE",
+        "-prune-to-size needs exactly one model file, such as -write-bin FILE",
     ),
     wrong(
         lambda job: any(size is not None and size < 1 for size in (job.prune_to, job.prune_to_size)),

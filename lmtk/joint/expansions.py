@@ -286,7 +286,7 @@ def joint_probabilities(model, most, path):
                         raise LmtkError(f"{path}: {told}; use shorter expansions or a lower -order")
         if len(joint) > most:
             told = f"more than {most} n-grams of words, the limit of -expand-most"
-            raise LmtkError(f"{path}: {told}; use shorter expansions or a lower -order")
+            raise LmtkError(f"{path}: {told}; raise it, or lower -expand-classes or -order")
     return joint
 
 

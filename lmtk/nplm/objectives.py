@@ -22,6 +22,7 @@ from types import SimpleNamespace
 
 import numpy as np
 
+from lmtk.errors import UsageError
 from lmtk.nplm import classes, energy, energy_sgd, kernels, nce, outputs, running, sampled, sgd, tree
 from lmtk.nplm.layers import LAYERS, Batch
 from lmtk.nplm.network import OUTPUTS
@@ -213,7 +214,8 @@ def make_learner(now, data, settings, threads, comm, state=None):
             return 0.0, 0.0
         update = lambda *z: trainer.update(*z, at, epoch, number)
         result = sgd.step(theta, update, contexts, words, Rates(epsilon, each, settings.feature_rate), kept, batch)
-        decay(epsilon, number)
+        if math.isfinite(result[0]):
+            decay(epsilon, number)
         return result
 
     network = lambda: now.having(sgd.copy_arrays(theta) | trainer.arrays())
@@ -266,6 +268,12 @@ def make_decay(pending, every, shrink, data, settings):
         if shrink is None:
             return
         share = K * epsilon * settings.weight_decay
+        if share * max(settings.feature_rate, 1) >= 1:
+            most = settings.weight_decay / (share * max(settings.feature_rate, 1))
+            raise UsageError(
+                f"-weight-decay {settings.weight_decay:g} would remove more than a whole weight in an update of {K} "
+                f"examples at this -rate; give less than {most:.2g}"
+            )
         pending[:] += math.log1p(-share), math.log1p(-share * settings.feature_rate), 1
         if number + 1 == steps or (pending[2] >= every and pending[0] <= -LEAST_DECAY):
             shrink(*map(math.exp, pending[:2]))
@@ -307,7 +315,8 @@ def make_energy_learner(now, data, settings, threads, comm, state=None):
         candidates = draw(None, examples[1], at, epoch, number)
         rates = Rates(epsilon, each, settings.feature_rate)
         result = energy_sgd.step(p, weights, pace, examples, candidates, rates, threads)
-        decay(epsilon, number)
+        if math.isfinite(result[0]):
+            decay(epsilon, number)
         return result
 
     network = lambda: now.having({name: a.copy() for name, a in vars(p).items()})

@@ -42,7 +42,7 @@ def check_lines(source, target, lines, target_lines):
         fewer, more = sorted((lines, target_lines))
         raise FormatError(
             shorter,
-            f"{counted(fewer, 'line')}, but the other side has {more}; both must have the same number of lines",
+            f"{counted(fewer, 'line')}, but the other side has {more}; lines of the same number must be translations",
         )
 
 
