@@ -1,8 +1,8 @@
-"""documents.py PROSE TRAIN SAMPLE DOCUMENTS: a clean text to train on, a sample of clean documents, and 2,000 mixed ones.
+"""documents.py PROSE TRAIN SAMPLE DOCUMENTS: a text to train on, a sample of clean documents, and 2,000 mixed ones.
 
-PROSE has a sentence on each line. Nine tenths of its different sentences are the clean text. Documents are made of the rest: of
-four sentences that follow one another, of the words of such sentences in random order, of base64, and of random
-characters.
+PROSE has a sentence on each line. Nine tenths of its different sentences are the text to train on. Documents are made
+of the rest: of four sentences that follow one another, of the words of such sentences in random order, of base64, and
+of random characters.
 """
 
 import base64
