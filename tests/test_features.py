@@ -1,6 +1,7 @@
 """Features of words: what is near, analogies and the plane of a picture against plain definitions."""
 
 import io
+import re
 import subprocess
 import sys
 
@@ -78,6 +79,16 @@ def test_odd_words_are_drawn():
     features.write_plot(out, "svg", [b"$x$", b"\xff", b"<unk>", "é".encode()], vectors(4, 2), ["x", "y"])
     text = out.getvalue().decode()
     assert all(word in text for word in (">$x$<", r">\xff<", ">&lt;unk&gt;<", ">é<"))
+
+
+def test_fewer_words_have_a_smaller_page():
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed; it draws")
+    widths = []
+    for N in (1, 81, 800):
+        out = io.BytesIO()
+        features.write_plot(out, "svg", [b"w"] * N, np.zeros((N, 2)), ["x", "y"])
+        widths.append(float(re.search(rb'<svg .*?width="([\d.]+)pt"', out.getvalue())[1]) / 72)
+    assert widths == pytest.approx([5, 0.85 * 9, 12])
 
 
 def test_without_matplotlib(tmp_path):

@@ -76,7 +76,8 @@ def write_plot(out, kind, words, points, names):
     A word is written beside its dot, in a place where it covers no other word. Words are placed in their order; a word
     that finds no place is left out. The same words and points give the same bytes.
     """
-    with figure(out, kind, (12, 12)) as drawn:
+    side = min(max(0.85 * len(words) ** 0.5, 5), 12)  # inches; labels have one size, so fewer words need a smaller page
+    with figure(out, kind, (side, side)) as drawn:
         axes = drawn.add_subplot(xlabel=names[0], ylabel=names[1])
         axes.plot(*points.T, ".", markersize=3, color="0.6")
         labels = [axes.text(*xy, shown(word), size=8, parse_math=False) for word, xy in zip(words, points.tolist())]
