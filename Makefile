@@ -37,7 +37,7 @@ paper: .venv/installed
 	$(BIN)/pip install -q $(EDITABLE) '.[docs,plot]' sacrebleu
 	$(EXAMPLE)/1-quickstart all bedroom
 	$(EXAMPLE)/3-translate all lengths
-	$(if $(BROWN),$(EXAMPLE)/2-brown DATA=$(abspath $(BROWN)) check energy.ppl table1.svg,# without BROWN no Table 1 of the first paper)
+	$(if $(BROWN),$(EXAMPLE)/2-brown DATA=$(abspath $(BROWN)) check energy.ppl table1.svg curves words,# without BROWN no Table 1 of the first paper)
 	$(if $(MULTI30K),$(EXAMPLE)/4-multi30k DATA=$(abspath $(MULTI30K)) all maps long,# without MULTI30K no Table 1 of the second paper)
 	$(BIN)/python man/pages.py build/paper
 
