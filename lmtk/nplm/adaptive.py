@@ -19,8 +19,7 @@ The cache (equations 2 and 3 of Grave et al.): p_cache(w) is proportional to the
 last N words i that are w. p = (1 - lambda) p_network + lambda p_cache; before the first word p is p_network.
 """
 
-import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -121,16 +120,17 @@ class AdaptiveNetwork:
         settings = step_settings(network, steps or Steps(0.0, PART, 0.0))
         words = np.zeros(1, np.int32)  # no distribution of words is drawn from
         data = Data(np.zeros((1, max(network.order - 1, 1)), np.int32), words, None)
-        theta = vars(network.theta)
-        pace = full_pace(len(network.C), len(network.theta.b), len(theta.get("bc", ())))
-        parts = objectives.make_parts(objectives.with_low(network), data, settings, pace, count(), ALONE)
-        self.theta, self.trainer = parts
+        pace = full_pace(len(network.C), len(network.theta.b), len(vars(network.theta).get("bc", ())))
+        self.theta, self.trainer = objectives.make_parts(
+            objectives.with_low(network), data, settings, pace, count(), ALONE
+        )
         self.rates = Rates(settings.rate, 0.0, settings.feature_rate)
         self.arrays = [*vars(self.theta.p).values(), *self.trainer.weights]
         self.trained = [a.copy() for a in self.arrays] if steps and steps.decay else []
         self.size, self.read, self.last, self.goes_on = settings.minibatch, 0, None, False
         self.segment, self.now = None, network
 
+    @np.errstate(over="ignore", invalid="ignore")  # Diverged is raised instead
     def score(self, corpus):
         """ln p of every scored token. The text must follow the text of the previous call. Raises Diverged."""
         logp = np.zeros(len(corpus.ids))
@@ -206,7 +206,7 @@ class AdaptiveNetwork:
 
 
 def step_settings(network, steps):
-    """The training Settings with which the objectives make a step on a segment. -feature-rate is that of the training."""
+    """The training Settings of a step on a segment; -feature-rate is that of the training."""
     objective = network.output if network.output in ("class", "tree") else "full"
     model, feature_rate = network.layer, network.settings.get("feature_rate", 1.0)
     sizes = network.order, network.h, network.m, bool(network.direct)
