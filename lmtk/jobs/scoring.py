@@ -99,7 +99,7 @@ class ScoreJob:
 
 def most_debug(job):
     # with the options of FOLLOWING the model changes while it scores a text; the sums are computed afterwards
-    return 3 if job.format == "srilm" and not options_given(job, FOLLOWING) else 2
+    return 3 if job.format == "srilm" and not follows(job) else 2
 
 
 def model_missing(job):
@@ -112,6 +112,16 @@ def model_missing(job):
 
 
 FOLLOWING = "oov_features dynamic cache"  # with these a model follows the text
+
+
+def follows(job):
+    """The first option of FOLLOWING that is given, or None."""
+    return next(iter(options_given(job, FOLLOWING)), None)
+
+
+def in_kenlm(job):
+    return job.format == "kenlm"
+
 
 RULES = (
     Rule(model_missing),
@@ -132,9 +142,8 @@ RULES = (
         "-debug takes values up to 2 with -oov-features, -dynamic, -cache or -format kenlm",
     ),
     excludes(FOLLOWING, "counts"),
-    wrong(
-        lambda job: job.format == "kenlm" and options_given(job, FOLLOWING),
-        "-oov-features, -dynamic and -cache cannot be combined with -format kenlm",
+    Rule(
+        lambda job: f"{follows(job)} cannot be combined with -format kenlm" if in_kenlm(job) and follows(job) else None
     ),
     excludes("oov_features", "dynamic cache"),
     needs("dynamic_rate dynamic_segment dynamic_decay", "dynamic"),
@@ -298,14 +307,15 @@ def following(job, model):
 
 def adaptive(job, model):
     """The model with -dynamic and -cache, anew for each text. Raises UsageError if its kind cannot follow a text."""
+    from lmtk.ngram.model.backoff import Backoff
     from lmtk.nplm.adaptive import ADAPTIVE, AdaptiveNetwork, Cache, Steps
     from lmtk.nplm.network import Network
 
     if not isinstance(model, Network) or model.output not in ADAPTIVE:
-        kind, option = next(model.describe())[1], "dynamic" if job.dynamic else "cache"
+        instead = "; for a cache with n-grams use lmtk ngram -cache" if isinstance(model, Backoff) and job.cache else ""
         raise UsageError(
-            f"-{option} needs a model made by nplm-train, but not with -model energy or -objective shortlist; "
-            f"-lm has the kind {kind}"
+            f"{follows(job)} needs a model made by nplm-train without -model energy and -objective shortlist, "
+            f"not {next(model.describe())[1]}{instead}"
         )
     steps = Steps(job.dynamic_rate, job.dynamic_segment, job.dynamic_decay) if job.dynamic else None
     return AdaptiveNetwork(model, steps, Cache(job.cache, job.cache_theta, job.cache_lambda) if job.cache else None)
