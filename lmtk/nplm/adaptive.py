@@ -115,6 +115,7 @@ class AdaptiveNetwork:
 
     def __init__(self, network, steps=None, cache=None):
         memory.keep()
+        network = network.having({name: np.asarray(a) for name, a in network.named().items()})  # not memory-mapped
         self.network, self.vocab, self.order = network, network.vocab, network.order
         self.steps, self.cache, self.layer = steps, cache, LAYERS[network.layer]
         settings = step_settings(network, steps or Steps(0.0, PART, 0.0))
@@ -127,6 +128,7 @@ class AdaptiveNetwork:
         self.rates = Rates(settings.rate, 0.0, settings.feature_rate)
         self.arrays = [*vars(self.theta.p).values(), *self.trainer.weights]
         self.trained = [a.copy() for a in self.arrays] if steps and steps.decay else []
+        self.room = np.empty(max(a.size for a in self.arrays), f32)  # for the way back
         self.size, self.read, self.last, self.goes_on = settings.minibatch, 0, None, False
         self.segment, self.now = None, network
 
@@ -201,7 +203,9 @@ class AdaptiveNetwork:
         update = lambda *z: self.trainer.update(*z, None, 0, 0)
         sgd.step(self.theta, update, segment.contexts, segment.w, self.rates, None, batch)
         for a, trained in zip(self.arrays, self.trained):
-            a += f32(self.steps.decay) * (trained - a)
+            back = np.subtract(trained, a, out=self.room[: a.size].reshape(a.shape))
+            back *= f32(self.steps.decay)
+            a += back
         self.now = self.network.having(vars(self.theta.p) | self.trainer.arrays())
 
 
