@@ -85,7 +85,7 @@ class ScoreJob:
     dynamic_segment: int = 20
     dynamic_decay: float = 0.001
     cache: int = 0
-    cache_theta: float = 0.3
+    cache_theta: float = 0.5
     cache_lambda: float = 0.1
     strict: bool = False
     threads: int | None = None
