@@ -81,7 +81,7 @@ class ScoreJob:
     format: str = "srilm"
     oov_features: bool = False
     dynamic: bool = False
-    dynamic_rate: float = 0.01
+    dynamic_rate: float = 0.03
     dynamic_segment: int = 20
     dynamic_decay: float = 0.001
     cache: int = 0
