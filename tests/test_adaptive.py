@@ -31,10 +31,14 @@ def doubles(model, letters):
     return [None if theta.get(name) is None else theta[name].astype(float) for name in letters]
 
 
+def whole_text(folder, model, text):
+    (folder / "followed").write_text(text)
+    return whole_corpus(str(folder / "followed"), model.vocab, SENTENCES)
+
+
 def rows_of(folder, model, text):
     """The contexts and the ids of the scored words of a text."""
-    (folder / "followed").write_text(text)
-    corpus = whole_corpus(str(folder / "followed"), model.vocab, SENTENCES)
+    corpus = whole_text(folder, model, text)
     at = corpus.scored
     return model.padded(contexts(corpus, model.order)[at]).tolist(), corpus.ids[at].tolist()
 
@@ -103,6 +107,13 @@ def test_the_cache_is_that_of_plain_loops(texts, monkeypatch, size):
     )
     _, logp = scored(AdaptiveNetwork(model, None, Cache(size, 0.7, 0.3)), TEXT)
     assert np.exp(logp) == pytest.approx(expected, rel=1e-4)
+
+
+def test_a_cache_with_all_the_weight_knows_no_other_words(texts):
+    model = neural(texts)
+    _, logp = scored(AdaptiveNetwork(model, None, Cache(2, 0.0, 1.0)), "the the the cat the\n")
+    expected = [model.score(whole_text(texts, model, "the")).logp[1], 0, 0, -np.inf, math.log(0.5), -np.inf]
+    assert logp == pytest.approx(expected, rel=1e-5)
 
 
 OTHERS = [

@@ -179,10 +179,10 @@ class AdaptiveNetwork:
         at = new[segment.w[new] >= 0]
         if len(at):
             logp[at] = self.network_logp(z[at], segment.w[at])
+            if not np.isfinite(logp[at]).all():
+                raise Diverged(f"the likelihood is not finite after {self.read} words; try a lower -dynamic-rate")
             if self.cache:
                 logp[at] = self.cache.mix(z[at, : self.network.h], segment.w[at], logp[at])
-        if not np.isfinite(logp[at]).all():
-            raise Diverged(f"the likelihood is not finite after {self.read} words; try a lower -dynamic-rate")
         self.read += len(new)
         self.segment = segment
         if len(segment.w) == self.size:
