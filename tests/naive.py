@@ -106,6 +106,38 @@ def update(C, H, d, U, W, b, context, w, epsilon):
     return math.log(p[w])
 
 
+def dynamic_evaluation(theta, contexts, words, segment, rate, decay):
+    """p of each word by dynamic evaluation (Krause et al. 2018). After each whole segment, theta += rate dL/dtheta, and
+    theta += decay (trained - theta). theta: the arrays C .. b of `forward`, W None or an array.
+    """
+    trained, p = theta, []
+    for first in range(0, len(words), segment):
+        part = range(first, min(first + segment, len(words)))
+        p += [forward(*theta, contexts[t])[0][words[t]] for t in part]
+        moves = [np.zeros_like(a) if a is not None else None for a in theta]
+        for t in part:
+            stepped = [a if a is None else a.copy() for a in theta]
+            update(*stepped, contexts[t], words[t], rate)
+            moves = [m if m is None else m + b - a for m, a, b in zip(moves, theta, stepped, strict=True)]
+        theta = [a if a is None else a + m for a, m in zip(theta, moves, strict=True)]
+        theta = [a if a is None else a + decay * (b - a) for a, b in zip(theta, trained, strict=True)]
+    return p
+
+
+def neural_cache(p, h, words, size, theta, weight):
+    """p of each word with a neural cache (Grave et al. 2017, equations 2 and 3), from p and the activations h."""
+    mixed = []
+    for t in range(len(words)):
+        before = range(max(t - size, 0), t)
+        similar = {i: math.exp(theta * sum(a * b for a, b in zip(h[t], h[i], strict=True))) for i in before}
+        if not similar:
+            mixed.append(p[t])
+            continue
+        cached = sum(similar[i] for i in before if words[i] == words[t]) / sum(similar.values())
+        mixed.append((1 - weight) * p[t] + weight * cached)
+    return mixed
+
+
 def stiffest(rows, number):
     """The largest eigenvalue of X'X / number, by two rounds of the power method from the rows with changing signs."""
     v = [sum(row[i] * (-1) ** k for k, row in enumerate(rows)) for i in range(len(rows[0]))]

@@ -43,6 +43,15 @@ OPTIONS = {
         "order": option("Use only n-grams of up to N words.", "N", low=1, high=MAX_ORDER),
         "oov_features": option("Neural models: derive features and probabilities of unseen words from their contexts."),
     },
+    "Following the text": {
+        "dynamic": option("Neural models: take a gradient step on each segment of the text after scoring it."),
+        "dynamic_rate": option("The learning rate of -dynamic for one word.", "X", low=0),
+        "dynamic_segment": option("The number of words in a segment of -dynamic.", "N", low=1, high=100_000),
+        "dynamic_decay": option("How far -dynamic returns to the trained parameters after a step.", "X", low=0, high=1),
+        "cache": option("Neural models: mix in a cache of the last N words (0: none).", "N", low=0, high=100_000),
+        "cache_theta": option("The scale of similarities in -cache.", "X", low=0),
+        "cache_lambda": option("The weight of -cache.", "X", low=0, high=1),
+    },
     "Parallel": shared("threads"),
 }
 

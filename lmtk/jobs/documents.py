@@ -118,7 +118,7 @@ def of_documents(when, message):
 
 DOCUMENT_RULES = (
     needs(OPTIONS, "jsonl"),
-    excludes("jsonl", "text counts stream format oov_features"),
+    excludes("jsonl", "text counts stream format oov_features dynamic cache"),
     needs("cutoffs", "buckets"),
     of_documents(
         lambda what: not (what.add or what.selects or what.buckets or what.collect),

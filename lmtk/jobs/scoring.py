@@ -17,8 +17,10 @@ from lmtk.jobs.rules import (
     excludes,
     from_stdin,
     marks_of,
+    needs,
     one_of,
     one_stdin,
+    options_given,
     required,
     wrong,
 )
@@ -66,8 +68,9 @@ class ScoreJob:
     """Score texts and counts, or documents, by a model.
 
     lm: the model's file, or a model in memory. classes: a file of classes that the model predicts. format: srilm or
-    kenlm. oov_features: unknown words get features and probabilities from where they stand. write: the report's file,
-    None: no report. threads: of a neural model.
+    kenlm. oov_features: unknown words get features and probabilities from where they stand. dynamic: the parameters of
+    a neural model learn from each segment of the text after its words are scored. cache: the number of words in a
+    neural cache; 0: none. write: the report's file, None: no report. threads: of a neural model.
     """
 
     scoring: Scoring = field(default_factory=Scoring)
@@ -77,6 +80,13 @@ class ScoreJob:
     simple_classes: bool = False
     format: str = "srilm"
     oov_features: bool = False
+    dynamic: bool = False
+    dynamic_rate: float = 0.03
+    dynamic_segment: int = 20
+    dynamic_decay: float = 0.001
+    cache: int = 0
+    cache_theta: float = 0.5
+    cache_lambda: float = 0.1
     strict: bool = False
     threads: int | None = None
     write: str | None = "-"
@@ -88,8 +98,8 @@ class ScoreJob:
 
 
 def most_debug(job):
-    # with -oov-features a sum at the beginning of a text cannot know the words that join later
-    return 3 if job.format == "srilm" and not job.oov_features else 2
+    # with the options of FOLLOWING the model changes while it scores a text; the sums are computed afterwards
+    return 3 if job.format == "srilm" and not follows(job) else 2
 
 
 def model_missing(job):
@@ -99,6 +109,18 @@ def model_missing(job):
         return None
     were = "was taken as the text" if len(texts) == 1 else "were taken as texts"
     return f"-lm is missing; {', '.join(map(str, texts))} {were} to score; give the model as -lm FILE"
+
+
+FOLLOWING = "oov_features dynamic cache"  # with these a model follows the text
+
+
+def follows(job):
+    """The first option of FOLLOWING that is given, or None."""
+    return next(iter(options_given(job, FOLLOWING)), None)
+
+
+def in_kenlm(job):
+    return job.format == "kenlm"
 
 
 RULES = (
@@ -117,10 +139,15 @@ RULES = (
     wrong(lambda job: job.scoring.debug > most_debug(job) == 3, "-debug takes values up to 3"),
     wrong(
         lambda job: job.scoring.debug > most_debug(job) == 2,
-        "-debug takes values up to 2 with -oov-features or -format kenlm",
+        "-debug takes values up to 2 with -oov-features, -dynamic, -cache or -format kenlm",
     ),
-    excludes("oov_features", "counts", "-oov-features cannot be combined with -counts"),
-    excludes("oov_features", "format", "-oov-features cannot be combined with -format kenlm"),
+    excludes(FOLLOWING, "counts"),
+    Rule(
+        lambda job: f"{follows(job)} cannot be combined with -format kenlm" if in_kenlm(job) and follows(job) else None
+    ),
+    excludes("oov_features", "dynamic cache"),
+    needs("dynamic_rate dynamic_segment dynamic_decay", "dynamic"),
+    needs("cache_theta cache_lambda", "cache"),
 )
 
 
@@ -194,7 +221,7 @@ def score_text(job, model, path, tell):
         from lmtk.reports.kenlm import LEVELS, report
 
         return report(model, job.lm, path, what.marks, LEVELS[: what.debug + 1], tell)
-    tally, unknown = report_text(open_vocabulary(model) if job.oov_features else model, path, what, tell)
+    tally, unknown = report_text(following(job, model), path, what, tell)
     if what.debug and unknown and not job.oov_features:
         name = os.fsdecode(model.vocab.words[model.vocab.unk_id])
         clause = counted(unknown, "word is not in the model and counts", "words are not in the model and count")
@@ -269,6 +296,29 @@ def report_count_file(model, path, what, write):
     how = index, what.count_order or what.order or model.order, what.float_counts, what.tolower
     rows = ((zip(*read_rows(path, *how, text if text is None else [text])), line) for text, line in texts)
     report_counts(model, path, rows, what.debug, write, what.unk, what.counts_entropy)
+
+
+def following(job, model):
+    """The model that scores one text: anew for each text with the options of FOLLOWING, else `model`."""
+    if job.oov_features:
+        return open_vocabulary(model)
+    return adaptive(job, model) if job.dynamic or job.cache else model
+
+
+def adaptive(job, model):
+    """The model with -dynamic and -cache, anew for each text. Raises UsageError if its kind cannot follow a text."""
+    from lmtk.ngram.model.backoff import Backoff
+    from lmtk.nplm.adaptive import ADAPTIVE, AdaptiveNetwork, Cache, Steps
+    from lmtk.nplm.network import Network
+
+    if not isinstance(model, Network) or model.output not in ADAPTIVE:
+        instead = "; for a cache with n-grams use lmtk ngram -cache" if isinstance(model, Backoff) and job.cache else ""
+        raise UsageError(
+            f"{follows(job)} needs a model made by nplm-train without -model energy and -objective shortlist, "
+            f"not {next(model.describe())[1]}{instead}"
+        )
+    steps = Steps(job.dynamic_rate, job.dynamic_segment, job.dynamic_decay) if job.dynamic else None
+    return AdaptiveNetwork(model, steps, Cache(job.cache, job.cache_theta, job.cache_lambda) if job.cache else None)
 
 
 def open_vocabulary(model):

@@ -35,12 +35,13 @@ class OutputTrainer:
 
     update(z, w, epsilon, curvature, at, epoch, number) -> (L, dL/dz): updates the weights from the examples `at`, which
     are minibatch `number` of `epoch`, both from 0. arrays() -> copies of the weights by letter; all ranks call it
-    together. shrink(keep): multiplies the weights by `keep`, the weight decay of some updates, `every` or more; None:
-    each update decays all weights.
+    together. weights: the arrays that updates change in place. shrink(keep): multiplies the weights by `keep`, the
+    weight decay of some updates, `every` or more; None: each update decays all weights.
     """
 
     update: Callable
     arrays: Callable
+    weights: list
     shrink: Callable | None = None
     every: int = 1
 
@@ -69,8 +70,9 @@ def train_on_all(now, data, settings, pace, threads, comm, C):
     def update(z, w, epsilon, curvature, at, epoch, number):
         return outputs.update_output(layer, pace.outputs, z, w, epsilon, curvature)
 
+    weights = [a for block in layer.blocks for a in block.take()]
     shrink = None if each else layer.shrink
-    return OutputTrainer(update, lambda: outputs.gather_blocks(layer, now.h, p.W is not None), shrink)
+    return OutputTrainer(update, lambda: outputs.gather_blocks(layer, now.h, p.W is not None), weights, shrink)
 
 
 def train_on_sample(now, data, settings, pace, threads, comm, C):
@@ -108,7 +110,8 @@ def train_classes(now, data, settings, pace, threads, comm, C):
         return classes.update_output(layer, pace, z, w, epsilon, curvature)
 
     arrays = lambda: classes.gather_weights(layer, now.h, now.theta.W is not None)
-    return OutputTrainer(update, arrays, partial(classes.shrink, layer), sampled.DECAY_EVERY)
+    weights = [layer.MT, layer.low_classes, layer.M, layer.low]
+    return OutputTrainer(update, arrays, weights, partial(classes.shrink, layer), sampled.DECAY_EVERY)
 
 
 def train_tree(now, data, settings, pace, threads, comm, C):
@@ -128,7 +131,8 @@ def make_rows(now, threads, comm, C):
 
 def row_trainer(rows, now, update):
     arrays = lambda: outputs.gather_rows(rows, now.h, vars(now.theta).get("W") is not None)
-    return OutputTrainer(update, arrays, rows.shrink, sampled.DECAY_EVERY)
+    weights = [rows.b if rows.M is None else rows.M, rows.low]
+    return OutputTrainer(update, arrays, weights, rows.shrink, sampled.DECAY_EVERY)
 
 
 def make_proposal(data, settings, V):
@@ -181,13 +185,9 @@ def make_learner(now, data, settings, threads, comm, state=None):
     now = with_low(now)
     if now.layer == "energy":
         return make_energy_learner(now, data, settings, threads, comm, state)
-    p, layer = vars(now.theta), LAYERS[now.layer]
-    w = now.places(data.w)
+    layer, w = LAYERS[now.layer], now.places(data.w)
     pace = make_pace(settings, data, len(now.C), *OUTPUTS[now.output].variances(now.theta, w))
-    before = {name: p[name] for name in ("C", *layer.shapes(now.order, now.m, now.h))}
-    theta = sgd.make_parameters(layer, before, now.direct, pace, comm, now.m, threads)
-    make_trainer = OBJECTIVES[now.output][settings.objective]
-    trainer = make_trainer(now, replace(data, w=w), settings, pace, threads, comm, theta.p.C)
+    theta, trainer = make_parts(now, replace(data, w=w), settings, pace, threads, comm)
     pending, keep = pending_decay(state), make_dropout(settings, layer)
 
     def shrink(keep, keep_C):
@@ -221,6 +221,15 @@ def make_learner(now, data, settings, threads, comm, state=None):
     network = lambda: now.having(sgd.copy_arrays(theta) | trainer.arrays())
     carried = lambda: {} if theta.state is None else {"state": theta.state}
     return Learner(step, network, lambda: {"decay": pending.copy()} | carried())
+
+
+def make_parts(now, data, settings, pace, threads, comm):
+    """(the `sgd.Parameters` below the output layer, the OutputTrainer) of a run that starts from the model `now`."""
+    p, layer = vars(now.theta), LAYERS[now.layer]
+    before = {name: p[name] for name in ("C", *layer.shapes(now.order, now.m, now.h))}
+    theta = sgd.make_parameters(layer, before, now.direct, pace, comm, now.m, threads)
+    make_trainer = OBJECTIVES[now.output][settings.objective]
+    return theta, make_trainer(now, data, settings, pace, threads, comm, theta.p.C)
 
 
 def with_low(network):

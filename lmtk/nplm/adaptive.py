@@ -1,0 +1,220 @@
+"""Scores that follow the text: dynamic evaluation (Krause et al. 2018) and a neural cache (Grave et al. 2017).
+
+`AdaptiveNetwork` reads a text segment by segment. It computes ln p of the words of a segment, mixes p with the cache,
+and then lets the parameters take a gradient step on the segment. So each word is scored before anything is learned from
+it, and at each word the probabilities sum to one.
+
+symbol  shape  meaning
+S       -      words in a segment
+theta   -      all parameters of the network; theta_0: as they were trained
+L       -      ln p of the words of a segment, summed
+h_t     (h,)   the hidden activations that predict word t
+N       -      words in the cache
+
+Dynamic evaluation, after each segment: theta += rate dL/dtheta; then theta += decay (theta_0 - theta). This is the
+paper's equation with plain gradients. The paper also divides gradients by their root mean square in the training text;
+lmtk does not.
+
+The cache (equations 2 and 3 of Grave et al.): p_cache(w) is proportional to the sum of exp(theta h_t . h_i) over the
+last N words i that are w. p = (1 - lambda) p_network + lambda p_cache; before the first word p is p_network.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from lmtk.errors import Diverged
+from lmtk.lm import scores_of
+from lmtk.machine import memory
+from lmtk.machine.parallel import ALONE
+from lmtk.machine.threads import count
+from lmtk.nplm import objectives, running, sgd
+from lmtk.nplm.layers import LAYERS, Batch
+from lmtk.nplm.network import OUTPUTS
+from lmtk.nplm.pace import Rates, full_pace
+from lmtk.nplm.training import Data, Settings
+from lmtk.text.corpus import contexts as text_contexts
+
+f32 = np.float32
+PART = 512  # words that are scored at once without dynamic evaluation
+ADAPTIVE = "full", "tied", "class", "tree"  # output layers that can follow a text
+
+
+@dataclass(frozen=True)
+class Steps:
+    """The steps of dynamic evaluation. rate: the learning rate for one word; segment: S; decay: the share of the way
+    back to the trained parameters, after each step.
+    """
+
+    rate: float
+    segment: int
+    decay: float
+
+
+@dataclass
+class Cache:
+    """A neural cache of the last `size` words. theta: the scale of h_t . h_i; weight: lambda.
+
+    h (., h) and words (.,): what the cache has now, the oldest word first.
+    """
+
+    size: int
+    theta: float
+    weight: float
+    h: np.ndarray | None = None
+    words: np.ndarray | None = None
+
+    def mix(self, h, w, logp):
+        """ln p of words w (K,) with the cache, (K,), from their activations h (K, .) and ln p of the network; the words
+        then join the cache.
+        """
+        if self.h is None:
+            self.h, self.words = h[:0], w[:0]
+        h, words = np.concatenate((self.h, h)), np.concatenate((self.words, w))
+        place = np.arange(len(words) - len(w), len(words))[:, None]  # of w; a word sees the `size` words before it
+        entries = np.arange(len(words))
+        outside = (entries >= place) | (entries < place - self.size)
+        similar = np.where(outside, -np.inf, self.theta * (h[place[:, 0]] @ h.T).astype(np.float64))
+        same = np.where(words == w[:, None], similar, -np.inf)
+        self.h, self.words = h[-self.size :], words[-self.size :]
+        filled = place[:, 0] > 0
+        mixed = logp.copy()
+        with np.errstate(divide="ignore"):
+            shares = np.log((1 - self.weight, self.weight))
+        cached = log_sum(same[filled]) - log_sum(similar[filled])
+        mixed[filled] = np.logaddexp(shares[0] + logp[filled], shares[1] + cached)
+        return mixed
+
+
+def log_sum(x):
+    """ln sum_i e^(x_i) of each row of x (K, N); -inf if all x_i are."""
+    return np.logaddexp.reduce(x, axis=1)
+
+
+@dataclass
+class Segment:
+    """The words that were scored since the last step. contexts (k, n-1), or (k, 1) for a layer that carries its state;
+    w (k,), ids, -1 for a word that is read but not predicted; fresh (k,) bool: the first steps of sentences.
+    """
+
+    contexts: np.ndarray
+    w: np.ndarray
+    fresh: np.ndarray
+
+    def extend(self, other):
+        return Segment(*(np.concatenate(pair) for pair in zip(vars(self).values(), vars(other).values())))
+
+    def part(self, rows):
+        return Segment(self.contexts[rows], self.w[rows], self.fresh[rows])
+
+
+class AdaptiveNetwork:
+    """A Network that follows one text from its first block to the last. steps: a `Steps`, or None; cache: a `Cache`, or
+    None. A text needs an AdaptiveNetwork of its own.
+    """
+
+    def __init__(self, network, steps=None, cache=None):
+        memory.keep()
+        network = network.having({name: np.asarray(a) for name, a in network.named().items()})  # not memory-mapped
+        self.network, self.vocab, self.order = network, network.vocab, network.order
+        self.steps, self.cache, self.layer = steps, cache, LAYERS[network.layer]
+        settings = step_settings(network, steps or Steps(0.0, PART, 0.0))
+        words = np.zeros(1, np.int32)  # no distribution of words is drawn from
+        data = Data(np.zeros((1, max(network.order - 1, 1)), np.int32), words, None)
+        pace = full_pace(len(network.C), len(network.theta.b), len(vars(network.theta).get("bc", ())))
+        self.theta, self.trainer = objectives.make_parts(
+            objectives.with_low(network), data, settings, pace, count(), ALONE
+        )
+        self.rates = Rates(settings.rate, 0.0, settings.feature_rate)
+        self.arrays = [*vars(self.theta.p).values(), *self.trainer.weights]
+        self.trained = [a.copy() for a in self.arrays] if steps and steps.decay else []
+        self.room = np.empty(max(a.size for a in self.arrays), f32)  # for the way back
+        self.size, self.read, self.last, self.goes_on = settings.minibatch, 0, None, False
+        self.segment, self.now = None, network
+
+    @np.errstate(over="ignore", invalid="ignore")  # Diverged is raised instead
+    def score(self, corpus):
+        """ln p of every scored token. The text must follow the text of the previous call. Raises Diverged."""
+        logp = np.zeros(len(corpus.ids))
+        at, coming = self.read_steps(corpus)
+        coming.w = np.where(corpus.scored[at] & (corpus.ids[at] < self.vocab.V), corpus.ids[at], -1)
+        begin = 0
+        while begin < len(at):
+            room = self.size - (0 if self.segment is None else len(self.segment.w))
+            rows = slice(begin, begin + room)
+            logp[at[rows]] = self.follow(coming.part(rows))
+            begin += room
+        logp[~corpus.scored] = 0
+        return scores_of(self.network.kind, logp)
+
+    def read_steps(self, corpus):
+        """The places of the words to read, and their Segment.
+
+        A layer that carries its state reads each word once, so not the words that a Corpus repeats from the one before.
+        """
+        ids, sos = corpus.ids, self.vocab.sos_id
+        if self.layer.carries:
+            text = running.text_steps(corpus, sos)
+            new = slice(None)
+            if self.goes_on and corpus.scored.any():
+                new = slice(np.searchsorted(text.at, np.flatnonzero(corpus.scored)[0]), None)
+            at, contexts, fresh = text.at[new], text.inputs[new, None], text.fresh[new]
+            if self.goes_on and len(at):
+                contexts[0], fresh[0] = self.last, False
+        else:
+            at = np.flatnonzero(corpus.scored)
+            contexts = self.network.padded(text_contexts(corpus, self.order)[at])
+            fresh = np.zeros(len(at), bool)
+        self.last, self.goes_on = ids[-1] if len(ids) else self.last, corpus.goes_on
+        return at, Segment(contexts, np.empty(0, np.int32), fresh)
+
+    def follow(self, coming):
+        """ln p of words that continue the segment, (k,); after its last word the parameters take a step."""
+        segment = coming if self.segment is None else self.segment.extend(coming)
+        batch = Batch([1] * len(segment.w), self.theta.state, segment.fresh, self.theta.threads)
+        batch = batch if self.layer.carries else Batch(threads=self.theta.threads)
+        z, _, state = sgd.forward(self.theta, segment.contexts, None, batch)
+        new = np.arange(len(segment.w) - len(coming.w), len(segment.w))
+        logp = np.full(len(segment.w), -np.inf)
+        at = new[segment.w[new] >= 0]
+        if len(at):
+            logp[at] = self.network_logp(z[at], segment.w[at])
+            if not np.isfinite(logp[at]).all():
+                raise Diverged(f"the likelihood is not finite after {self.read} words; try a lower -dynamic-rate")
+            if self.cache:
+                logp[at] = self.cache.mix(z[at, : self.network.h], segment.w[at], logp[at])
+        self.read += len(new)
+        self.segment = segment
+        if len(segment.w) == self.size:
+            self.learn(segment, batch, state)
+        return logp[new]
+
+    def network_logp(self, z, w):
+        """ln p by the network of words w (K,), from the inputs z (K, D) of the output layer."""
+        output, places = OUTPUTS[self.network.output], np.arange(len(w))[:, None]  # a context is an index into z
+        return output.log_p(self.now.theta, lambda rows: z[rows[:, 0]], places, w, len(w))
+
+    def learn(self, segment, batch, state):
+        """Take the step on a whole segment."""
+        self.segment = None
+        if not self.steps or not (segment.w >= 0).any():
+            self.theta.state = state
+            return
+        update = lambda *z: self.trainer.update(*z, None, 0, 0)
+        sgd.step(self.theta, update, segment.contexts, segment.w, self.rates, None, batch)
+        for a, trained in zip(self.arrays, self.trained):
+            back = np.subtract(trained, a, out=self.room[: a.size].reshape(a.shape))
+            back *= f32(self.steps.decay)
+            a += back
+        self.now = self.network.having(vars(self.theta.p) | self.trainer.arrays())
+
+
+def step_settings(network, steps):
+    """The training Settings of a step on a segment; -feature-rate is that of the training."""
+    objective = network.output if network.output in ("class", "tree") else "full"
+    model, feature_rate = network.layer, network.settings.get("feature_rate", 1.0)
+    sizes = network.order, network.h, network.m, bool(network.direct)
+    return Settings(
+        *sizes, rate=steps.rate, decay=0.0, weight_decay=0.0, feature_rate=feature_rate, minibatch=steps.segment,
+        epochs=1, patience=0, seed=1, objective=objective, model=model,
+    )  # fmt: skip
