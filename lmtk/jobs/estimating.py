@@ -425,7 +425,8 @@ def write_backoff(job, counted, model, lm):
             (name,) = files_of(job)
             write_files(replace(job, **{name: path}, keep=True), counted, model, path if name == "lm" else None)
 
-        context = context_probabilities(job, counted, model) if job.prunes_by_counts else None
+        has_contexts = model.order > 1 and job.prunes_by_counts
+        context = context_probabilities(job, counted, model) if has_contexts else None
         model, done = prune_model(job, model, job.prune, context, True, write)
         if job.debug:
             sys.stderr.write(f"{done}: {', '.join(f'{n} {k}-grams' for k, n in enumerate(model.sizes, 1))}\n")
