@@ -104,7 +104,7 @@ def small_job():
 LIMITS = {
     "record classes of lmtk.ngram": (29, 14),
     "lines that ask `pays`": (12, 12),
-    "functions with more than 7 parameters": (37, 40),
+    "functions with more than 7 parameters": (36, 40),
     "functions of more than 60 lines": (6, 6),
     "functions of more than 100 lines": (0, 0),
     "modules that a small ngram-count enters": (17, 20),

@@ -13,6 +13,8 @@ from reference.edit import model_of
 
 from lmtk.errors import LmtkError, LmtkWarning
 from lmtk.files import registry
+from lmtk.jobs.editing import EditJob
+from lmtk.jobs.pruning import prune_model
 from lmtk.joint.mixture import Mixture
 from lmtk.lm import probability, vocabulary_sums
 from lmtk.ngram.arpa.writer import write_text
@@ -132,6 +134,20 @@ def test_limits_say_what_every_threshold_leaves(model, data):
         threshold = pruning.threshold_for(limits, most)
         assert np.count_nonzero(limits >= threshold) <= most or threshold == np.inf
         assert most >= len(limits) or np.count_nonzero(limits >= np.nextafter(threshold, np.float32(-np.inf))) > most
+
+
+@settings(max_examples=40, deadline=None)
+@given(models, st.data())
+def test_pruning_to_a_number_ends(model, data):
+    """Also for models with bare prefixes, which stay with the n-grams that extend them."""
+    most = data.draw(st.integers(1, sum(model.sizes) + 1))
+    job = EditJob(lm="model", prune_to=most)
+    try:
+        pruned, _ = prune_model(job, model, None, None, False, None)
+    except LmtkError:
+        assert model.sizes[0] > most
+    else:
+        assert sum(pruned.sizes) <= most
 
 
 def test_pruning_nothing_changes_nothing():

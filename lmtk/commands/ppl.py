@@ -27,7 +27,7 @@ OPTIONS = {
         "add": option(f"Figures to add to each document: {', '.join(FIGURES)}.", "NAME", parse=split),
         "max": option("Keep documents with a perplexity of at most X.", "X", low=0),
         "min": option("Keep documents with a perplexity of at least X.", "X", low=0),
-        "keep": option("Keep this share of the documents, those of the lowest perplexity.", "X"),
+        "keep": option("Keep this share of the documents: those with the lowest perplexity.", "X"),
         "buckets": option("Sort documents by perplexity into buckets with these names.", "NAME,NAME", parse=split),
         "cutoffs": option("The perplexities where the second bucket and further ones begin.", "X"),
         "shard": option("Read only part i of n of the file.", "I/N"),

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from lmtk.errors import FormatError, LmtkError, LmtkWarning
-from lmtk.jobs.pruning import files_of, prune_model
+from lmtk.jobs.pruning import files_of, prune_model, sizes_line
 from lmtk.jobs.rules import complete_weights
 
 
@@ -249,6 +249,5 @@ def expand(job, path, model):
 def report_sizes(job, what, model):
     """The model; -debug prints its numbers of n-grams."""
     if job.debug and not job.scores:
-        sizes = ", ".join(f"{size} {k}-grams" for k, size in enumerate(model.sizes, 1))
-        sys.stderr.write(f"{what}: {sizes}\n")
+        sys.stderr.write(sizes_line(what, model))
     return model

@@ -16,7 +16,7 @@ from lmtk.errors import LmtkWarning, UsageError
 from lmtk.jobs import counting
 from lmtk.jobs.counting import CountJob
 from lmtk.jobs.kenlm_files import KENLM_RULES, form_of, write_kenlm
-from lmtk.jobs.pruning import PRUNING_RULES, files_of, is_pruned, prune_model
+from lmtk.jobs.pruning import PRUNING_RULES, files_of, is_pruned, prune_model, sizes_line
 from lmtk.jobs.rules import check, check_outputs, excludes, needs, one_of, one_stdin, wrong
 from lmtk.jobs.smoothing import Smoothing, methods_of
 
@@ -429,7 +429,7 @@ def write_backoff(job, counted, model, lm):
         context = context_probabilities(job, counted, model) if has_contexts else None
         model, done = prune_model(job, model, job.prune, context, True, write)
         if job.debug:
-            sys.stderr.write(f"{done}: {', '.join(f'{n} {k}-grams' for k, n in enumerate(model.sizes, 1))}\n")
+            sys.stderr.write(sizes_line(done, model))
     write_files(job, counted, model, lm)
     return model if job.keep else None
 

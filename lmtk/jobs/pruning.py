@@ -11,7 +11,7 @@ from lmtk.errors import LmtkError, counted
 from lmtk.jobs.rules import excludes, wrong
 
 ENOUGH = 0.99  # of the size that is asked for
-ROUNDS = 8  # files written, at most, to find a size
+ROUNDS = 8  # files written to come near the size; more only if all of them were too large
 GUESS = 25  # bytes of an n-gram, for the first of them
 
 PRUNING_RULES = (
@@ -32,6 +32,11 @@ def files_of(job):
     """The names of the fields with the files that a job writes its model to."""
     names = "write_lm" if hasattr(job, "write_lm") else "lm", "write_bin", "write_kenlm"
     return [name for name in names if getattr(job, name)]
+
+
+def sizes_line(what, model):
+    """The line that -debug prints after a step: what was done, and the number of n-grams of each order."""
+    return f"{what}: {', '.join(f'{size} {k}-grams' for k, size in enumerate(model.sizes, 1))}\n"
 
 
 def is_pruned(job):
@@ -55,12 +60,14 @@ def prune_model(job, model, threshold, context, own, write):
 
     def cut_to(most):
         """(the model with at most so many n-grams, the threshold)."""
-        limit = prune.threshold_for(limits, most)
-        pruned = prune.cut(model, arrays, limits, limit)
-        while sum(pruned.sizes) > most and limit != float("inf"):  # bare prefixes stay with what extends them
-            limit = prune.threshold_for(limits, most - (sum(pruned.sizes) - most))
+        wanted = most
+        while True:
+            limit = prune.threshold_for(limits, wanted)
             pruned = prune.cut(model, arrays, limits, limit)
-        return pruned, limit
+            excess = sum(pruned.sizes) - most  # bare prefixes, which stay with what extends them
+            if excess <= 0 or limit == float("inf"):
+                return pruned, limit
+            wanted = max(wanted - excess, 0)
 
     if job.prune_to:
         pruned, limit = cut_to(job.prune_to)
@@ -76,29 +83,26 @@ def fit_to_size(job, total, cut_to, write):
     """(the model, the threshold) with the most n-grams whose file has at most the bytes of -prune-to-size. The number
     of n-grams is found from the sizes of a few files. total: the number of n-grams of the whole model.
     """
-    (name,), best, low, high = files_of(job), None, 0, total + 1
+    (name,), best, low, high, rounds = files_of(job), None, 0, total + 1, 0
     most = min(max(job.prune_to_size // GUESS, 1), total)
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, os.path.basename(getattr(job, name)) if getattr(job, name) != "-" else "model")
-        for _ in range(ROUNDS):
+        while best is None or (low + 1 < high and rounds < ROUNDS):
             pruned, limit = cut_to(most)
             write(pruned, path)
-            size, number = os.path.getsize(path), sum(pruned.sizes)
+            size, number, rounds = os.path.getsize(path), sum(pruned.sizes), rounds + 1
             if size <= job.prune_to_size:
                 best, low = (pruned, limit), most
                 if most == total or size >= ENOUGH * job.prune_to_size:
                     break
-            elif limit == float("inf"):
+            elif limit == float("inf") or most == 1:
                 raise LmtkError(
                     f"-prune-to-size cannot be reached: the {counted(number, 'n-gram')} that always stay take {size} "
                     "bytes; ask for more"
                 )
             else:
                 high = most
-            most = int(number * (job.prune_to_size / size)) if size else total
-            most = min(max(most, low + 1, 1), high - 1)
-            if not low < most < high:
-                break
-    if best is None:
-        raise LmtkError(f"-prune-to-size cannot be reached: {low} n-grams already take more; ask for more bytes")
+            # sizes are almost proportional to n-grams; where that does not converge, halve what is left
+            most = int(number * (job.prune_to_size / size)) if rounds < ROUNDS else (low + high) // 2
+            most = min(max(most, low + 1), high - 1)
     return best

@@ -36,7 +36,7 @@ def context_probabilities(arrays, vocab):
     out = [first]
     for k in range(2, len(where)):
         out.append(zeros(where[k - 1, N], np.float32))
-        work = lambda part, k=k, columns=out[-2:]: context_p(*arrays, k, *part, vocab.V, *columns)
+        work = lambda part, k=k, columns=out[-2:]: context_p(arrays, k, part, vocab.V, *columns)
         map_at_once(work, parts_of(where[k - 2, N]))
     return out
 
@@ -123,10 +123,12 @@ def count_contexts(memory, where, unigrams, ids, starts, is_new, times):
 
 
 @jit
-def context_p(memory, logs, where, far, k, first, last, V, before, found):
-    """found (N_k,) <- log10 p of the n-grams of order k as sequences of words, from `before`, that of their contexts.
-    Words with ids from V on that have no probability are left out.
+def context_p(arrays, k, contexts, V, before, log10p):
+    """log10p (N_k,) <- log10 p of the n-grams of order k as sequences of words, from `before`, that of their contexts.
+    Words with ids from V on that have no probability are left out. arrays: as for `renormalize`; contexts: the first
+    and the end of the contexts to work on.
     """
+    (memory, logs, where, far), (first, last) = arrays, contexts
     weights = np.empty(len(where) + 1, np.float32)
     above, wide, below, width = where[k - 2, AT], where[k - 2, WIDTH], where[k - 1, AT], where[k - 1, WIDTH]
     for i in range(first, last):
@@ -136,4 +138,4 @@ def context_p(memory, logs, where, far, k, first, last, V, before, found):
             if own != own:
                 order, end = suffix_of(memory, where, far, k, child)
                 own = estimate(memory, logs, where, far, order, end, k - 1, i, weights)
-            found[child] = before[i] + (own if memory[at] < V or own != -np.inf else f32(0))
+            log10p[child] = before[i] + (own if memory[at] < V or own != -np.inf else f32(0))
