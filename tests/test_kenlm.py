@@ -56,6 +56,15 @@ def test_bytes_are_those_of_kenlm(options, digits, tmp_path, either):
     assert hashlib.sha256((tmp_path / "out").read_bytes()).hexdigest().startswith(digits)
 
 
+@pytest.mark.parametrize("threads", [1, 3, 40])
+def test_a_trie_has_the_same_bytes_for_any_number_of_threads(threads, tmp_path, monkeypatch):
+    """Threads divide the records, and the byte in which one part ends and the next begins has bits of both."""
+    monkeypatch.setattr("lmtk.machine.threads.wanted", threads)
+    for options, digits in SUMS[2:]:
+        convert(str(FILES / "lacking.arpa"), str(tmp_path / "out"), form_of(options))
+        assert hashlib.sha256((tmp_path / "out").read_bytes()).hexdigest().startswith(digits)
+
+
 @pytest.mark.parametrize("name", OWN)
 def test_bytes_are_those_of_a_file_that_kenlm_wrote(name, tmp_path):
     convert(str(FILES / "wb.arpa"), str(tmp_path / "out"), form_of(OWN[name]))

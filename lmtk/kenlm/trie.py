@@ -3,7 +3,8 @@
 The trie goes from the last word of an n-gram to its first: the parent of w_1 .. w_k is its suffix w_2 .. w_k, and w_1
 is its label. Siblings are sorted by the numbers of their labels. The nodes of a model are sorted by first words, so two
 passes sort an order: `count_children` counts the children of each suffix; `put_records` takes the n-grams, first words
-in the order of their numbers, and puts each at the next free place of its parent's children.
+in the order of their numbers, and puts each at the next free place of its parent's children. Each thread does both for
+the children of its own range of parents, whose records are next to each other.
 
 A record of order k > 1 is packed bits: the label; log10 p without its sign and the back-off weight (31 and 32 bits), or
 their places in tables of numbers (the weight's first); below the highest order, a pointer to the first child. With
@@ -11,11 +12,13 @@ array-compressed pointers the upper bits of the pointers are kept in a table of 
 """
 
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 
 from lmtk.kenlm.layout import ZERO, chop_bits, hash_words, is_unknown, join_words, make_header
 from lmtk.machine.jit import inlined, jit, of_numba
+from lmtk.machine.threads import count, map_at_once, parts_of
 from lmtk.ngram.edit.closing import close
 from lmtk.ngram.model.nodes import AT, BOW, CHILD, WIDE, WIDTH, P, freeze, view_records
 from lmtk.text.vocab import UNK
@@ -71,27 +74,18 @@ def write(out, model, form):
     out.write(head)
     at = len(head)  # of the next byte
     place, unigrams = numbers[nodes.levels[1]["word"][:-1]], make_unigrams(nodes, numbers, len(words), form.unknown)
-    fields = records = None  # of the order above
+    fields = parts = None  # of the order above
     for k in range(2, nodes.order + 1):
-        place, first = find_parents(nodes, k, place, sizes[k - 2])
+        parents, first = find_parents(nodes, k, place, sizes[k - 2])
         if k == 2:
             unigrams["child"][:-1] = first
             out.write(unigrams)
             at += unigrams.nbytes
         else:
-            at += write_records(out, at, records, fields, first, form)
+            at += write_records(out, at, parts, fields, first, form)
         fields = fields_of(k, sizes, form)
-        records = np.zeros(fields.size, np.uint8)
-        put_records(
-            (nodes.memory, nodes.logs, nodes.where),
-            k,
-            first_word_ranges(nodes, k, numbers),
-            place,
-            first[:-1].copy(),
-            (records, fields.total, fields.label, fields.p, fields.bow),
-            tables[k - 2] if tables else NONE,
-        )
-    out.write(records)
+        place, parts = make_records(nodes, k, numbers, (parents, first), fields, tables[k - 2] if tables else NONE)
+    write_parts(out, parts, fields)
     if form.has_words:
         out.write(join_words(words))
 
@@ -151,28 +145,30 @@ def find_parents(nodes, k, place, size):
     place (N_(k-1),): the place in the trie of each node of the order above. size: the number of parents.
     """
     parents, first = np.empty(nodes.size(k), np.int32), np.zeros(size + 1, np.int32)
-    if k == 2:
-        parents = place[nodes.levels[2]["suffix"][:-1]]
-        first[1:] = np.bincount(parents, minlength=size)
-    else:
-        count_children(nodes.memory, nodes.where, k, place, parents, first)
+    map_at_once(lambda part: look_up(nodes.memory, nodes.where, k, place, parents, *part), parts_of(len(parents)))
+    bounds = np.linspace(0, size, count() + 1).astype(np.int64)
+    map_at_once(lambda part: count_children(parents, *part, first), pairwise(bounds))
     return parents, np.cumsum(first, out=first)
 
 
 @jit
-def count_children(memory, where, k, place, parents, first):
-    """parents (N_k,) <- the place of the parent of each n-gram of order k; first[i + 1] += the number of children at
-    place i.
-    """
-    begin, width = where[k - 1, AT], where[k - 1, WIDTH]
+def look_up(memory, where, k, place, parents, begin, end):
+    """parents[begin:end] <- the places of the suffixes of n-grams of order k. place (N_(k-1),): of the nodes above."""
+    at, width = where[k - 1, AT], where[k - 1, WIDTH]
+    for i in range(begin, end):
+        if i + AHEAD < end:
+            prefetch(place, np.int64(memory[at + width * (i + AHEAD + 1) - 1]))
+        parents[i] = place[u64(memory[at + width * (i + 1) - 1])]
+
+
+@jit
+def count_children(parents, low, high, first):
+    """first[i + 1] += how often the parent i is among `parents`, for low <= i < high."""
     for i in range(len(parents)):
-        if i + AHEAD < len(parents):
-            prefetch(place, np.int64(memory[begin + width * (i + AHEAD + 1) - 1]))
-        parents[i] = place[u64(memory[begin + width * (i + 1) - 1])]
-    for i in range(len(parents)):
-        if i + AHEAD < len(parents):
+        if i + AHEAD < len(parents) and low <= parents[i + AHEAD] < high:
             prefetch(first, np.int64(parents[i + AHEAD]) + 1)
-        first[u64(parents[i]) + u64(1)] += 1
+        if low <= parents[i] < high:
+            first[u64(parents[i]) + u64(1)] += 1
 
 
 def first_word_ranges(nodes, k, numbers):
@@ -186,33 +182,71 @@ def first_word_ranges(nodes, k, numbers):
     return np.column_stack((labels, ends[:-1], ends[1:]))[np.argsort(labels)]
 
 
+@dataclass(frozen=True)
+class Part:
+    """The records from number `first` to before `end` of an order. memory: bytes, from the one on that has their first
+    bit; the bits of other records are 0. base: the number of that bit's byte.
+    """
+
+    first: int
+    end: int
+    base: int
+    memory: np.ndarray
+
+
+def make_records(nodes, k, numbers, family, fields, tables):
+    """(the place of each n-gram of order k, (N_k,) int32; a list of the Parts of its records, one for each thread).
+
+    numbers: KenLM's number of each word. family: (the parent of each n-gram, the first child of each parent).
+    """
+    parents, first = family
+    ranges, place, head = first_word_ranges(nodes, k, numbers), np.empty_like(parents), first[:-1].copy()
+    bounds = np.searchsorted(first, np.linspace(0, first[-1], count() + 1).astype(np.int32)[1:-1])
+    bounds = np.concatenate(([0], bounds, [len(head)]))
+
+    def part_of(low, high):
+        start, end, base = int(first[low]), int(first[high]), int(first[low]) * fields.total >> 3
+        size = (end * fields.total >> 3) - base + 16 if high < len(head) else fields.size - base
+        part = Part(start, end, base, np.zeros(size, np.uint8))
+        model, widths = (nodes.memory, nodes.logs, nodes.where), (fields.total, fields.label, fields.p, fields.bow)
+        put_records(model, k, ranges, (parents, low, high), (place, head), (part.memory, base, *widths), tables)
+        return part
+
+    return place, map_at_once(lambda bound: part_of(*bound), pairwise(bounds.tolist()))
+
+
 @jit
-def put_records(nodes, k, ranges, place, head, target, tables):
+def put_records(nodes, k, ranges, family, places, layout, tables):
     """Hard to read: bits are packed by hand, and memory is prefetched in two steps.
 
-    Puts the n-grams of order k into their records. nodes: (memory, logs, where). ranges (N_1, 3): for each first word
-    in the order of the numbers, its number and the range of its n-grams. place (N_k,): the place of each n-gram's
-    parent; it becomes the place of the n-gram. head: the next free place among the children of each parent. target:
-    (records, the bits of a record, of its label, of log10 p, of its weight). tables: of log10 p and of weights, empty
-    if they are not quantized.
+    Puts n-grams of order k into their records. nodes: (memory, logs, where). ranges (N_1, 3): for each first word
+    in the order of the numbers, its number and the range of its n-grams. family: (the parent of each n-gram, (N_k,);
+    the bounds of the parents whose children are put). places: (the place of each n-gram, which is filled in; the next
+    free place among the children of each parent). layout: (the bytes of the records, the number of the first of them,
+    the bits of a record, of its label, of log10 p, of its weight). tables: of log10 p and of weights, empty if they are
+    not quantized.
 
     Bound: two random accesses an n-gram, to head and to the record.
     """
     memory, logs, where = nodes
-    records, total, label_bits, p_bits, bow_bits = target
+    parents, low, high = family
+    place, head = places
+    records, base, total, label_bits, p_bits, bow_bits = layout
     tables_p, tables_bow = tables
     begin, width, p_at, is_last = where[k - 1, AT], where[k - 1, WIDTH], where[k - 1, P], k == len(where)
     for r in range(len(ranges)):
         label, end = ranges[r, 0], ranges[r, 2]
         for i in range(ranges[r, 1], end):
-            if i + AHEAD < end:
-                prefetch(head, np.int64(place[i + AHEAD]))
-            if i + AHEAD // 2 < end:
-                prefetch(records, np.int64(head[u64(place[i + AHEAD // 2])]) * total >> 3)
-            parent, at = u64(place[i]), begin + width * i
+            if i + AHEAD < end and low <= parents[i + AHEAD] < high:
+                prefetch(head, np.int64(parents[i + AHEAD]))
+            if i + AHEAD // 2 < end and low <= parents[i + AHEAD // 2] < high:
+                prefetch(records, (np.int64(head[u64(parents[i + AHEAD // 2])]) * total >> 3) - base)
+            if not low <= parents[i] < high:
+                continue
+            parent, at = u64(parents[i]), begin + width * i
             place[i] = head[parent]
             head[parent] += 1
-            bit = np.int64(place[i]) * total
+            bit = np.int64(place[i]) * total - 8 * base
             write_bits(records, bit, u64(label))
             bit += label_bits
             p, p_word = logs[at + p_at], memory[at + p_at]
@@ -257,7 +291,7 @@ def nearest(table, reserved, value):
     return low - (value - table[low - 1] < table[low] - value)
 
 
-def write_records(out, at, records, fields, first, form):
+def write_records(out, at, parts, fields, first, form):
     """Writes the records of an order below the highest, with pointers to the first child of each, first (N + 1,). at:
     where they begin in the file. Returns the number of bytes.
     """
@@ -272,17 +306,32 @@ def write_records(out, at, records, fields, first, form):
         block[start : start + 8 * entries] = begins.tobytes()
         out.write(block)
         size += len(block)
-    put_pointers(records, fields.total, inline, first)
-    out.write(records)
+
+    def point(part):
+        end = part.end + (part is parts[-1])  # KenLM has one record more
+        put_pointers(part.memory, part.first, end, part.base, fields.total, inline, first)
+
+    map_at_once(point, parts)
+    write_parts(out, parts, fields)
     return size
 
 
 @jit
-def put_pointers(records, total, width, first):
-    """Writes the lowest `width` bits of each pointer first (N + 1,) at the end of its record."""
+def put_pointers(records, begin, end, base, total, width, first):
+    """Writes the lowest `width` bits of the pointers first[begin:end] at the end of their records."""
     mask = (u64(1) << u64(width)) - u64(1)
-    for i in range(len(first)):
-        write_bits(records, i * total + total - width, u64(first[i]) & mask)
+    for i in range(begin, end):
+        write_bits(records, (i + 1) * total - width - 8 * base, u64(first[i]) & mask)
+
+
+def write_parts(out, parts, fields):
+    """Writes the records of an order. The byte in which one Part ends and the next begins has bits of both."""
+    shared = 0
+    for part in parts:
+        part.memory[0] |= shared
+        whole = fields.size - part.base if part is parts[-1] else (part.end * fields.total >> 3) - part.base
+        out.write(part.memory[:whole])
+        shared = 0 if part is parts[-1] else part.memory[whole]
 
 
 def make_tables(nodes, k, form):
