@@ -10,6 +10,7 @@ import pytest
 from helpers import FILES
 
 import lmtk
+from lmtk import cli
 from lmtk.errors import FormatError, LmtkError
 from lmtk.files.registry import describe, load
 from lmtk.jobs.kenlm_files import convert, write_kenlm
@@ -63,6 +64,34 @@ def test_a_trie_has_the_same_bytes_for_any_number_of_threads(threads, tmp_path, 
     for options, digits in SUMS[2:]:
         convert(str(FILES / "lacking.arpa"), str(tmp_path / "out"), form_of(options))
         assert hashlib.sha256((tmp_path / "out").read_bytes()).hexdigest().startswith(digits)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_trie_is_the_same_without_a_model_in_between(seed, tmp_path, large_from, monkeypatch):
+    """`-write-kenlm` writes an estimate in suffix order where it can; `build_binary` reads a model sorted by prefix."""
+    random = np.random.default_rng(seed)
+    large_from(1)
+    monkeypatch.setattr("lmtk.machine.threads.wanted", int(random.integers(1, 4)))
+    words = [*"abcdefgh", "<unk>"][: random.integers(2, 10)]
+    lines = [" ".join(random.choice(words, random.integers(0, 7))) for _ in range(random.integers(30, 120))]
+    (tmp_path / "text").write_text("\n".join(lines) + "\n")
+    marks = random.choice(["", "-no-sos", "-no-eos", "-unk", "-stream"])
+    smoothing = random.choice(["-wbdiscount", "-kndiscount -interpolate -discount-fallback", "-gt3min 2 -wbdiscount"])
+    form = random.choice(["", "-quantize 4", "-compact"])
+    order = int(random.integers(2, 6))
+    count = f"ngram-count -text text -order {order} {marks} {smoothing} {'-gt3min 1 -gt4min 1' * (order > 2)}"
+    kenlm = f"-write-kenlm FILE -kenlm-type trie {form}"
+    monkeypatch.chdir(tmp_path)
+    run(f"{count} {kenlm.replace('FILE', 'direct')}")
+    run(f"{count} -write-bin model")
+    run(f"ngram -lm model {kenlm.replace('FILE', 'through')}")
+    assert (tmp_path / "direct").read_bytes() == (tmp_path / "through").read_bytes()
+
+
+def run(command):
+    """Runs a command in this process."""
+    name, *words = command.split()
+    cli.run(name, words)
 
 
 @pytest.mark.parametrize("name", OWN)

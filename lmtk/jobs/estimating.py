@@ -15,7 +15,7 @@ from itertools import chain
 from lmtk.errors import LmtkWarning, UsageError
 from lmtk.jobs import counting
 from lmtk.jobs.counting import CountJob
-from lmtk.jobs.kenlm_files import KENLM_RULES, form_of, write_kenlm
+from lmtk.jobs.kenlm_files import KENLM_RULES, form_of, write_estimate, write_kenlm
 from lmtk.jobs.pruning import PRUNING_RULES, files_of, is_pruned, prune_model, sizes_line
 from lmtk.jobs.rules import check, check_outputs, excludes, needs, one_of, one_stdin, wrong
 from lmtk.jobs.smoothing import Smoothing, methods_of
@@ -402,6 +402,12 @@ def write_model(job, counted, model, layout, rank):
     elif job.lm and not changed:
         with open_out(job.lm) as out:
             writing.write_arpa(out, model, job.lm, layout, own=not as_nodes)
+    if job.kenlm_type == "trie" and not (changed or job.closed or job.write_bin or job.class_lm or job.keep):
+        from lmtk.kenlm import levels
+
+        of_estimate = levels.of_estimate(model)
+        if of_estimate:
+            return write_estimate(of_estimate, job.write_kenlm, form_of(job))
     needs_whole = changed or job.compact or job.quantize or job.write_kenlm or job.class_lm or job.keep
     if job.write_bin and not needs_whole:
         with open_out(job.write_bin) as out:

@@ -28,19 +28,37 @@ def form_of(job):
 def write_kenlm(model, path, form, name):
     """Writes a model as a KenLM file. name: what messages call the model. Raises LmtkError."""
     from lmtk.files.outputs import open_out
-    from lmtk.kenlm import probing, trie
+    from lmtk.kenlm import levels, probing, trie
+    from lmtk.ngram.edit.closing import close
     from lmtk.ngram.model.backoff import Backoff
 
     if not isinstance(model, Backoff):
         kind = dict(model.describe())["kind"]
         raise LmtkError(f"{name}: {kind}, which has no list of n-grams; give an ARPA file or lmtk's binary form")
-    levels = model.nodes.levels[1:]
-    positive = [level["log10p"][:-1][level["log10p"][:-1] > 0] for level in levels]
-    words = {model.vocab.words[w] for w in levels[0]["word"][:-1].tolist()}
-    worst = max(float(p.max(initial=0)) for p in positive)
-    check(form, name, model.order, words, (sum(map(len, positive)), worst))
+    of_model = levels.of_backoff(model)
+    check_levels(form, name, of_model)
+    if form.kind == "trie":
+        of_model = levels.of_backoff(close(trie.clip(model) if form.allows_positive else model))
     with open_out(path) as out:
-        (trie if form.kind == "trie" else probing).write(out, model, form)
+        trie.write(out, of_model, form) if form.kind == "trie" else probing.write(out, model, form)
+
+
+def write_estimate(levels, path, form):
+    """Writes the `kenlm.levels.Levels` of an estimated model as a KenLM trie. Raises LmtkError."""
+    from lmtk.files.outputs import open_out
+    from lmtk.kenlm import trie
+
+    check_levels(form, "the model", levels)
+    with open_out(path) as out:
+        trie.write(out, levels, form)
+
+
+def check_levels(form, name, levels):
+    """`check` for the `kenlm.levels.Levels` of a model."""
+    positive = [column[column > 0] for column in levels.log10p[1:]]
+    largest = max(float(p.max(initial=0)) for p in positive)
+    words = {levels.words[w] for w in levels.ids.tolist()}
+    check(form, name, len(positive), words, (sum(map(len, positive)), largest))
 
 
 def convert(source, target, form):

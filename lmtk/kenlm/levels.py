@@ -1,0 +1,247 @@
+"""A model's n-grams in the order of KenLM's tries, from a Backoff or from an estimate in suffix order.
+
+The trie goes from the last word of an n-gram to its first: the parent of w_1 .. w_k is its suffix w_2 .. w_k, and w_1
+is its label. Siblings are sorted by the numbers of their labels. The n-grams of an estimate are sorted by suffix, so
+siblings are next to each other, and only have to be sorted. Those of a Backoff are sorted by prefix: they are first
+dealt to their parents.
+
+symbol  shape            meaning
+first   (N_(k-1) + 1,)   the first child of each parent, in the order of the trie; int32
+keys    (N_k,)           the n-grams of order k in the order of the trie: the number of the label in the upper 32 bits,
+                         the n-gram's place in its column in the lower ones; uint64
+column  (N_k,)           a number for each n-gram, in the order of the model
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
+
+import numpy as np
+
+from lmtk.kenlm.layout import hash_words, is_unknown
+from lmtk.machine.jit import jit, of_numba
+from lmtk.machine.threads import count, map_at_once, parts_of
+from lmtk.ngram.estimate.engine import THERE
+from lmtk.ngram.estimate.suffix import orders_at
+from lmtk.ngram.model.nodes import AT, WIDTH
+from lmtk.text.vocab import UNK
+
+AHEAD = 16
+FEW = 32  # siblings that are sorted by insertion
+u64 = np.uint64
+prefetch = of_numba("lmtk.machine.intrinsics", "prefetch")
+
+
+@dataclass(frozen=True)
+class Levels:
+    """What a trie file needs of a model. words: those of the vocabulary. ids: the words with a 1-gram. Lists with order
+    k at k: log10p and log10bow, columns, nan for none; is_context, functions that return whether an n-gram extends each
+    n-gram of the order. families(numbers): yields (first, keys) of each order from 2 on; numbers (W,) are KenLM's.
+    """
+
+    words: list
+    ids: np.ndarray
+    log10p: list
+    log10bow: list
+    is_context: list
+    families: Callable
+
+    @property
+    def sizes(self):
+        """The number of n-grams of each order from 2 on."""
+        return [len(column) for column in self.log10p[2:]]
+
+
+def number_words(words, ids):
+    """(KenLM's number of each word, (W,) int32, 0 for <unk> and for a word without a 1-gram; the hashes in the order of
+    the numbers, from number 1 on; the words in that order, <unk> first). ids: the words with a 1-gram.
+    """
+    ids = ids[[not is_unknown(words[w]) for w in ids.tolist()]]
+    hashes, numbers = hash_words([words[w] for w in ids.tolist()]), np.zeros(len(words), np.int32)
+    by_hash = np.argsort(hashes)
+    numbers[ids[by_hash]] = np.arange(1, len(ids) + 1)
+    return numbers, hashes[by_hash], [UNK, *(words[w] for w in ids[by_hash].tolist())]
+
+
+def of_backoff(model):
+    """The Levels of a Backoff that has every suffix and context of its n-grams."""
+    nodes, levels = model.nodes, model.nodes.levels[1:]
+    log10p = [None, *(level["log10p"][:-1] for level in levels)]
+    log10bow = [None, *(level["log10bow"][:-1] for level in levels[:-1])]
+    is_context = [None, *(lambda child=level["child"]: child[1:] > child[:-1] for level in levels[:-1])]
+    families = partial(deal_families, nodes)
+    return Levels(model.vocab.words, levels[0]["word"][:-1], log10p, log10bow, is_context, families)
+
+
+def of_estimate(job):
+    """The Levels of Buckets, or None unless they are one bucket in memory whose n-grams all are in the model."""
+    work, words = job.work, job.vocab.words
+    if not work or job.sizes[1:] != work.suffixes.sizes[1:] or sum(map(is_unknown, words)) > 1:
+        return None
+    log10p = [None, np.where(job.marks & THERE, job.log10p, np.float32(np.nan)), *work.log10p[2:]]
+    log10bow, types = [None, job.log10bow, *work.log10bow[2:-1]], work.types
+    is_context = [None, *(lambda k=k: types[k] > 0 for k in range(1, job.order))]
+    families = partial(sort_families, work.suffixes)
+    return Levels(words, np.arange(len(words)), log10p, log10bow, is_context, families)
+
+
+def deal_families(nodes, numbers):
+    """Yields (first, keys) of the orders from 2 on of Nodes. First words are taken in the order of their numbers, so
+    siblings come out sorted.
+    """
+    labels = numbers[nodes.levels[1]["word"][:-1]]
+    place, size, ends = labels, int(labels.max()) + 1, np.arange(len(labels) + 1)  # size: the number of parents
+    for k in range(2, nodes.order + 1):
+        ends = nodes.levels[k - 1]["child"][ends].astype(np.int64)
+        ranges = np.column_stack((labels, ends[:-1], ends[1:]))[np.argsort(labels)]
+        parents, first = find_parents(nodes, k, place, size)
+        place, keys, size = np.empty_like(parents), np.empty(len(parents), u64), len(parents)
+        each_part(first, partial(deal, ranges, parents, first[:-1].copy(), place, keys))
+        yield first, keys
+
+
+def find_parents(nodes, k, place, size):
+    """(the parent of each n-gram of order k > 1, (N_k,) int32; the first child of each parent, (size + 1,) int32).
+
+    place (N_(k-1),): the place in the trie of each node of the order above. size: the number of parents.
+    """
+    parents, first = np.empty(nodes.size(k), np.int32), np.zeros(size + 1, np.int32)
+    map_at_once(partial(look_up, nodes.memory, nodes.where, k, place, parents), parts_of(len(parents)))
+    bounds = np.linspace(0, size, count() + 1).astype(np.int64)
+    map_at_once(partial(count_children, parents, first), pairwise(bounds.tolist()))
+    return parents, np.cumsum(first, out=first)
+
+
+def sort_families(x, numbers):
+    """Yields (first, keys) of the orders from 2 on of Suffixes."""
+    above = np.full(int(numbers.max()) + 1, -1, np.int32)  # the place in its column of each parent, -1 for none
+    above[numbers] = np.arange(len(numbers))
+    begins = np.append(x.nodes(2, x.ended), x.sizes[1])  # where the children of each parent begin; <s> has none
+    for k in range(2, x.order + 1):
+        first, keys = np.zeros(len(above) + 1, np.int32), np.empty(x.sizes[k - 1], u64)
+        add_sizes(above, begins, first)
+        each_part(first, partial(take, above, first, begins, x.oldest(k), numbers, keys))
+        sort_siblings(first, keys)
+        if k < x.order:
+            above, begins = np.empty(len(keys), np.int32), np.empty(len(keys) + 1, np.int64)
+            map_at_once(partial(take_places, keys, above), parts_of(len(keys)))
+            find_begins(x.begins, k + 1, begins)
+        yield first, keys
+
+
+def each_part(first, work):
+    """Calls work((low, high)), in threads, for ranges of parents with about as many children each."""
+    bounds = np.searchsorted(first, np.linspace(0, first[-1], count() + 1).astype(np.int32)[1:-1])
+    map_at_once(work, pairwise([0, *bounds.tolist(), len(first) - 1]))
+
+
+def sort_siblings(first, keys):
+    """Sorts the keys of each parent's children, in place."""
+    each_part(first, partial(sort_few, first, keys))
+    for i in np.flatnonzero(np.diff(first) > FEW).tolist():
+        keys[first[i] : first[i + 1]].sort()
+
+
+@jit
+def look_up(memory, where, k, place, parents, part):
+    """parents <- the places of the suffixes of a part of the n-grams of order k. place: as for `find_parents`."""
+    (begin, end), at, width = part, where[k - 1, AT], where[k - 1, WIDTH]
+    for i in range(begin, end):
+        if i + AHEAD < end:
+            prefetch(place, np.int64(memory[at + width * (i + AHEAD + 1) - 1]))
+        parents[i] = place[u64(memory[at + width * (i + 1) - 1])]
+
+
+@jit
+def count_children(parents, first, part):
+    """first[i + 1] += how often the parent i is among `parents`, for each i of a part."""
+    low, high = part
+    for i in range(len(parents)):
+        if i + AHEAD < len(parents) and low <= parents[i + AHEAD] < high:
+            prefetch(first, np.int64(parents[i + AHEAD]) + 1)
+        if low <= parents[i] < high:
+            first[u64(parents[i]) + u64(1)] += 1
+
+
+@jit
+def deal(ranges, parents, head, place, keys, part):
+    """keys, place <- the children of a part of the parents, and the place of each n-gram in the order of the trie.
+
+    ranges (N_1, 3): for each first word in the order of the numbers, its number and the range of its n-grams. head: the
+    next free place among the children of each parent. Bound: two random accesses an n-gram.
+    """
+    low, high = part
+    for r in range(len(ranges)):
+        label, end = u64(ranges[r, 0]) << u64(32), ranges[r, 2]
+        for i in range(ranges[r, 1], end):
+            if i + AHEAD < end and low <= parents[i + AHEAD] < high:
+                prefetch(head, np.int64(parents[i + AHEAD]))
+            if i + AHEAD // 2 < end and low <= parents[i + AHEAD // 2] < high:
+                prefetch(keys, np.int64(head[u64(parents[i + AHEAD // 2])]))
+            if low <= parents[i] < high:
+                place[i] = head[u64(parents[i])]
+                head[u64(parents[i])] += 1
+                keys[u64(place[i])] = label | u64(i)
+
+
+@jit
+def find_begins(begins, k, first):
+    """first (N_(k-1) + 1,) <- of each n-gram of order k - 1 in suffix order, the first n-gram of order k that ends in
+    it. begins: as in `suffix`.
+    """
+    parent = child = 0
+    for j in range(len(begins)):
+        f, m = orders_at(begins, j)
+        if f < k and k - 1 <= m:
+            first[parent] = child
+            parent += 1
+        child += f <= k and k <= m
+    first[parent] = child
+
+
+@jit
+def take_places(keys, places, part):
+    """places (N_k,) <- the places in the column of a part of the keys."""
+    for i in range(*part):
+        places[i] = keys[i] & u64(0xFFFFFFFF)
+
+
+@jit
+def add_sizes(above, begins, first):
+    """first (N + 1,) <- the first child of each parent in the order of the trie; first[0] stays. above, begins: as for
+    `take`. Bound: a random read a parent.
+    """
+    for i in range(len(above)):
+        if i + AHEAD < len(above):
+            prefetch(begins, np.int64(above[i + AHEAD]))
+        first[i + 1] = first[i]
+        if above[i] >= 0:
+            first[i + 1] += begins[above[i] + 1] - begins[above[i]]
+
+
+@jit
+def take(above, first, begins, oldest, numbers, keys, part):
+    """keys <- the children of a part of the parents, which are at `begins` in suffix order. above, first: the place
+    of each parent in its column, and its first child. oldest (N_k,): the labels' words.
+    """
+    for i in range(*part):
+        if above[i] >= 0:
+            child = begins[above[i]]
+            for at in range(first[i], first[i + 1]):
+                keys[at] = u64(numbers[oldest[child]]) << u64(32) | u64(child)
+                child += 1
+
+
+@jit
+def sort_few(first, keys, part):
+    """Sorts the keys of each of a part of the parents that has at most FEW children."""
+    for i in range(*part):
+        begin, end = np.int64(first[i]), np.int64(first[i + 1])
+        if end - begin <= FEW:
+            for a in range(begin + 1, end):
+                key, b = keys[a], a
+                while b > begin and keys[b - 1] > key:
+                    keys[b] = keys[b - 1]
+                    b -= 1
+                keys[b] = key
