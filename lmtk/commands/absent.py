@@ -12,7 +12,7 @@ PROGRAMS = {
     "version": ("", "lmtk -version prints the version"),
     "train": ("", NEURAL),
     "estimate": ("", "lmtk ngram-count -text FILE -lm MODEL estimates a model"),
-    "count": ("", "lmtk ngram-count counts n-grams"),
+    "count": ("", "lmtk ngram-count counts n-grams, lmtk count-of counts phrases in an indexed text"),
     "perplexity": ("", "lmtk ppl -lm MODEL -text FILE prints the perplexity"),
     "score": ("", "lmtk ppl -lm MODEL -text FILE -debug 1 prints a score for each sentence"),
     "eval": ("", "lmtk ppl -lm MODEL -text FILE prints the perplexity"),

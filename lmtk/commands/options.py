@@ -97,7 +97,7 @@ SHARED = {
     "log": option("Write a table with one line per epoch, separated by tabs.", "FILE"),
     "plot": option("Draw the learning curve as .svg, .png or .pdf (needs matplotlib).", "FILE"),
     "minutes": option(
-        "Train for X minutes instead of -epochs; the learning rate falls over that time.", "X", low=0.001
+        "Train for X minutes, or until -epochs are done; the learning rate falls over that time.", "X", low=0.001
     ),
     "save_every": option(
         "Write MODEL.ckpt every N minibatches and after each epoch (0: only when interrupted).", "N", low=0

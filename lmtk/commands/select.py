@@ -2,15 +2,15 @@ from lmtk.commands.options import option, shared, takes
 from lmtk.jobs.rules import build
 from lmtk.jobs.selecting import SelectJob, select
 
-TWO = "Two models: of the domain, then of general text"
+TWO = "one of the domain, then one of general text"
 OPTIONS = {
     "Data": {
         "text": option("The pool, one sentence per line (-: stdin).", "FILE"),
-        "lm": option(f"{TWO}.", "DOMAIN GENERAL"),
+        "lm": option(f"Two models: {TWO}.", "DOMAIN GENERAL"),
         "source": option("One side of the pool, if it is a bitext.", "FILE"),
         "target": option("The other side, line by line.", "FILE"),
-        "source_lm": option(f"{TWO}, for -source.", "DOMAIN GENERAL"),
-        "target_lm": option(f"{TWO}, for -target.", "DOMAIN GENERAL"),
+        "source_lm": option(f"Two models for -source: {TWO}.", "DOMAIN GENERAL"),
+        "target_lm": option(f"Two models for -target: {TWO}.", "DOMAIN GENERAL"),
         **shared("tolower"),
     },
     "Output": {

@@ -104,17 +104,18 @@ def checked(word, value, option):
         raise UsageError(f"{word} got an empty value")
     if option.number is None:
         return value
-    low, high, found = option.low, option.high, None
+    low, high, number = option.low, option.high, None
     with contextlib.suppress(ValueError):
-        found = option.number(value)
-    if found is not None and not math.isfinite(found):
-        raise UsageError(f"{word} takes a finite number, not {value}")
-    if found is None or (low is not None and found < low) or (high is not None and found > high):
+        number = option.number(value)
+    is_finite = number is not None and math.isfinite(number)
+    if not is_finite or (low is not None and number < low) or (high is not None and number > high):
         kind = "a whole number" if option.number is int else "a number"
+        if low is None and not is_finite and number is not None:
+            kind = "a finite number"
         low, high = (x if option.number is int or x is None else f"{x:g}" for x in (low, high))
         span = "" if low is None else f" from {low} to {high}" if high is not None else f" of at least {low}"
         raise UsageError(f"{word} takes {kind}{span}, not {value}")
-    if option.number is int and high is None and found > MOST:
+    if option.number is int and high is None and number > MOST:
         raise UsageError(f"{word} takes a whole number of at most {MOST}, not {value}")
     return value
 

@@ -4,6 +4,7 @@ Sennrich, Haddow, Birch (2016), "Neural machine translation of rare words with s
 """
 
 import io
+import re
 from functools import lru_cache
 
 from lmtk.errors import FormatError, LmtkError, UsageError
@@ -21,6 +22,14 @@ def import_sentencepiece():
     return sentencepiece
 
 
+def remedy(error):
+    """What to do about an error of sentencepiece's trainer, whose text has the bound that the number breaks."""
+    for side, pattern in ("most", r"value <= (\d+)"), ("least", r"required_chars\. \d+ vs (\d+)"):
+        if bound := re.search(pattern, str(error)):
+            return f"give a number of at {side} {bound[1]}"
+    return f"sentencepiece says: {error}"
+
+
 def learn_pieces(rows, size):
     """Learn a sentencepiece model, as bytes, with `size` pieces from lists of words.
 
@@ -32,8 +41,8 @@ def learn_pieces(rows, size):
     how |= {"normalization_rule_name": "identity", "character_coverage": 1.0, "bos_id": -1, "eos_id": -1}
     try:
         import_sentencepiece().SentencePieceTrainer.train(sentence_iterator=lines, model_writer=out, **how)
-    except (RuntimeError, OSError):
-        raise LmtkError(f"-bpe {size}: these texts cannot be split into {size} subwords; try another number") from None
+    except (RuntimeError, OSError) as e:
+        raise LmtkError(f"-bpe {size}: these texts cannot be split into {size} subwords; {remedy(e)}") from None
     return out.getvalue()
 
 

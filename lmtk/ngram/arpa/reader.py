@@ -32,6 +32,11 @@ SECTION = re.compile(rb"\\(\d{1,9})-grams:$")
 SECOND = re.compile(rb"^[ \t\r]*[^ \t\r\n]+[ \t\r]+([^ \t\r\n]+)", re.M)  # field of each line: a 1-gram's word
 ENDED = -1  # the order after \end\, or after the head of a section that cannot stand there
 UNKNOWN = -2  # the id of a word that has no 1-gram
+# what happens if a model lacks the 1-gram of a mark
+LACKING = {
+    SOS: "the first word of a sentence is scored without a context",
+    EOS: "the end of a sentence has no probability",
+}
 
 
 @dataclass(frozen=True)
@@ -66,9 +71,9 @@ def read_text(stream, path, seen=(), home=None, linked=True):
     many = any(isinstance(x, Rows) for rows in sections.values() for x in rows)
     words = words_of(sections[1])
     vocab = growing.unigrams.vocab or vocabulary(words)
-    for mark in (SOS, EOS):
+    for mark, effect in LACKING.items():
         if mark not in words:
-            warnings.warn(f"{name_of(path)}: the model has no {mark.decode()}", LmtkWarning, stacklevel=2)
+            warnings.warn(f"{name_of(path)}: the model has no {mark.decode()}; {effect}", LmtkWarning, stacklevel=2)
     try:
         nodes, repeated = nodes_of_rows(sections, vocab, growing, linked) if many else nodes_of_lines(sections, vocab)
     except KeyError as e:
