@@ -5,8 +5,6 @@ from dataclasses import dataclass
 from lmtk.errors import UsageError
 from lmtk.jobs.rules import check, option_named, wrong
 
-SINGLE = "ndiscount_n", "wbdiscount_n", "ukndiscount_n", "kndiscount_n"
-
 
 @dataclass(frozen=True)
 class Smoothing:

@@ -33,10 +33,7 @@ SECOND = re.compile(rb"^[ \t\r]*[^ \t\r\n]+[ \t\r]+([^ \t\r\n]+)", re.M)  # fiel
 ENDED = -1  # the order after \end\, or after the head of a section that cannot stand there
 UNKNOWN = -2  # the id of a word that has no 1-gram
 # what happens if a model lacks the 1-gram of a mark
-LACKING = {
-    SOS: "the first word of a sentence is scored without a context",
-    EOS: "the end of a sentence has no probability",
-}
+LACKING = {SOS: "the first word of a sentence has no context", EOS: "the end of a sentence has no probability"}
 
 
 @dataclass(frozen=True)
