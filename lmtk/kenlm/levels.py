@@ -13,7 +13,7 @@ column  (N_k,)           a number for each n-gram, in the order of the model
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
 
@@ -21,6 +21,7 @@ import numpy as np
 
 from lmtk.kenlm.layout import hash_words, is_unknown
 from lmtk.machine.jit import jit, of_numba
+from lmtk.machine.memory import trim
 from lmtk.machine.threads import count, map_at_once, parts_of
 from lmtk.ngram.estimate.engine import THERE
 from lmtk.ngram.estimate.suffix import orders_at
@@ -38,6 +39,7 @@ class Levels:
     """What a trie file needs of a model. words: those of the vocabulary. ids: the words with a 1-gram. Lists with order
     k at k: log10p and log10bow, columns, nan for none; is_context, functions that return whether an n-gram extends each
     n-gram of the order. families(numbers): yields (first, keys) of each order from 2 on; numbers (W,) are KenLM's.
+    forget(k): gives back the memory of the columns of order k, if nothing else needs them.
     """
 
     words: list
@@ -46,6 +48,7 @@ class Levels:
     log10bow: list
     is_context: list
     families: Callable
+    forget: Callable = lambda k: None
 
     @property
     def sizes(self):
@@ -75,15 +78,23 @@ def of_backoff(model):
 
 
 def of_estimate(job):
-    """The Levels of Buckets, or None unless they are one bucket in memory whose n-grams all are in the model."""
+    """The Levels of Buckets, which cannot be used afterwards. None, unless they are one bucket in memory and the model
+    has all of its n-grams.
+    """
     work, words = job.work, job.vocab.words
     if not work or job.sizes[1:] != work.suffixes.sizes[1:] or sum(map(is_unknown, words)) > 1:
         return None
-    log10p = [None, np.where(job.marks & THERE, job.log10p, np.float32(np.nan)), *work.log10p[2:]]
-    log10bow, types = [None, job.log10bow, *work.log10bow[2:-1]], work.types
-    is_context = [None, *(lambda k=k: types[k] > 0 for k in range(1, job.order))]
+    work.suffixes = replace(work.suffixes, come=None)
+    work.log10p[1] = np.where(job.marks & THERE, job.log10p, np.float32(np.nan))
+    is_context = [None, *(lambda k=k: work.types[k] > 0 for k in range(1, job.order))]
+
+    def forget(k):
+        for column in (work.log10p, work.log10bow, work.marks, work.types):
+            column[k] = None
+        trim()
+
     families = partial(sort_families, work.suffixes)
-    return Levels(words, np.arange(len(words)), log10p, log10bow, is_context, families)
+    return Levels(words, np.arange(len(words)), work.log10p, work.log10bow, is_context, families, forget)
 
 
 def deal_families(nodes, numbers):

@@ -76,6 +76,7 @@ def write(out, levels, form):
             at += write_records(out, at, parts, fields, first, form)
         fields = fields_of(k, sizes, form)
         parts = make_records(keys, fields, columns_of(levels, k), tables[k - 2] if tables else NONE)
+        levels.forget(k)
     write_parts(out, parts, fields)
     if form.has_words:
         out.write(join_words(words))
