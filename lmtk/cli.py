@@ -73,7 +73,7 @@ def run(name, words, stray=False):
 
         sys.stdout.write(page(name, command))
         return
-    words = spelled(words, table(command), INPUT.get(name), stray)
+    words = spelled(words, table(command), INPUT.get(name), stray, name)
     import_numpy()
     try:
         # not command.main, which would turn an interrupt and a closed pipe into statuses of its own

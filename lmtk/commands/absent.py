@@ -116,6 +116,30 @@ OPTIONS = {
     "-write-vocab-index": ("writes words with their numbers", "-write-vocab FILE writes the words"),
 }
 
+# options of other commands that a command has reasons not to have -> {command: what to do instead}
+OWN_PIECES = "a translation model has pieces of its own, which lmtk nmt-train -bpe learns"
+WORDS_ONLY = "this command writes words; ngram-count, ppl and others split words into pieces as they read a text"
+REFUSED = {
+    "-field": {
+        "nmt-train": "lines of the same number must be translations; write each side to a text, as with jq -r .text",
+        "rescore": "n-best lists have a form of their own, which lmtk-rescore(1) describes",
+        "fst": "this command reads a model and no text",
+        "info": "this command describes a file as it is",
+    },
+    "-tokenizer": {
+        "nmt-train": OWN_PIECES,
+        "translate": OWN_PIECES,
+        "normalize": WORDS_ONLY,
+        "fst": "this command reads a model and no text",
+        "info": "lmtk info -lm FILE prints the digest of the tokenizer that a model remembers",
+    },
+    "-encode": {"nmt-train": OWN_PIECES, "translate": OWN_PIECES, "normalize": WORDS_ONLY},
+    "-normalize": {
+        "surprisal": "normalised words have other places in their sentence; normalise the text before",
+        "rescore": "hypotheses are scored as they are; normalise the lists before",
+    },
+}
+
 
 def about_program(name):
     """What to add to the message about an unknown command; "" if PROGRAMS does not have the name."""
@@ -125,10 +149,12 @@ def about_program(name):
     return f", SRILM's program for {subject}; {remedy or 'lmtk has nothing like it'}"
 
 
-def about_option(name, options):
+def about_option(name, options, command=None):
     """The end of the message that a command, with these options, has no option of this name; "" if the name is not in
-    OPTIONS, or if another command has the option that would replace it.
+    REFUSED or OPTIONS, or if another command has the option that would replace it.
     """
+    if command in REFUSED.get(name, ()):
+        return f"; {REFUSED[name][command]}"
     effect, remedy = OPTIONS.get(name, ("", ""))
     if remedy.startswith("-") and remedy.split()[0].rstrip(",") not in options:
         return ""

@@ -1,4 +1,4 @@
-from lmtk.commands.options import option, takes
+from lmtk.commands.options import option, shared, takes
 from lmtk.jobs.indexing import CountOfJob, print_counts
 from lmtk.jobs.rules import build
 
@@ -6,6 +6,7 @@ OPTIONS = {
     "Data": {
         "index": option("The index, made by lmtk index.", "FILE"),
         "text": option("Phrases, one a line (default: stdin).", "FILE"),
+        **shared("field tokenizer encode normalize"),
     },
     "Output": {"write": option("Write the table to this file (-: stdout).", "FILE")},
 }

@@ -1,11 +1,12 @@
 import os
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from lmtk.commands.options import option, shared, takes
 from lmtk.errors import LmtkError, UsageError, counted, name_of
 from lmtk.files.figure import KINDS
 from lmtk.jobs.rules import Rule, build, check, check_outputs, excludes, marks_of, needs, one_stdin, wrong
+from lmtk.jobs.texts import LOWERED_RULES, Reading, convert_texts, needs_text
 
 OPTIONS = {
     "Data": {
@@ -17,7 +18,7 @@ OPTIONS = {
         "text": option("Make word vectors from these texts, instead of -lm (-: stdin).", "FILE"),
         "svd": option("The number of features of these vectors.", "M", low=1),
         "window": option("Count pairs of words at most N words apart.", "N", low=1, high=100),
-        **shared("vocab no_sos no_eos stream"),
+        **shared("vocab no_sos no_eos stream field tokenizer encode normalize"),
     },
     "Job": {
         "neighbours": option("Print the words nearest to WORD.", "WORD", "neighbors", "word"),
@@ -58,9 +59,11 @@ class FeaturesJob:
     words: str | None = None
     top: int | None = None
     tolower: bool = False
+    reading: Reading = field(default_factory=Reading)
 
     def __post_init__(self):
         check(self, RULES)
+        convert_texts(self, self.reading)
         one_stdin(self.lm, self.words, *self.text, self.vocab)
 
     @property
@@ -106,6 +109,8 @@ RULES = (
         lambda job: job.dimensions and (not job.plot or len(job.dimensions) != 2),
         "-dimensions takes two numbers, and -plot",
     ),
+    *LOWERED_RULES,
+    needs_text(),
 )
 
 
@@ -125,7 +130,7 @@ def command(**options):
     job = build(FeaturesJob, options)
     if job.plot:
         figure.check_matplotlib("plot")
-    check_outputs(job.write, job.plot, texts=job.text, inputs=[job.lm, job.words, job.vocab])
+    check_outputs(job.write, job.plot, texts=job.text, inputs=[job.lm, job.words, job.vocab, job.reading.tokenizer])
     model = vectors_of_text(job) if job.text else neural_model(job.lm)
     senses = getattr(model, "senses", 1)
     C, vocab = features.senses_of(model) if senses > 1 else (model.C, model.vocab)

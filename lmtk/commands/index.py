@@ -6,9 +6,10 @@ OPTIONS = {
     "Data": {
         **shared("text"),
         "documents": option(
-            "What a document is; blank lines stand between paragraphs (default: lines).", "lines|paragraphs|files"
+            "What a document is; blank lines stand between paragraphs (default: lines; with -field, records).",
+            "lines|paragraphs|files|records",
         ),
-        **shared("tolower"),
+        **shared("tolower field tokenizer encode normalize"),
     },
     "Output": {"write": option("Output file for the index.", "FILE"), **shared("quiet")},
 }

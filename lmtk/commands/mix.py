@@ -4,8 +4,9 @@ from lmtk.commands.options import MODELS, UNK_AS_IS, option, shared, takes
 from lmtk.jobs.mixing import MixJob, mix
 from lmtk.jobs.rules import build, check, wrong
 
+READ = "no_sos no_eos stream tolower field tokenizer encode normalize"
 OPTIONS = {
-    "Data": {"lm": MODELS, **shared("heldout"), "unk": UNK_AS_IS, **shared("no_sos no_eos stream tolower")},
+    "Data": {"lm": MODELS, **shared("heldout"), "unk": UNK_AS_IS, **shared(READ)},
     "Weights": {
         "weight": option("A weight for each model; the last may be left out (default: equal weights).", "X"),
         "bins": option("Learn separate weights for each range of context frequencies."),

@@ -6,7 +6,7 @@ OPTIONS = {
     "Data": {
         "lm": option("Model of any kind.", "FILE"),
         "text": option("Contexts, one a line (default: stdin).", "FILE"),
-        **shared("tolower"),
+        **shared("tolower field tokenizer encode normalize"),
         "no_sos": option("Do not put <s> before a context."),
     },
     "Output": {

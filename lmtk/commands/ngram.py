@@ -68,6 +68,7 @@ OPTIONS = {
     },
     "Scoring": {
         "text": option("Texts to score, as lmtk ppl does.", "FILE", "text", name="ppl"),
+        **shared("field tokenizer encode normalize"),
         "counts": option("Count files to score.", "FILE"),
         "count_order": option("Score only counts of n-grams of up to N words.", "N", low=1, high=MAX_ORDER),
         "float_counts": option("Counts may be fractions."),

@@ -6,7 +6,7 @@ OPTIONS = {
     "Data": {
         **shared("text"),
         "counts": option("N-gram counts to learn from: 2-grams, and 1-grams if there are any.", "FILE"),
-        **shared("vocab map_unk tolower no_sos no_eos stream"),
+        **shared("vocab map_unk tolower no_sos no_eos stream field tokenizer encode normalize"),
     },
     "Classes": {
         "numclasses": option("The number of classes.", "N", low=2),

@@ -5,7 +5,7 @@ from lmtk.jobs.rules import build, check, wrong
 OPTIONS = {
     "Data": {
         "read": option("Training counts.", "FILE"),
-        **shared("text heldout vocab unk map_unk no_sos no_eos stream tolower"),
+        **shared("text heldout vocab unk map_unk no_sos no_eos stream tolower field tokenizer encode normalize"),
         "float_counts": option("Read counts that are not whole numbers."),
     },
     "Output": {

@@ -2,10 +2,11 @@ import os
 from dataclasses import dataclass
 
 from lmtk.commands.options import option, shared, takes
-from lmtk.jobs.rules import build, check_outputs, one_stdin
+from lmtk.jobs.rules import build, check, check_outputs, one_stdin
+from lmtk.jobs.texts import FIELD_RULES, Reading, convert_texts
 
 OPTIONS = {
-    "Data": {"text": option("Text to read (default: stdin).", "FILE"), **shared("tolower")},
+    "Data": {"text": option("Text to read (default: stdin).", "FILE"), **shared("tolower field")},
     "Words": {
         "tokenize": option("Separate punctuation from words: it's (3.5) -> it's ( 3.5 )."),
         "numbers": option("Replace numbers by <num>: 1,234.5 -45 3rd 1960s 12:30 50%."),
@@ -18,9 +19,10 @@ OPTIONS = {
 
 @dataclass(frozen=True)
 class NormalizeJob:
-    """Normalize texts. proper_list: a file of words that become <name>."""
+    """Normalize texts. field: as in texts.Reading. proper_list: a file of words that become <name>."""
 
     text: tuple[str, ...] = ()
+    field: str | None = None
     tokenize: bool = False
     tolower: bool = False
     numbers: bool = False
@@ -29,7 +31,10 @@ class NormalizeJob:
     write: str = "-"
 
     def __post_init__(self):
-        one_stdin(*(self.text or ["-"]), self.proper_list)
+        check(self, FIELD_RULES)
+        object.__setattr__(self, "text", self.text or ("-",))
+        one_stdin(*self.text, self.proper_list)
+        convert_texts(self, Reading(self.field))
 
 
 @takes(NormalizeJob, OPTIONS)
@@ -51,7 +56,7 @@ def command(**options):
     check_outputs(job.write, inputs=[job.proper_list])
     names = set(read_vocab(job.proper_list)) if job.proper_list else None
     with open_out(job.write) as out:
-        for path in job.text or ["-"]:
+        for path in job.text:
             for block in blocks(path, eager=True, as_is=True):
                 out.write(normalize(block, job.tolower, job.numbers, job.proper, names, job.tokenize))
                 out.flush()

@@ -5,7 +5,7 @@ from lmtk.jobs.training import TrainJob, train
 OPTIONS = {
     "Data": {
         "text": option("Training text (-: stdin).", "FILE"),
-        **shared("heldout vocab unk map_unk no_sos no_eos stream tolower"),
+        **shared("heldout vocab unk map_unk no_sos no_eos stream tolower field tokenizer encode normalize"),
     },
     "Output": {"lm": option("Output file for the model.", "FILE"), **shared("log plot debug quiet")},
     "Model": {

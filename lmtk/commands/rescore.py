@@ -17,7 +17,7 @@ OPTIONS = {
         ),
         "unk_penalty": option("log10 p of a word without a probability (default: 0 for SRILM, -100 for Moses).", "X"),
         "unk": UNK_AS_IS,
-        **shared("tolower"),
+        **shared("tolower tokenizer encode"),
     },
     "Weights": {
         "weights": option(

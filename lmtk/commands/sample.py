@@ -10,7 +10,7 @@ OPTIONS = {
         "temperature": option("Divide log p by X: below 1, sentences are more probable (default: 1).", "X"),
         "most": option("Draw at most N words for a sentence (default: 1000).", "N", low=1),
         "unk": option("Allow <unk> to be drawn."),
-        **shared("seed"),
+        **shared("field tokenizer encode normalize seed"),
     },
     "Output": {"write": option("Write the sentences (-: stdout).", "FILE")},
 }

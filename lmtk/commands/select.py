@@ -11,7 +11,7 @@ OPTIONS = {
         "target": option("The other side, line by line.", "FILE"),
         "source_lm": option(f"Two models for -source: {TWO}.", "DOMAIN GENERAL"),
         "target_lm": option(f"Two models for -target: {TWO}.", "DOMAIN GENERAL"),
-        **shared("tolower"),
+        **shared("tolower field tokenizer encode normalize"),
     },
     "Output": {
         "keep": option("How many sentences to keep, or which share of them, such as 0.2.", "N"),

@@ -26,19 +26,22 @@ INPUT = {
 }
 # two options for one thing: the name in some commands, and the names in others
 ALIKE = {"-model": ["-lm"], "-lm": ["-model"], "-text": ["-read"], "-write": ["-write-lm", "-lm"], "-ppl": ["-text"]}
+LISTED = 6  # commands in a message
 MOST = 2**31 - 1  # of a whole number in an option that says no other bound
 
 
-def elsewhere(name, options):
+def elsewhere(name, options, command):
     """What to say of an option that the command lacks: its name here, the commands that have it, or a name like it."""
     for alike in ALIKE.get(name, ()):
         if alike in options:
             return f"; did you mean {alike}?"
     from lmtk.commands.absent import about_option
 
-    if hint := about_option(name, options):
+    if hint := about_option(name, options, command):
         return hint
     others = [other for other in COMMANDS if name not in options and name in table(click_command(other))]
+    if len(others) > LISTED:
+        return f"; lmtk {', '.join(others[:LISTED])} and other commands have it"
     if others:
         *first, last = others
         return f"; lmtk {', '.join(first)} and {last} have it" if first else f"; lmtk {last} has it"
@@ -47,13 +50,14 @@ def elsewhere(name, options):
     return similar or "; -help lists the options"
 
 
-def spelled(words, options, plain=None, stray=False):
+def spelled(words, options, plain=None, stray=False, command=None):
     """Words of a command line -> the same with every option spelled as it is declared, one value behind each.
 
     options: declared name -> Option. "--x" becomes "-x", "_" becomes "-", "-x=v" becomes "-x v"; the words behind an
     option that takes several get one each; "-write2 F" is folded into "-writeN 2=F". Words behind no option are
     values of `plain`, where the command has one obvious input, or passed over with a warning where they may be
-    `stray`. Raises UsageError at a name that is not declared or a value that is missing or no number.
+    `stray`. command: the name of the command, for messages. Raises UsageError at a name that is not declared or a value
+    that is missing or no number.
     """
     out, words = [], list(words)
     while words:
@@ -78,7 +82,7 @@ def spelled(words, options, plain=None, stray=False):
         if name not in options and family and f"{family[1]}N{family[3]}" in options:
             name, order = f"{family[1]}N{family[3]}", family[2]
         elif name not in options or "N" in name:
-            raise UsageError(f"no option {word}{elsewhere(name, options)}")
+            raise UsageError(f"no option {word}{elsewhere(name, options, command)}")
         option = options[name]
         if option.values == "none":
             if equals:

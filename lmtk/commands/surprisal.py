@@ -8,7 +8,7 @@ OPTIONS = {
         "text": option("Sentences, one a line, or tables (.tsv) with a header (-: stdin).", "FILE"),
         "column": option("The column of a table that has the sentences (default: sentence).", "NAME"),
         "region_separator": option("What stands between the regions of a sentence.", "CHARACTER"),
-        **shared("no_sos no_eos stream tolower"),
+        **shared("no_sos no_eos stream tolower field tokenizer encode"),
     },
     "Output": {
         "unit": option("The unit of surprisal and entropy (default: bits).", "bits|nats|log10"),

@@ -10,7 +10,7 @@ OPTIONS = {
         "text": option("Text to translate, one sentence per line (-: stdin).", "FILE"),
         "score": option("Write log10 p of each line of -target, instead of a translation."),
         "target": option("Translations to score, line by line (-: stdin).", "FILE"),
-        **shared("tolower"),
+        **shared("tolower field"),
     },
     "Output": {
         "write": option("Write the translations (-: stdout).", "FILE"),

@@ -1,13 +1,14 @@
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from lmtk.commands.options import option, shared, takes
 from lmtk.jobs.rules import Rule, build, check, check_outputs, from_stdin, needs, one_stdin
+from lmtk.jobs.texts import LOWERED_RULES, Reading, convert_texts, needs_text
 
 OPTIONS = {
     "Data": {
         **shared("text"),
         "lm": option("Add the words of these models, of any kind.", "FILE"),
-        **shared("vocab tolower"),
+        **shared("vocab tolower field tokenizer encode normalize"),
     },
     "Words": {
         "mincount": option("Write only words that occur N times or more in the texts.", "N", low=0),
@@ -32,9 +33,11 @@ class VocabularyJob:
     limit_vocab: bool = False
     tolower: bool = False
     write: str = "-"
+    reading: Reading = field(default_factory=Reading)
 
     def __post_init__(self):
         check(self, RULES)
+        convert_texts(self, self.reading)
         one_stdin(*self.text, *self.lm, self.vocab)
 
 
@@ -43,7 +46,7 @@ def nothing_to_read(job):
     return f"nothing to read: give -text, -lm or -vocab{from_stdin()}" if empty else None
 
 
-RULES = Rule(nothing_to_read), needs("limit_vocab", "vocab")
+RULES = Rule(nothing_to_read), needs("limit_vocab", "vocab"), *LOWERED_RULES, needs_text()
 
 
 @takes(VocabularyJob, OPTIONS)
@@ -59,7 +62,7 @@ def command(**options):
     from lmtk.files.outputs import open_out
 
     job = build(VocabularyJob, options)
-    check_outputs(job.write, texts=job.text, inputs=job.lm)
+    check_outputs(job.write, texts=job.text, inputs=[*job.lm, job.reading.tokenizer])
     words = words_of(job)
     with open_out(job.write) as out:
         out.write(b"".join(w + b"\n" for w in words))

@@ -12,7 +12,7 @@ import warnings
 from contextlib import suppress
 
 from lmtk.errors import FormatError, LmtkWarning, counted, name_of
-from lmtk.files.inputs import open_in
+from lmtk.files.inputs import Source, open_in
 
 BLOCK = 4 << 20  # bytes of a block of text
 LONGEST_LINE = 16 << 20  # bytes, for readers that need whole lines
@@ -68,7 +68,9 @@ def warn_if_model(blocks, path):
             warnings.warn(message, LmtkWarning, stacklevel=2)
         elif i == 0 and JSONL.match(block):
             message = f"{name_of(path)}: it looks like JSON lines, but is read as plain text"
-            warnings.warn(f"{message}; extract the text first, as with jq -r .text", LmtkWarning, stacklevel=2)
+            warnings.warn(
+                f"{message}; name its field as -field (a held-out file must end in .jsonl)", LmtkWarning, stacklevel=2
+            )
         yield block
 
 
@@ -127,10 +129,11 @@ def decode_blocks(stream, path, size=BLOCK, eager=False, pieces=False, as_is=Fal
         raise FormatError(path, message, place)
 
     while block:
-        if not has_nul and b"\0" in block:
+        if not has_nul and b"\0" in block and not isinstance(path, Source):  # which has warned about its file
             has_nul = True
+            place = (number if counts_lines else line_number(path, offset)) + block.count(b"\n", 0, block.index(b"\0"))
             warnings.warn(
-                f"{name_of(path)}: NUL bytes in the text; they stay in their words", LmtkWarning, stacklevel=2
+                f"{name_of(path)}:{place}: NUL bytes in the text; they stay in their words", LmtkWarning, stacklevel=2
             )
         end = len(block) if fills and len(block) < size else block.rfind(b"\n") + 1
         if not end and sum(map(len, parts)) + len(block) < limit:

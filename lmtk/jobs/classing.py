@@ -2,10 +2,11 @@
 
 import math
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from lmtk.errors import LmtkError, UsageError, counted, name_of
 from lmtk.jobs.rules import Rule, check, check_outputs, from_stdin, marks_of, needs, one_stdin, unknown_word, wrong
+from lmtk.jobs.texts import LOWERED_RULES, Reading, convert_texts, needs_text
 
 
 @dataclass(frozen=True)
@@ -41,9 +42,11 @@ class ClassJob:
     write_paths: str | None = None
     quiet: bool = False
     debug: int = 0
+    reading: Reading = field(default_factory=Reading)
 
     def __post_init__(self):
         check(self, RULES)
+        convert_texts(self, self.reading)
         one_stdin(*self.text, *self.counts, self.vocab, self.init, self.noclass_vocab)
         unknown_word(self.map_unk)
 
@@ -65,6 +68,8 @@ RULES = (
     wrong(lambda job: job.seed is not None and (job.init is not None or job.merges), SEEDED),
     needs("save", "classes", SAVED),
     needs("save", "incremental full", SAVED),
+    *LOWERED_RULES,
+    needs_text(),
 )
 
 
@@ -95,7 +100,7 @@ def sort_words(job):
     from lmtk.ngram.classes import files, induction
     from lmtk.ngram.counting.counts import write_counts
 
-    inputs = [*job.counts, job.vocab, job.noclass_vocab]
+    inputs = [*job.counts, job.vocab, job.noclass_vocab, job.reading.tokenizer]
     check_outputs(job.classes, job.class_counts, job.write_paths, texts=job.text, inputs=inputs)
     start = files.read_classes(job.init) if job.init else None
     bigrams = bigrams_of(job, start)

@@ -2,12 +2,12 @@
 
 import os
 import warnings
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 
 from lmtk.errors import LmtkWarning, counted
 from lmtk.jobs.rules import Rule, check, excludes, from_stdin, marks_of, needs, option_named, unknown_word, wrong
-from lmtk.jobs.texts import READING_RULES, Reading
+from lmtk.jobs.texts import LOWERED_RULES, Reading, convert_texts
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class CountJob:
 
     def __post_init__(self):
         check(self, RULES)
-        object.__setattr__(self, "text", self.reading.sources(self.text))
+        convert_texts(self, self.reading)
         unknown_word(self.map_unk)
 
     @property
@@ -119,7 +119,7 @@ RULES = (
     ),
     excludes("nonevents", "kenlm", "-nonevents cannot be combined with -kenlm or -maxent"),
     excludes("recompute", "kenlm memory mpi"),
-    *READING_RULES,
+    *LOWERED_RULES,
     excludes("text_has_weights text_has_weights_last", "field tokenizer normalize"),
 )
 
@@ -173,13 +173,13 @@ def drop_rare(job, lists, counts):
 
 def vocabulary_of(job, lists, counts, unk):
     """The vocabulary of a model of the counts. unk: whether the model predicts unknown words."""
-    from lmtk.text.vocab import make_vocab
+    from lmtk.text.vocab import make_vocab, with_tokenizer
 
     if lists.classes and job.unk in lists.classes.members:
         unk = False  # the class of <unk> is predicted in its place
     source = job.source or job.vocab or (job.text or job.read)[0]
     vocab = make_vocab(counts.words, unk, True, job.unk, source, lists.nonevents)
-    return replace(vocab, tokenizer=job.reading.digest())
+    return with_tokenizer(vocab, job.reading.digest())
 
 
 def write_counted(job, lists, words, written):

@@ -270,12 +270,9 @@ def measure(job, model, batches, problems):
     from lmtk.reports.kenlm import block_corpus, closed, scorer
     from lmtk.reports.srilm import check_sum
     from lmtk.reports.tally import Tally
-    from lmtk.text.corpus import Reader
-    from lmtk.text.tokenizer import piece_ids
 
     reading, marks, index = job.scoring.reading, job.scoring.marks, closed(model.vocab)
-    is_plain = not (reading.tokenizer or reading.normalize)
-    reader, score = Reader(index) if is_plain else piece_ids(reading.encoder(), index), scorer(model, lengths=False)
+    reader, score = reading.reader(index), scorer(model, lengths=False)
 
     def read():
         for batch in read_batches(job, batches, problems):

@@ -24,6 +24,7 @@ from lmtk.jobs.rules import (
     wrong,
 )
 from lmtk.jobs.scoring import Scoring, report_count_file, report_text
+from lmtk.jobs.texts import LOWERED_RULES, convert_texts
 
 
 @dataclass(frozen=True)
@@ -99,6 +100,7 @@ class EditJob:
             complete_weights(self.weight, 1 + len(self.mix_lm))
         if self.map_unk:
             unknown_word(self.map_unk)
+        convert_texts(self, self.scoring.reading, "", "gen_prefixes")
 
     @property
     def by_word(self):
@@ -194,6 +196,13 @@ RULES = (
     ),
     wrong(writes_several_to_stdout, "only one of the outputs can be stdout"),
     wrong(lambda job: job.scoring.debug > 3 and job.scores, "-debug takes values up to 3"),
+    *LOWERED_RULES,
+    needs(
+        "field tokenizer normalize",
+        "text gen_prefixes",
+        "-field, -tokenizer and -normalize are for a text; add -ppl or -gen-prefixes",
+    ),
+    excludes("text_has_weights escape", "field tokenizer normalize"),
 )
 
 
@@ -209,6 +218,8 @@ def edit(job):
         return print_table(job)
     with output(job) as (out, home):
         model, others, weights = change(job, home)
+        if job.scoring.text or job.gen_prefixes:
+            job.scoring.reading.check_models([model, *others], [job.name, *job.mix_lm])
         scored = mix_for_scoring(job, [model, *others], weights)
         if job.scores:
             score(job, scored, [model, *others])
@@ -224,6 +235,7 @@ def get_ready(job):
 
     texts = [*job.scoring.text, *job.scoring.counts]
     inputs = job.classes, job.gen_prefixes, job.vocab if job.vocab != job.write_vocab else None
+    inputs = *inputs, job.scoring.reading.tokenizer
     check_outputs(job.write_lm, job.write_bin, job.write_kenlm, job.write_vocab, texts=texts, inputs=inputs)
     if not job.keep:  # a Python program goes on when the job is done, and needs its memory back
         memory.keep_all()
@@ -258,6 +270,8 @@ def print_table(job):
     for threshold in job.prune:
         model, whole = change(job, None, threshold)[0], Tally()
         if texts is None:
+            if job.scoring.text:
+                job.scoring.reading.check_model(model, job.name)
             sizes = [f"{k}-grams" for k in range(1, model.order + 1)]
             print("prune", "n-grams", *sizes, *["ppl"] * job.scores, sep="\t")
             how = model.vocab, job.scoring.marks, model.order

@@ -19,6 +19,7 @@ from lmtk.jobs.kenlm_files import KENLM_RULES, form_of, write_estimate, write_ke
 from lmtk.jobs.pruning import PRUNING_RULES, files_of, is_pruned, prune_model, sizes_line
 from lmtk.jobs.rules import check, check_outputs, excludes, needs, one_of, one_stdin, wrong
 from lmtk.jobs.smoothing import Smoothing, methods_of
+from lmtk.jobs.texts import convert_texts
 
 
 @dataclass(frozen=True)
@@ -66,8 +67,7 @@ class EstimateJob:
     def __post_init__(self):
         check(self, RULES)
         count = self.count
-        if self.heldout:
-            object.__setattr__(self, "heldout", count.reading.sources((self.heldout,))[0])
+        convert_texts(self, count.reading, "", "heldout")
         vocab = count.vocab if isinstance(count.vocab, str) else None
         one_stdin(*count.text, *count.read, vocab, count.nonevents, count.classes, self.heldout)
         for n, method in enumerate(self.methods, 1):

@@ -1,11 +1,12 @@
 """The next word, for models of any kind: the most probable words after contexts, and random sentences."""
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 
 from lmtk.errors import LmtkError, LmtkWarning, counted, name_of
 from lmtk.jobs.rules import check, check_outputs, one_stdin, required, wrong
+from lmtk.jobs.texts import LOWERED_RULES, READING_RULES, Reading, convert_texts, needs_text
 
 TOGETHER = 64  # contexts, or sentences, that are computed at once
 
@@ -25,10 +26,13 @@ class NextJob:
     tolower: bool = False
     unk: bool = False
     write: str = "-"
+    reading: Reading = field(default_factory=Reading)
 
     def __post_init__(self):
-        check(self, (required("lm"),))
-        one_stdin(self.lm, *(self.text or ["-"]))
+        check(self, (required("lm"), *LOWERED_RULES))
+        object.__setattr__(self, "text", self.text or ("-",))
+        one_stdin(self.lm, *self.text)
+        convert_texts(self, self.reading.unsplit)
 
 
 @dataclass(frozen=True)
@@ -48,10 +52,20 @@ class SampleJob:
     most: int = 1000
     unk: bool = False
     write: str = "-"
+    reading: Reading = field(default_factory=Reading)
 
     def __post_init__(self):
-        check(self, (required("lm"), wrong(lambda job: not job.temperature > 0, "-temperature must be above 0")))
+        check(self, SAMPLE_RULES)
         one_stdin(self.lm, self.prefixes)
+        convert_texts(self, self.reading, "prefixes")
+
+
+SAMPLE_RULES = (
+    required("lm"),
+    wrong(lambda job: not job.temperature > 0, "-temperature must be above 0"),
+    *READING_RULES,
+    needs_text("prefixes"),
+)
 
 
 def print_next_words(job):
@@ -65,12 +79,13 @@ def print_next_words(job):
     from lmtk.text.vocab import lower
 
     model, unknown = Follower(load(job.lm)), [0, 0]
-    check_outputs(job.write, texts=job.text)
+    check_outputs(job.write, texts=job.text, inputs=[job.reading.tokenizer])
+    job.reading.check_model(model.lm, job.lm)
     words, V = model.lm.vocab.words, model.lm.vocab.V
-    contexts = (line for path in job.text or ["-"] for _, line in lines(path))
+    contexts = (line for path in job.text for _, line in lines(path))
     with open_out(job.write) as out:
         while batch := list(islice(contexts, TOGETHER)):
-            words_read = map(lower, batch) if job.tolower else batch
+            words_read = job.reading.split([lower(line) for line in batch] if job.tolower else batch)
             states = np.concatenate([states_after(model, context, not job.no_sos, unknown) for context in words_read])
             for context, log10p in zip(batch, model.scores(states)):
                 if not job.unk and model.lm.vocab.unk_id < V:
@@ -105,7 +120,9 @@ def sample(job):
     from lmtk.reports.following import Follower
 
     model = Follower(load(job.lm))
-    check_outputs(job.write, inputs=[job.prefixes])
+    check_outputs(job.write, inputs=[job.prefixes, job.reading.tokenizer])
+    if job.prefixes:
+        job.reading.check_model(model.lm, job.lm)
     prefixes = (line for _, line in lines(job.prefixes)) if job.prefixes else iter([b""] * job.count)
     with open_out(job.write) as out:
         for sentence in random_sentences(model, prefixes, job):

@@ -1,10 +1,11 @@
 """Phrases in a corpus: make an index of texts, and count phrases in it."""
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from lmtk.errors import LmtkWarning, counted, name_of
-from lmtk.jobs.rules import check, check_outputs, one_of, one_stdin, required
+from lmtk.jobs.rules import check, check_outputs, one_of, one_stdin, required, wrong
+from lmtk.jobs.texts import LOWERED_RULES, READING_RULES, Reading, convert_texts
 
 BLOCK = 1 << 18  # bytes of phrases that a thread counts at once
 COLUMNS = b"phrase\tcount\tdocuments\tcontext\tlog10p\n"
@@ -14,19 +15,36 @@ COLUMNS = b"phrase\tcount\tdocuments\tcontext\tlog10p\n"
 class IndexJob:
     """Make the index of a corpus, in which CountOfJob counts phrases.
 
-    documents: what a document is: "lines", "paragraphs" (blank lines stand between them) or "files". tolower: put the
-    corpus, and later the phrases, in lower case. write: the file of the index.
+    documents: what a document is: "lines", "paragraphs" (blank lines stand between them), "files", or "records" (lines
+    of JSON lines and rows of parquet files). tolower: put the corpus, and later the phrases, in lower case. write: the
+    file of the index.
     """
 
     text: tuple[str, ...] = ()
-    documents: str = "lines"
+    documents: str | None = None
     tolower: bool = False
     write: str | None = None
     quiet: bool = False
+    reading: Reading = field(default_factory=Reading)
 
     def __post_init__(self):
-        check(self, (required("text"), one_of("documents", ("lines", "paragraphs", "files")), required("write")))
+        check(self, INDEX_RULES)
         one_stdin(*self.text)
+        if self.documents is None:
+            object.__setattr__(self, "documents", "records" if self.reading.field else "lines")
+        convert_texts(self, self.reading, apart=self.documents == "records")
+
+
+INDEX_RULES = (
+    required("text"),
+    one_of("documents", ("lines", "paragraphs", "files", "records")),
+    required("write"),
+    *LOWERED_RULES,
+    wrong(
+        lambda job: job.documents == "records" and not job.reading.field,
+        "-documents records needs -field, the field that has the text of a record",
+    ),
+)
 
 
 @dataclass(frozen=True)
@@ -36,10 +54,13 @@ class CountOfJob:
     index: str | None = None
     text: tuple[str, ...] = ()
     write: str = "-"
+    reading: Reading = field(default_factory=Reading)
 
     def __post_init__(self):
-        check(self, (required("index"),))
+        check(self, (required("index"), *READING_RULES))
         one_stdin(self.index, *(self.text or ["-"]))
+        object.__setattr__(self, "text", self.text or ("-",))
+        convert_texts(self, self.reading.unsplit)
 
 
 def write_index(job):
@@ -48,9 +69,9 @@ def write_index(job):
     from lmtk.jobs.bar import reading
     from lmtk.text.index import make_index, write
 
-    check_outputs(job.write, texts=job.text)
+    check_outputs(job.write, texts=job.text, inputs=[job.reading.tokenizer])
     with reading(job.text, "reading", job.quiet):
-        index = make_index(job.text, job.documents, job.tolower)
+        index = make_index(job.text, job.documents, job.tolower, job.reading.digest())
     with open_out(job.write) as out:
         write(out, index)
 
@@ -60,8 +81,10 @@ def print_counts(job):
     from lmtk.files.outputs import open_out
     from lmtk.text.index import load
 
-    check_outputs(job.write, texts=job.text, inputs=[job.index])
-    parts = rows_of_texts(load(job.index), job.text or ["-"])
+    check_outputs(job.write, texts=job.text, inputs=[job.index, job.reading.tokenizer])
+    index = load(job.index)
+    job.reading.check_digest(index.settings.get("tokenizer"), job.index)
+    parts = rows_of_texts(index, job)
     with open_out(job.write) as out:
         first = next(parts, [])  # before anything is written, since the first text may be missing
         out.write(COLUMNS)
@@ -70,15 +93,15 @@ def print_counts(job):
             out.writelines(rows)
 
 
-def rows_of_texts(index, paths):
-    """Yields the rows of the table for the phrases of texts, lists of bytes. Warns about blank lines."""
+def rows_of_texts(index, job):
+    """Yields the rows of the table for the phrases of a job's texts, lists of bytes. Warns about blank lines."""
     from lmtk.files.decoding import blocks
     from lmtk.machine.threads import map_in_order
-    from lmtk.text.corpus import Closed, Reader
+    from lmtk.text.corpus import Closed
 
     words = Closed(dict(zip(index.words, range(len(index.words)))), len(index.words))
-    reader = Reader(words, index.settings["tolower"])
-    for path in paths:
+    reader = job.reading.reader(words, index.settings["tolower"])
+    for path in job.text:
         blank, read = 0, ((block, reader.ids(block)) for block in blocks(path, BLOCK))
         for rows in map_in_order(lambda pair: rows_of(index, *pair), read):
             yield rows

@@ -3,10 +3,11 @@
 import os
 import sys
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from lmtk.errors import LmtkWarning
 from lmtk.jobs.rules import Rule, check, check_outputs, from_stdin, marks_of, one_stdin, required, show, unknown_word
+from lmtk.jobs.texts import LOWERED_RULES, Reading, convert_texts
 
 
 @dataclass(frozen=True)
@@ -35,9 +36,11 @@ class InterpolateJob:
     tolower: bool = False
     float_counts: bool = False
     debug: int = 0
+    reading: Reading = field(default_factory=Reading)
 
     def __post_init__(self):
         check(self, RULES)
+        convert_texts(self, self.reading, *("text", "heldout") if self.text else ("heldout",))
         one_stdin(*self.read, *self.text, self.heldout, self.vocab)
         unknown_word(self.map_unk)
 
@@ -47,6 +50,7 @@ RULES = (
     Rule(
         lambda job: None if job.read or job.text else f"a text or counts are needed: give -read or -text{from_stdin()}"
     ),
+    *LOWERED_RULES,
 )
 
 
@@ -57,7 +61,7 @@ def interpolate(job):
     from lmtk.text.corpus import whole_corpus
 
     texts = [*job.text, job.heldout]
-    check_outputs(job.lm, job.write_bin, texts=texts, inputs=[*job.read, job.vocab])
+    check_outputs(job.lm, job.write_bin, texts=texts, inputs=[*job.read, job.vocab, job.reading.tokenizer])
     marks = marks_of(job)
     counts, vocab = count(job, marks)
 
@@ -82,13 +86,14 @@ def interpolate(job):
 def count(job, marks):
     """(the counts of an InterpolateJob, the vocabulary of its model)."""
     from lmtk.ngram.counting.collection import Sources, collect
-    from lmtk.text.vocab import EOS, make_vocab, read_vocab
+    from lmtk.text.vocab import EOS, make_vocab, read_vocab, with_tokenizer
 
     unk = os.fsencode(job.map_unk)
     words = read_vocab(job.vocab, job.tolower) if job.vocab else None
     counts = collect(Sources(job.text, job.read, job.order, words, marks, unk, floats=job.float_counts))
     source = job.vocab or (job.read or job.text)[0]
     vocab = make_vocab(words if job.vocab else sorted(counts.words), job.unk, marks.eos, unk, source)
+    vocab = with_tokenizer(vocab, job.reading.digest())
     if marks.eos and not counts.levels[0].count[counts.levels[0].keys == counts.words.index(EOS)].sum():
         warnings.warn(
             "the counts have no </s>; if they were made with -stream, add -stream here too", LmtkWarning, stacklevel=1

@@ -9,6 +9,7 @@ import os
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property, partial
 from itertools import accumulate, islice, pairwise, tee, zip_longest
 from typing import NamedTuple
 
@@ -25,6 +26,7 @@ from lmtk.jobs.rules import (
     required,
     wrong,
 )
+from lmtk.jobs.texts import FIELD_RULES, NOT_LOWERED, PIECE_RULES, Reading
 
 UNITS = {"bits": 1 / math.log(2), "nats": 1.0, "log10": 1 / math.log(10)}  # of -ln p
 TOGETHER = 256  # sentences that are scored at once
@@ -37,8 +39,9 @@ class SurprisalJob:
 
     lm: files of models, or models in memory; each adds its columns. text: texts, or tables (.tsv) with a header.
     column: the column of a table that has the sentences; with it, every text is read as a table. region_separator: what
-    stands between the regions of a sentence. unit: of surprisal and entropy. bits: the same as unit "bits". by: a row
-    for each token, or for each word, whose pieces are added up. entropy: of the distribution of the next word.
+    stands between the regions of a sentence. field, tokenizer, encode: as in texts.Reading. unit: of surprisal and
+    entropy. bits: the same as unit "bits". by: a row for each token, or for each word, whose pieces are added up.
+    entropy: of the distribution of the next word.
     """
 
     lm: tuple[str, ...] = ()
@@ -49,6 +52,9 @@ class SurprisalJob:
     no_eos: bool = False
     stream: bool = False
     tolower: bool = False
+    field: str | None = None
+    tokenizer: str | None = None
+    encode: str | None = None
     unit: str = "bits"
     bits: bool = False
     by: str = "token"
@@ -64,6 +70,10 @@ class SurprisalJob:
     @property
     def marks(self):
         return marks_of(self)
+
+    @cached_property
+    def reading(self):
+        return Reading(self.field, self.tokenizer, self.encode)
 
 
 def text_missing(job):
@@ -82,6 +92,12 @@ def twice(job):
     return again and f"-lm lists {again} twice; each model has its own columns"
 
 
+def field_of_table(job):
+    from lmtk.text.items import is_table
+
+    return job.field and (job.column or any(map(is_table, job.text)))
+
+
 RULES = (
     required("lm"),
     Rule(text_missing),
@@ -94,6 +110,10 @@ RULES = (
         "-region-separator takes one or more characters without blanks, such as |, not '{region_separator}'",
     ),
     Rule(twice),
+    *FIELD_RULES,
+    *PIECE_RULES,
+    NOT_LOWERED,
+    wrong(field_of_table, "-field is for JSON lines and parquet; the sentences of a table are in its -column"),
 )
 
 
@@ -124,7 +144,8 @@ def write_surprisal(job):
     from lmtk.files.outputs import STDOUT, open_out
     from lmtk.jobs.bar import reading
 
-    check_outputs(job.write, texts=job.text, inputs=[lm for lm in job.lm if isinstance(lm, str)])
+    inputs = [lm for lm in job.lm if isinstance(lm, str)]
+    check_outputs(job.write, texts=job.text, inputs=[*inputs, job.tokenizer])
     with open_out(job.write) as out, reading(job.text, "scoring", job.quiet or job.write in STDOUT):
         first = True
         for columns in measure(job):
@@ -151,6 +172,7 @@ def measure(job):
             models.append(load(model, sums="later") if isinstance(model, str) else model)
     if clause := find_running_text(models, job.marks):
         warnings.warn(f"{clause}; if it was trained with -stream, add -stream here too", LmtkWarning, stacklevel=1)
+    job.reading.check_models(models, job.lm)
     measures, sentences, header = Measures(models, labels(job.lm), job), 0, None
     without_rows = measures.columns([], ())
     added = {column.name for column in columns_of(job, (ITEM,), [], 1, without_rows)[1:]}
@@ -188,11 +210,13 @@ def labels(models):
 
 def batches_of(job, path):
     """(the names of the columns of a text that are kept, an iterator of batches: lists of pairs (Item, Words))."""
-    from lmtk.text.items import is_table, read_items, split
+    from lmtk.text.items import is_table, read_items, split, split_into_pieces
 
     column = job.column or (SENTENCES if is_table(path) else None)
-    names, items = read_items(path, column)
+    names, items = read_items(path, column, job.reading.lines(path))
     separator = os.fsencode(job.region_separator or "")
+    if job.tokenizer:
+        split = partial(split_into_pieces, tokenizer=job.reading.encoder.tokenizer)
 
     def batches():
         blank = []
@@ -265,12 +289,12 @@ def rows_by_token(words):
 
 def rows_by_word(words):
     """[(position, word, start, end, region)] of the words of a sentence, whose pieces are joined."""
-    from lmtk.text.items import join
+    from lmtk.text.items import written
 
     rows = []
     bounds = [*first_pieces(words), len(words.number)]
     for position, (a, b) in enumerate(pairwise(bounds), 1):
-        rows.append((position, join(words.words[a:b]), words.start[a], words.end[b - 1], words.region[a]))
+        rows.append((position, written(words, a, b), words.start[a], words.end[b - 1], words.region[a]))
     return rows
 
 

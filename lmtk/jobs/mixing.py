@@ -3,7 +3,7 @@
 import math
 import os
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from lmtk.errors import LmtkError
 from lmtk.jobs.rules import (
@@ -18,6 +18,7 @@ from lmtk.jobs.rules import (
     short,
     wrong,
 )
+from lmtk.jobs.texts import LOWERED_RULES, Reading, convert_texts, needs_text
 
 
 @dataclass(frozen=True)
@@ -42,9 +43,11 @@ class MixJob:
     tolower: bool = False
     threads: int | None = None
     debug: int = 0
+    reading: Reading = field(default_factory=Reading)
 
     def __post_init__(self):
         check(self, RULES)
+        convert_texts(self, self.reading, "heldout")
         one_stdin(*self.lm, self.heldout)
         complete_weights(self.weight, len(self.lm))
 
@@ -64,6 +67,8 @@ RULES = (
         lambda job: job.write and any(os.path.realpath(path) == os.path.realpath(job.write) for path in job.lm),
         "-write {write} would replace a model that the mixture refers to; choose another name",
     ),
+    *LOWERED_RULES,
+    needs_text("heldout"),
 )
 
 
@@ -79,11 +84,13 @@ def mix(job, tell=lambda line: None):
     from lmtk.joint import mixture
     from lmtk.machine.threads import use
 
-    check_outputs(job.write, texts=[job.heldout] if job.heldout else [])
+    check_outputs(job.write, texts=[job.heldout], inputs=[job.reading.tokenizer])
     use(job.threads)
     parts = [load(path) if isinstance(path, str) else path for path in job.lm]
     names = [path if isinstance(path, str) else f"model {i}" for i, path in enumerate(job.lm, 1)]
     mixture.check_vocabularies(parts, names)
+    if job.heldout:
+        job.reading.check_models(parts, names)
     binned = mixture.binned_part(parts) if job.bins else None
     start = complete_weights(job.weight, len(parts))
     weights = np.array([start] * (len(parts[binned].alpha) if job.bins else 1))

@@ -4,9 +4,11 @@ import os
 import sys
 import warnings
 from dataclasses import dataclass
+from functools import cached_property
 
 from lmtk.errors import FormatError, LmtkError, LmtkWarning, UsageError, counted
 from lmtk.jobs.rules import Rule, check, check_outputs, excludes, needs, one_of, one_stdin, required, wrong
+from lmtk.jobs.texts import NOT_LOWERED, PIECE_RULES, Reading
 
 
 @dataclass(frozen=True)
@@ -16,7 +18,8 @@ class RescoreJob:
     lm, model: files of language models and of translation models. nbest: files of lists. source: the text that the
     lists translate. name: the features of the models, bytes. weights: a file of weights; lmw: a weight for each model;
     wtw: the weight of a word. tune: files of references to learn weights on, from `restarts` random starts. best: write
-    the best hypothesis of each list alone. unk_penalty: log10 p of a word without a probability.
+    the best hypothesis of each list alone. unk_penalty: log10 p of a word without a probability. tokenizer, encode: as
+    in texts.Reading, for the language models.
     """
 
     lm: tuple[str, ...] = ()
@@ -38,6 +41,8 @@ class RescoreJob:
     write_nbest_dir: str | None = None
     unk_penalty: float | None = None
     tolower: bool = False
+    tokenizer: str | None = None
+    encode: str | None = None
     threads: int | None = None
     debug: int = 0
 
@@ -45,6 +50,10 @@ class RescoreJob:
         check(self, RULES)
         weights = [self.weights] if self.weights else []
         one_stdin(*self.lm, *self.model, self.source, *self.nbest, *self.tune, *weights)
+
+    @cached_property
+    def reading(self):
+        return Reading(None, self.tokenizer, self.encode)
 
     @property
     def models(self):
@@ -101,6 +110,9 @@ RULES = (
         overwrites_lists, "-write-nbest-dir {write_nbest_dir} is the folder of the lists that are read; choose another"
     ),
     excludes("write_nbest_dir", "write", "-write cannot be combined with -write-nbest-dir"),
+    *PIECE_RULES,
+    NOT_LOWERED,
+    needs("tokenizer", "lm", "-tokenizer splits the hypotheses for language models, so it needs -lm"),
 )
 
 
@@ -112,7 +124,7 @@ def rescore(job):
 
     written = None if job.write_nbest_dir else job.write
     texts = [*job.nbest, job.source, *job.tune]
-    check_outputs(written, job.write_weights, texts=texts, inputs=[*job.lm, *job.model])
+    check_outputs(written, job.write_weights, texts=texts, inputs=[*job.lm, *job.model, job.tokenizer])
     use(job.threads, products=job.threads or stated() or 1)
     lists = forms.read(job.nbest)
     check_form(job, lists)
@@ -213,7 +225,12 @@ def lm_columns(job, lists):
     penalty = job.unk_penalty
     if penalty is None:
         penalty = 0 if lists.form == nbest.SRILM else -100
-    return [nbest.score_hypotheses(lists, load(path), penalty, job.tolower) for path in job.lm]
+    columns, split = [], job.reading.split if job.tokenizer else None
+    for path in job.lm:
+        model = load(path)
+        job.reading.check_model(model, path)
+        columns.append(nbest.score_hypotheses(lists, model, penalty, job.tolower, split))
+    return columns
 
 
 def translation_columns(job, lists):

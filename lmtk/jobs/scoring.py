@@ -24,7 +24,7 @@ from lmtk.jobs.rules import (
     required,
     wrong,
 )
-from lmtk.jobs.texts import READING_RULES, Reading
+from lmtk.jobs.texts import LOWERED_RULES, Reading, convert_texts, needs_text
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Scoring:
     reading: Reading = field(default_factory=Reading)
 
     def __post_init__(self):
-        object.__setattr__(self, "text", self.reading.sources(self.text))
+        convert_texts(self, self.reading)
 
     @property
     def marks(self):
@@ -131,7 +131,7 @@ RULES = (
             None if job.scoring.text or job.scoring.counts or job.documents.jsonl else f"-text is missing{from_stdin()}"
         )
     ),
-    *READING_RULES,
+    *LOWERED_RULES,
     *DOCUMENT_RULES,
     one_of("format", ("srilm", "kenlm")),
     wrong(lambda job: job.format == "kenlm" and job.scoring.counts, "-counts cannot be combined with -format kenlm"),
@@ -141,6 +141,7 @@ RULES = (
         lambda job: job.scoring.debug > most_debug(job) == 2,
         "-debug takes values up to 2 with -oov-features, -dynamic, -cache or -format kenlm",
     ),
+    needs_text("text jsonl"),
     excludes(FOLLOWING, "counts"),
     Rule(
         lambda job: f"{follows(job)} cannot be combined with -format kenlm" if in_kenlm(job) and follows(job) else None

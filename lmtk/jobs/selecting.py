@@ -11,11 +11,12 @@ For a bitext it is the sum of the differences of both sides (Axelrod et al., sec
 import os
 import sys
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain, compress
 
 from lmtk.errors import LmtkError, LmtkWarning, counted, name_of
 from lmtk.jobs.rules import Rule, check, check_outputs, excludes, from_stdin, needs, one_stdin, wrong
+from lmtk.jobs.texts import LOWERED_RULES, Reading, convert_texts
 
 
 @dataclass(frozen=True)
@@ -44,9 +45,11 @@ class SelectJob:
     threads: int | None = None
     debug: int = 0
     quiet: bool = False
+    reading: Reading = field(default_factory=Reading)
 
     def __post_init__(self):
         check(self, RULES)
+        convert_texts(self, self.reading.unsplit)
         one_stdin(*self.text, self.source, self.target, *self.lm, *self.source_lm, *self.target_lm)
 
 
@@ -85,6 +88,13 @@ RULES = (
     ),
     wrong(lambda job: job.source and job.keep and not job.write_source, "-source needs -write-source"),
     wrong(lambda job: job.target and job.keep and not job.write_target, "-target needs -write-target"),
+    *LOWERED_RULES,
+    excludes(
+        "field tokenizer normalize",
+        "source",
+        "-field, -tokenizer and -normalize work with -text, not with the two sides of a bitext; convert both sides "
+        "to lines of words before",
+    ),
 )
 
 
@@ -127,7 +137,7 @@ def select(job):
 
     sides = sides_of(job)
     texts = [path for side in sides for path in side.paths]
-    files = [name for side in sides for name in side.names if isinstance(name, str)]
+    files = [name for side in sides for name in side.names if isinstance(name, str)] + [job.reading.tokenizer]
     check_outputs(*(side.write for side in sides), job.write_scores, texts=texts, inputs=files)
     use(job.threads)
     models = [load_models(job, side) for side in sides]
@@ -166,6 +176,7 @@ def load_models(job, side):
             models.append(load(model, sums="later") if isinstance(model, str) else model)
     names = [name if isinstance(name, str) else f"model {i}" for i, name in enumerate(side.names, 1)]
     check_vocabularies(models, names)
+    job.reading.check_models(models, names)
     if clause := find_running_text(models, Marks()):
         warnings.warn(f"{clause}; select needs models of sentences, trained without -stream", LmtkWarning, stacklevel=1)
     return models
@@ -178,10 +189,10 @@ def score_side(job, side, models):
     import numpy as np
 
     from lmtk.machine.threads import map_in_order
-    from lmtk.text.corpus import Closed, Reader
+    from lmtk.text.corpus import Closed
 
     vocab = models[0].vocab
-    reader = Reader(Closed(vocab.index, vocab.unk_id), job.tolower)
+    reader = job.reading.reader(Closed(vocab.index, vocab.unk_id), job.tolower)
     # the next block is read while the models score this one
     corpora = map_in_order(lambda block: lines_corpus(reader, block, vocab), blocks_of(side), threads=1)
     scores, words, unknown, renumbered = [np.zeros(0)], 0, 0, renumbering(models)

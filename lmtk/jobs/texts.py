@@ -1,19 +1,24 @@
 """How texts are read: as lines, from a field of JSON lines or parquet, normalised, and split into pieces.
 
-`Reading` has the options that commands share. Its `sources` makes files.inputs.Source of the names of texts. A Source
-is converted to plain text, a block after another, while a job reads it. So no converted text is written, and everything
-that reads texts takes it.
+`Reading` has the options that commands share. `convert_texts` makes files.inputs.Source of the names of texts in a job.
+A Source is converted to plain text, a block after another, while a job reads it. So no converted text is written, and
+everything that reads texts takes it. Where a job needs the text as it is written too, it converts the text by
+`Reading.unsplit` and gets the ids of the pieces by `Reading.reader`.
 """
 
 import os
+import re
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 from lmtk.errors import FormatError, LmtkWarning, counted, name_of
-from lmtk.jobs.rules import excludes, needs, one_of
+from lmtk.jobs.rules import excludes, flatten, needs, one_of, wrong
 
 SHOWN = 10  # numbers of lines in a warning
-INSIDE = "\x1f"  # a control character that does not separate words
+DOCUMENTS = (".jsonl", ".ndjson", ".json", ".parquet")  # how the names of files with fields end
+BLANKS = " \t\r\n"
+BLANK_LINE = re.compile(r"\n[ \t\r]*(?=\n)")
 
 
 @dataclass(frozen=True)
@@ -28,43 +33,53 @@ class Reading:
     encode: str | None = None
     normalize: str | None = None
 
-    def sources(self, paths):
-        """The names of texts as names of Sources, if the texts are converted."""
+    @property
+    def is_encoded(self):
+        """Whether the words of a text are changed or split."""
+        return bool(self.tokenizer or self.normalize)
+
+    @property
+    def unsplit(self):
+        """The Reading that leaves the words as they are."""
+        return Reading(self.field)
+
+    def source(self, path, apart=False):
+        """The name of a text, as the name of a Source if the text is converted. apart: a blank line follows the text of
+        each document, and there are none in it.
+        """
         from lmtk.files.inputs import Source
 
-        if not (self.field or self.tokenizer or self.normalize):
-            return paths
-        return tuple(path if isinstance(path, Source) else Source(path, self.converter()) for path in paths)
+        is_plain = not (self.field or self.is_encoded)
+        return path if is_plain or path is None or isinstance(path, Source) else Source(path, self.converter(apart))
 
-    def converter(self):
+    def of_other(self, path):
+        """The Reading of a text beside the main one, such as a held-out text: without the field, unless the name of the
+        file ends as that of a file with fields does.
+        """
+        from lmtk.files.outputs import SUFFIX
+
+        stem, suffix = os.path.splitext(path)
+        suffix = os.path.splitext(stem)[1] if suffix in SUFFIX else suffix
+        return self if suffix.lower() in DOCUMENTS else replace(self, field=None)
+
+    def converter(self, apart):
         """A function from the name of a text to blocks of its converted text."""
         warned = []  # a text may be read twice
 
         def convert(path):
             from lmtk.files.decoding import blocks
 
-            problems = Problems(name_of(path), self.field, lambda: 1)
-            texts = self.blocks_of_field(path, problems) if self.field else blocks(path)
-            if self.tokenizer or self.normalize:
+            texts = self.blocks_of_field(path, apart, warned) if self.field else blocks(path)
+            if self.is_encoded:
                 from lmtk.text.tokenizer import piece_text
 
-                reader, join = piece_text(self.encoder()), self.join_words
-                texts = (reader.ids(join(block)).tobytes() for block in texts)
+                reader = piece_text(self.encoder)
+                texts = (reader.ids(block).tobytes() for block in texts)
             yield from texts
-            if not warned:
-                problems.warn(lambda problem: "skipped")
-                warned.append(True)
 
         return convert
 
-    def join_words(self, block):
-        """A block of lines in which tabs and carriage returns separate no words, if CCNet's normalisation will remove
-        them.
-        """
-        if not self.normalize or not (b"\t" in block or b"\r" in block):
-            return block
-        return block.replace(b"\t", INSIDE.encode()).replace(b"\r", INSIDE.encode())
-
+    @cached_property
     def encoder(self):
         """The text.tokenizer.Encoder that -normalize and -tokenizer ask for."""
         from lmtk.text.tokenizer import Encoder, load_tokenizer
@@ -74,39 +89,81 @@ class Reading:
             from lmtk.text.ccnet import normalize
         return Encoder(normalize, load_tokenizer(self.tokenizer, self.encode) if self.tokenizer else None)
 
+    def reader(self, index, tolower=False):
+        """The Reader of a text by an index, Closed or Growing, or the PieceReader if its words are changed or split."""
+        from lmtk.text.corpus import Reader
+        from lmtk.text.tokenizer import piece_ids
+
+        return piece_ids(self.encoder, index) if self.is_encoded else Reader(index, tolower)
+
+    def split(self, lines):
+        """Lines, bytes without their ends, with blanks between the pieces."""
+        if not self.is_encoded:
+            return lines
+        return [line.encode() for line in self.encoder.lines([line.decode("utf-8", "replace") for line in lines])]
+
     def as_lines(self, texts):
         """Texts of documents, with the line ends that separate sentences; the one at the end of a text separates none.
         CCNet's normalisation takes line ends away, and so makes one word of the words around them.
         """
         if not self.normalize:
-            texts = [text.removesuffix("\n") for text in texts]
-        else:
-            texts = [text.strip() for text in texts]
-            for blank in "\n\t\r":
-                texts = [text.replace(blank, INSIDE) for text in texts]
-        return texts
+            return [text.removesuffix("\n") for text in texts]
+        from lmtk.text.tokenizer import INSIDE
 
-    def blocks_of_field(self, path, problems):
-        """Yields the texts of the documents of a file, a line after another, in blocks of bytes."""
+        return [text.strip().replace("\n", INSIDE) for text in texts]
+
+    def blocks_of_field(self, path, apart, warned):
+        """Yields the texts of the documents of a file, a line after another, in blocks of bytes. apart: as in `source`.
+        warned: a list, which is empty until the problems of the file have been printed.
+        """
+        for pairs in self.texts_of_field(path, warned):
+            texts = self.as_lines([text for _, text in pairs])
+            if apart:
+                texts = [BLANK_LINE.sub("", text) + "\n" for text in texts]
+            yield "".join([text + "\n" for text in texts]).encode()
+
+    def texts_of_field(self, path, warned):
+        """Yields the texts of the documents of a file in lists of pairs (the number of the line or row, the text)."""
         from lmtk.files.documents import batches, is_parquet, parse, read_parquet
 
+        problems, first = Problems(name_of(path), self.field, lambda: 1), 0
         if os.path.isfile(path) and is_parquet(path):
             problems.unit = "row"
             parsed = ([(None, text) for text in texts] for texts in read_parquet(path, self.field))
         else:
             parsed = ([parse(line, self.field) for line in lines] for lines in batches(path))
-        first = 0
         for rows in parsed:
-            texts = []
-            for row, (_, text) in enumerate(rows):
-                if isinstance(text, str):
-                    texts.append(text)
-                else:
-                    problems.add(text, first + row)
-            if not first and not texts:
+            pairs = []
+            for row, (_, text) in enumerate(rows, first):
+                if not isinstance(text, str):
+                    problems.add(text, row)
+                    continue
+                if not text or (text.isspace() and not text.strip(BLANKS)):
+                    problems.add(problems.EMPTY, row)
+                if "\0" in text and not self.normalize:
+                    problems.add(problems.NUL, row)
+                pairs.append((row + 1, text))
+            if not first and not pairs:
                 problems.reject(next((document for document, _ in rows if document), None))
-            yield "".join([text + "\n" for text in self.as_lines(texts)]).encode()
+            yield pairs
             first += len(rows)
+        if not warned:
+            problems.warn(lambda problem: OUTCOMES.get(problem, "skipped"))
+            warned.append(True)
+
+    def lines(self, path):
+        """Yields (the number of its line or row in the file, a line of the text) of a text whose words are neither
+        changed nor split.
+        """
+        from lmtk.files.decoding import blocks, split_lines
+
+        if not self.field:
+            yield from split_lines(blocks(path))
+            return
+        for pairs in self.texts_of_field(path, []):
+            for number, text in pairs:
+                for line in text.removesuffix("\n").split("\n"):
+                    yield number, line.encode().rstrip(b"\r")
 
     def digest(self):
         """The SHA-256 of the tokenizer's file, or None."""
@@ -115,11 +172,42 @@ class Reading:
         return digest(self.tokenizer)
 
     def check_model(self, model, name):
-        """Warn if a model was made with another tokenizer."""
-        of_model = model.vocab.tokenizer
-        if self.tokenizer and of_model and self.digest() not in (None, of_model):
+        """Warn if a model was made with another tokenizer. name: what messages call the model."""
+        self.check_digest(model.vocab.tokenizer, name)
+
+    def check_models(self, models, names):
+        """`check_model` of each of the models."""
+        for model, name in zip(models, names):
+            self.check_model(model, name if isinstance(name, str) else "the model")
+
+    def check_digest(self, of_model, name):
+        """Warn if `of_model`, the digest of the tokenizer that a model or an index remembers, or None, is that of
+        another one. name: what messages call the model.
+        """
+        if not of_model:
+            return
+        if not self.tokenizer:
+            message = f"{name} was made with a tokenizer, and this text is read as words"
+            warnings.warn(f"{message}; give its tokenizer as -tokenizer FILE", LmtkWarning, stacklevel=1)
+        elif self.digest() not in (None, of_model):
             message = f"{name} was made with another tokenizer than {self.tokenizer}"
             warnings.warn(f"{message}; give the tokenizer of the model", LmtkWarning, stacklevel=1)
+
+
+def convert_texts(job, reading, texts="text", others="", apart=False):
+    """Make Sources of the names of texts in the fields of a job.
+
+    texts, others: names of fields, with blanks between them; a field has one name, a tuple of names, or None. The
+    Reading of `others` is `Reading.of_other`. apart: as in `Reading.source`.
+    """
+    for name in f"{texts} {others}".split():
+        value = getattr(job, name)
+        paths = value if isinstance(value, tuple) else (value,)
+        made = tuple(
+            (reading.of_other(path) if path and name in others.split() else reading).source(path, apart)
+            for path in paths
+        )
+        object.__setattr__(job, name, made if isinstance(value, tuple) else made[0])
 
 
 class Problems:
@@ -175,9 +263,15 @@ class Problems:
             warnings.warn(message, LmtkWarning, stacklevel=1)
 
 
-READING_RULES = (
-    one_of("normalize", ("ccnet",)),
-    one_of("encode", ("nemo",)),
-    needs("encode", "tokenizer"),
-    excludes("tokenizer", "tolower", "-tokenizer cannot be combined with -tolower; lower the text before"),
-)
+OUTCOMES = {Problems.EMPTY: "read as a blank line", Problems.NUL: "NUL stays in its word"}
+FIELD_RULES = (wrong(lambda job: flatten(job)["field"][1] == "", "-field is empty; give the name of a field"),)
+PIECE_RULES = one_of("encode", ("nemo",)), needs("encode", "tokenizer")
+READING_RULES = *FIELD_RULES, one_of("normalize", ("ccnet",)), *PIECE_RULES
+# of jobs that can put a text in lower case
+NOT_LOWERED = excludes("tokenizer", "tolower", "-tokenizer cannot be combined with -tolower; lower the text before")
+LOWERED_RULES = *READING_RULES, NOT_LOWERED
+
+
+def needs_text(texts="text"):
+    """A rule: the options of a Reading need one of the options `texts`."""
+    return needs("field tokenizer normalize", texts)

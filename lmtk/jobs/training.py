@@ -22,6 +22,7 @@ from lmtk.jobs.rules import (
     unknown_word,
     wrong,
 )
+from lmtk.jobs.texts import LOWERED_RULES, Reading, convert_texts
 
 
 @dataclass(frozen=True)
@@ -98,9 +99,11 @@ class TrainJob:
     stream: bool = False
     tolower: bool = False
     life: Life = field(default_factory=Life)
+    reading: Reading = field(default_factory=Reading)
 
     def __post_init__(self):
         check(self, RULES[:1] if self.life.finish else RULES)
+        convert_texts(self, self.reading, "text", "heldout")
         features = self.init_features, self.classes, self.tree_features, self.proposal
         one_stdin(self.text, self.heldout, self.vocab, *features)
         unknown_word(self.map_unk)
@@ -230,6 +233,7 @@ RULES = (
     wrong(
         is_read_twice, "-text {text} can be read only once, but without -vocab it is read twice; give -vocab or a file"
     ),
+    *LOWERED_RULES,
 )
 # what to do about an epoch that is worse than the unigram, and about one that overfits
 REMEDIES = (
@@ -302,6 +306,7 @@ def prepare(job, comm):
     from lmtk.text.corpus import whole_corpus
 
     inputs = job.vocab, job.classes, job.proposal, job.init_features, job.tree_features, job.lm_rest
+    inputs = *inputs, job.reading.tokenizer
     check_trained((job.text, job.heldout), job.lm, job.life, inputs)
     run.check_beside(job.lm, job.life.resume)
     noise = load_proposal(job.proposal) if job.proposal not in (None, "uniform") else None
@@ -329,14 +334,15 @@ def prepare(job, comm):
 def vocabulary_of(job):
     """The words of -vocab, or those of the text, the most frequent first."""
     from lmtk.text.corpus import count_words
-    from lmtk.text.vocab import make_vocab, read_vocab
+    from lmtk.text.vocab import make_vocab, read_vocab, with_tokenizer
 
     if job.vocab:
         words = read_vocab(job.vocab, job.tolower)
     else:
         counts = count_words([job.text], job.tolower)
         words = sorted(counts, key=lambda w: (-counts[w], w))
-    return make_vocab(words, job.unk, job.marks.eos, os.fsencode(job.map_unk), job.vocab or job.text)
+    vocab = make_vocab(words, job.unk, job.marks.eos, os.fsencode(job.map_unk), job.vocab or job.text)
+    return with_tokenizer(vocab, job.reading.digest())
 
 
 def settings_of(job, vocab, noise):

@@ -11,7 +11,19 @@ from functools import partial
 
 from lmtk.errors import FormatError, LmtkWarning, counted
 from lmtk.files.figure import KINDS
-from lmtk.jobs.rules import Rule, check, check_outputs, needs, one_stdin, options_given, required, show, wrong
+from lmtk.jobs.rules import (
+    Rule,
+    check,
+    check_outputs,
+    excludes,
+    needs,
+    one_stdin,
+    options_given,
+    required,
+    show,
+    wrong,
+)
+from lmtk.jobs.texts import FIELD_RULES, Reading, convert_texts
 
 UNKNOWN_SHARE = 0.2  # of the words of a text: above it a warning says that the model does not know them
 ALIGNMENTS = "align soft_align align_html align_plot"
@@ -55,12 +67,14 @@ class TranslateJob:
     reference: str | None = None
     threads: int | None = None
     tolower: bool = False
+    field: str | None = None
     quiet: bool = False
     debug: int = 0
 
     def __post_init__(self):
         check(self, RULES)
         one_stdin(*self.model, self.text, self.target, self.dictionary, self.reference)
+        convert_texts(self, Reading(self.field))
 
     @property
     def width(self):
@@ -113,6 +127,13 @@ RULES = (
     wrong(lambda job: job.n_best and job.scores, "-scores cannot be combined with -n-best, which writes scores anyway"),
     wrong(lambda job: job.no_unk and job.replace_unk, "-replace-unk cannot be combined with -no-unk"),
     needs("dictionary", "replace_unk", "-dictionary needs -replace-unk"),
+    *FIELD_RULES,
+    excludes(
+        "field",
+        "target reference",
+        "-field cannot be combined with -target or -reference, whose lines belong to the lines of a text; write the "
+        "text of the field to a file before",
+    ),
 )
 
 

@@ -26,7 +26,7 @@ from lmtk.ngram.model import backoff
 from lmtk.ngram.model.backoff import Backoff
 from lmtk.ngram.model.building import build_nodes
 from lmtk.text.corpus import Corpus
-from lmtk.text.vocab import EOS, Vocab, make_vocab, vocab_of, vocab_settings
+from lmtk.text.vocab import EOS, Vocab, make_vocab, vocab_of, vocab_settings, with_tokenizer
 
 SETTINGS = VOCABULARY | {"size": whole(), "classes": backoff.SETTINGS}  # of the binary form
 
@@ -107,7 +107,7 @@ def class_model(lm, name, path, classes=None, simple=False, rows=None):
     names = set(classes.names)
     words = dict.fromkeys([*classes.members, *(w for w in known.words[: known.V] if w not in names)])
     unk = known.unk in classes.members or known.predicts(known.unk)
-    vocab = make_vocab(sorted(words), unk, known.predicts(EOS), known.unk, path)
+    vocab = with_tokenizer(make_vocab(sorted(words), unk, known.predicts(EOS), known.unk, path), known.tokenizer)
     g, p = np.empty(len(vocab.words), np.int32), np.ones(len(vocab.words))
     for w, word in enumerate(vocab.words):
         c, p[w] = classes.members.get(word, (None, 1.0))

@@ -7,6 +7,7 @@ depend on the frequency of the context. The bins are those of the deleted-interp
 
 import os
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from lmtk.files import registry
 from lmtk.files.decoding import lines_in
 from lmtk.lm import ABSENT, UNKNOWN, Scores, after_each, after_each_by_scores, has_sentence_starts, reach
 from lmtk.text.corpus import Corpus
-from lmtk.text.vocab import differences
+from lmtk.text.vocab import common_tokenizer, differences, with_tokenizer
 
 
 @dataclass(frozen=True)
@@ -31,9 +32,11 @@ class Mixture:
     binned: int | None = None
     names: list = field(default_factory=list)
 
-    @property
+    @cached_property
     def vocab(self):
-        return self.parts[0].vocab
+        """That of the first part; its tokenizer is that of all parts, or None."""
+        vocabs = [part.vocab for part in self.parts]
+        return with_tokenizer(vocabs[0], common_tokenizer(vocabs))
 
     @property
     def order(self):

@@ -24,7 +24,7 @@ class Multiwords:
     @property
     def vocab(self):
         if len(self.index) != len(self.known.words) + 1:
-            self.known = Vocab(self.index.words(), self.known.V, self.known.unk)
+            self.known = Vocab(self.index.words(), self.known.V, self.known.unk, self.known.tokenizer)
         return self.known
 
     def parts_of(self, word):

@@ -210,12 +210,15 @@ def score_sentences(model, sentences, penalty, tolower=False):
     return sums[where]
 
 
-def score_hypotheses(nbest, model, penalty, tolower=False):
-    """log10 p of all hypotheses, (N,), as in `score_sentences`. As in SRILM, a language model does not see pauses."""
+def score_hypotheses(nbest, model, penalty, tolower=False, split=None):
+    """log10 p of all hypotheses, (N,), as in `score_sentences`. As in SRILM, a language model does not see pauses.
+
+    split: a function from lines, bytes, to lines of the words that the model sees.
+    """
     sentences = nbest.words
     if nbest.form == SRILM:
         sentences = [without_pauses(s) for s in sentences]
-    return score_sentences(model, sentences, penalty, tolower)
+    return score_sentences(model, split(sentences) if split else sentences, penalty, tolower)
 
 
 def without_pauses(sentence):

@@ -101,7 +101,8 @@ class OpenNetwork:
 
     def score(self, corpus):
         """ln p of every scored token. The text must follow the text of the previous call."""
-        self.vocab = Vocab(self.index.words(), self.network.vocab.V, self.network.vocab.unk)
+        known = self.network.vocab
+        self.vocab = Vocab(self.index.words(), known.V, known.unk, known.tokenizer)
         more = len(self.vocab.words) - len(self.network.vocab.words) - len(self.F)
         self.F = np.pad(self.F, ((0, more), (0, 0)))
         self.count = np.pad(self.count, (0, more))

@@ -18,15 +18,16 @@ import numpy as np
 
 from lmtk.errors import FormatError, LmtkError, name_of
 from lmtk.files import container
-from lmtk.files.declared import Array, check_contents, one_of
+from lmtk.files.declared import DIGEST, Array, check_contents, one_of, optional
 from lmtk.files.decoding import blocks
 from lmtk.files.inputs import open_in
 from lmtk.text.corpus import NEWLINE, Growing, ids_of
 from lmtk.text.searching import count_all
 
 BORDER = 0
-DOCUMENTS = {"lines": "a line", "paragraphs": "a paragraph", "files": "a file"}  # what a document is
-SETTINGS = {"documents": one_of(*DOCUMENTS), "tolower": one_of(True, False)}
+# what a document is
+DOCUMENTS = {"lines": "a line", "paragraphs": "a paragraph", "files": "a file", "records": "a JSON object or a row"}
+SETTINGS = {"documents": one_of(*DOCUMENTS), "tolower": one_of(True, False), "tokenizer": optional(DIGEST)}
 MOST = 3_000_000_000  # places of a text, whose square fits into 64 bits
 PART = 1 << 20  # numbers that are split into bytes at once
 
@@ -34,7 +35,7 @@ PART = 1 << 20  # numbers that are split into bytes at once
 @dataclass(frozen=True)
 class Index:
     """The arrays of the table above. words: W distinct words, bytes; word i has the id i + 1. settings: what a document
-    is, and whether the words are in lower case.
+    is, whether the words are in lower case, and the SHA-256 of the tokenizer whose pieces they are.
     """
 
     text: np.ndarray
@@ -55,11 +56,15 @@ class Index:
         yield "documents", len(self.documents)
         yield "a document is", DOCUMENTS[self.settings["documents"]]
         yield "lower case", "yes" if self.settings["tolower"] else "no"
+        if digest := self.settings.get("tokenizer"):
+            yield "tokenizer", f"SHA-256 {digest}"
         yield "bytes per word", f"{size / len(self.order):.2f}"
 
 
-def make_index(paths, documents="lines", tolower=False):
-    """The Index of texts. documents: one of DOCUMENTS. Raises LmtkError if there are no words."""
+def make_index(paths, documents="lines", tolower=False, tokenizer=None):
+    """The Index of texts. documents: one of DOCUMENTS; blank lines stand between records, as between paragraphs.
+    tokenizer: the SHA-256 of the tokenizer whose pieces the words are, or None. Raises LmtkError if there are no words.
+    """
     index = Growing(())
     text = np.concatenate([np.zeros(0, np.int32), *(text_of(path, index, documents, tolower) for path in paths)])
     if not len(text):
@@ -69,6 +74,7 @@ def make_index(paths, documents="lines", tolower=False):
     starts = np.append(0, np.flatnonzero(text[:-1] == BORDER) + 1)
     order = suffix_order(text)
     settings, words = {"documents": documents, "tolower": tolower}, index.words()
+    settings |= {"tokenizer": tokenizer} if tokenizer else {}
     return Index(split(text, len(words)), split(order, len(text)), split(starts, len(text)), words, settings)
 
 
@@ -83,7 +89,7 @@ def with_borders(ids, documents):
     ends = ids == NEWLINE
     # a run of line ends, after a word, ends a line; a longer run, with a blank line, ends a paragraph
     first = ends & ~np.append(True, ends[:-1])[: len(ends)]
-    if documents == "paragraphs":
+    if documents in ("paragraphs", "records"):
         first &= np.append(ends[1:], True)[: len(ends)]
     elif documents == "files":
         first[: np.flatnonzero(first)[-1] if first.any() else 0] = False
@@ -147,7 +153,7 @@ def from_arrays(about, arrays, path):
         return {"text": Array("U8", (T, a)), "order": Array("U8", (N, b)), "documents": Array("U8", (D, b))}
 
     words, _ = check_contents(about, arrays, path, SETTINGS, wanted)
-    settings = {name: about["settings"][name] for name in SETTINGS}
+    settings = {name: value for name, value in about["settings"].items() if name in SETTINGS}
     return Index(arrays["text"], arrays["order"], arrays["documents"], words, settings)
 
 

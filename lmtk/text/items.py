@@ -6,11 +6,12 @@ are kept. `read_items` reads both, `split` finds the words, the pieces of words 
 
 import os
 import re
+from bisect import bisect_right
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
 from lmtk.errors import FormatError, counted, shown
-from lmtk.files.decoding import WORD, blocks, split_lines
+from lmtk.files.decoding import WORD
 from lmtk.files.outputs import SUFFIX
 from lmtk.text.subwords import MARK, word_numbers
 from lmtk.text.vocab import EOS, SOS, lower
@@ -18,6 +19,7 @@ from lmtk.text.vocab import EOS, SOS, lower
 ITEM = b"item"  # the column that names an item
 CSV = re.compile(rf".*\.csv({'|'.join(map(re.escape, SUFFIX))})?", re.DOTALL | re.IGNORECASE)
 TABLE = re.compile(rf".*\.tsv({'|'.join(map(re.escape, SUFFIX))})?", re.DOTALL)
+WORD_IN_TEXT = re.compile(WORD.pattern.decode())
 GOES_ON = b"@@"  # at the end of a piece: the word goes on in the next piece
 END = -1  # the region of </s>
 
@@ -37,7 +39,7 @@ class Words:
 
     text: as the model reads them, a line without its end. words: as they are written. start, end: their places in the
     sentence, counted in characters. region: their regions, from 1 on; END for </s>. number: the number of the word
-    that each token belongs to, from 0 on.
+    that each token belongs to, from 0 on. sentence: the sentence, a string, if a tokenizer has split it.
     """
 
     text: bytes
@@ -46,6 +48,7 @@ class Words:
     end: list
     region: list
     number: list
+    sentence: str | None = None
 
 
 def is_table(path):
@@ -53,16 +56,15 @@ def is_table(path):
     return TABLE.fullmatch(os.fspath(path)) is not None
 
 
-def read_items(path, column=None):
+def read_items(path, column, rows):
     """(the names of the columns that are kept, an iterator of Items) of a text, or of a table if `column` names the
-    column that has the sentences.
+    column that has the sentences. rows: (number, line) of the lines of the text.
 
     A text has one column, `item`, the number of the line. So has a table without a column of this name. Raises
     FormatError.
     """
     if column is None and CSV.fullmatch(os.fspath(path)):
         raise FormatError(path, "a table with commas; write it with tabs, as a .tsv file")
-    rows = split_lines(blocks(path))
     if column is None:
         return (ITEM,), (Item(line, number, (b"%d" % number,)) for number, line in rows)
     _, header = next(rows, (0, b""))
@@ -109,14 +111,53 @@ def split(sentence, marks, separator=b""):
             places.append(at)
         length = at + count(sentence[bounds[-1] :])
     start, end = places[::2], places[1::2]
-    number = numbers_of_words(words)
+    return with_marks(Words(text, words, start, end, region, numbers_of_words(words)), marks, length)
+
+
+def with_marks(words, marks, length):
+    """Words without an opening <s>, which is not scored, and with </s> at the end, as Marks say. length: of the
+    sentence.
+    """
     form = lower if marks.tolower else bytes
-    if words and not marks.stream and form(words[0]) == SOS:
-        words, start, end, region, number = (column[1:] for column in (words, start, end, region, number))
-    if marks.eos and not (words and form(words[-1]) == EOS):
-        words, start, end = [*words, EOS], [*start, length], [*end, length]
-        region, number = [*region, END], [*number, number[-1] + 1 if number else 0]
-    return Words(text, words, start, end, region, number)
+    columns = words.words, words.start, words.end, words.region, words.number
+    if words.words and not marks.stream and form(words.words[0]) == SOS:
+        columns = tuple(column[1:] for column in columns)
+    if marks.eos and not (columns[0] and form(columns[0][-1]) == EOS):
+        numbers = columns[-1]
+        last = EOS, length, length, END, numbers[-1] + 1 if numbers else 0
+        columns = tuple([*column, value] for column, value in zip(columns, last))
+    return Words(words.text, *columns, words.sentence)
+
+
+def split_into_pieces(sentence, marks, separator, tokenizer):
+    """The Words of a sentence whose tokens are the pieces of a tokenizer of `text.tokenizer`. marks, separator: as in
+    `split`. A piece belongs to the word in which it begins; blanks at its beginning do not count.
+    """
+    sentence, separator = sentence.decode("utf-8", "replace"), separator.decode()
+    text = sentence.replace(separator, " " * len(separator)) if separator else sentence
+    spans = [match.span() for match in WORD_IN_TEXT.finditer(text)]
+    ends = [end for _, end in spans]
+    words, names, start, end, region, number = [], [], [], [], [], []
+    for piece, name, first, last in tokenizer.places(text):
+        word = min(bisect_right(ends, first), len(spans) - 1)
+        first = max(first, spans[word][0]) if spans else first
+        words.append(piece.encode())
+        names.append(name.encode())
+        start.append(first)
+        end.append(max(first, last))
+        region.append(1 + sentence.count(separator, 0, first) if separator else 1)
+        number.append(word)
+    whole = Words(b" ".join(names), words, start, end, region, number, sentence)
+    return with_marks(whole, marks, len(sentence))
+
+
+def written(words, first, last):
+    """The word, bytes, that consists of the tokens from `first` up to `last`, the latter not included."""
+    pieces = words.words[first:last]
+    if words.sentence is None:
+        return join(pieces)
+    text = words.sentence[words.start[first] : words.end[last - 1]]
+    return b"".join(pieces) if words.region[first] == END or not text else " ".join(text.split()).encode()
 
 
 def numbers_of_words(pieces):

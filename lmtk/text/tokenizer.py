@@ -7,7 +7,7 @@ Most of a text's words occur many times. Where the pieces of a word do not depen
 PieceReader keeps what it makes of each word, so that most words of a text are only looked up in a table.
 """
 
-from itertools import chain, islice, pairwise
+from itertools import accumulate, chain, islice, pairwise
 
 import numpy as np
 
@@ -17,9 +17,12 @@ from lmtk.text.corpus import NEWLINE, Growing, Reader, tokens
 from lmtk.text.subwords import import_sentencepiece
 
 MARK = "\u2581"  # SentencePiece's sign for a blank
+INSIDE = "\x1f"  # a control character that does not separate words
+PIECES, PIECE, BEGIN, END = 2, 1, 4, 5  # numbers of fields in sentencepiece.proto
 KEPT = 1 << 19  # words whose pieces are kept
 NEMO_OFFSET = 100  # NeMo's name of a piece is the character with the piece's number and this offset
 SURROGATES = 0xD800  # from here on, numbers are not characters that UTF-8 can encode
+IN_WORDS = bytes.maketrans(b"\t\r", INSIDE.encode() * 2)
 BLANKS = str.maketrans(" \t\r\n", MARK * 4)
 
 
@@ -68,6 +71,19 @@ class SentencePiece:
         numbers = self.processor.encode(lines, out_type=int, num_threads=1)
         return [" ".join([self.names[i] for i in line]) for line in numbers]
 
+    def places(self, line):
+        """[(piece, its name in the model, begin, end)] of a line; the places are counted in characters of the line."""
+        names, out = self.split([line])[0].split(" "), []
+        text = line.encode()
+        character = accumulate((byte & 0xC0 != 0x80 for byte in text), initial=-1)  # of each byte; the lowest is -1
+        character = [*islice(character, 1, None), len(line)]
+        for number, message in fields_in(self.processor.encode(line, out_type="serialized_proto")):
+            if number == PIECES:
+                piece = dict(fields_in(message))
+                begin, end = piece.get(BEGIN, 0), piece.get(END, 0)
+                out.append((piece[PIECE].decode(), names[len(out)], character[begin], character[end]))
+        return out
+
     def split_words(self, words):
         """`split` of words; None for a word whose neighbours decide between two splits that are equally probable.
 
@@ -84,6 +100,32 @@ class SentencePiece:
                     if len(splits) == 2 and sorted(splits[0]) == sorted(splits[1]):
                         split[i] = None
         return split
+
+
+def fields_in(message):
+    """Yields (number, value) of the fields of a message of Protocol Buffers: whole numbers, and bytes. The numbers of
+    the fields are those of SentencePieceText in sentencepiece.proto.
+    """
+    at = 0
+
+    def number():
+        nonlocal at
+        value = shift = 0
+        while True:
+            byte = message[at]
+            at, value, shift = at + 1, value | (byte & 0x7F) << shift, shift + 7
+            if byte < 0x80:
+                return value
+
+    while at < len(message):
+        key = number()
+        kind = key & 7
+        if kind == 0:
+            yield key >> 3, number()
+            continue
+        size = number() if kind == 2 else 4 if kind == 5 else 8
+        yield key >> 3, message[at : at + size]
+        at += size
 
 
 def begin_alike(pieces):
@@ -115,6 +157,13 @@ class TokenizerJson:
         if self.names:
             return [" ".join(map(self.names.__getitem__, line.ids)) for line in encoded]
         return [" ".join([piece.translate(BLANKS) for piece in line.tokens]) for line in encoded]
+
+    def places(self, line):
+        """As in SentencePiece."""
+        encoded = self.tokenizer.encode(line, add_special_tokens=False)
+        pieces = [piece.translate(BLANKS) for piece in encoded.tokens]
+        names = [self.names[i] for i in encoded.ids] if self.names else pieces
+        return [(piece, name, *offsets) for piece, name, offsets in zip(pieces, names, encoded.offsets)]
 
 
 def nemo_names(size, path):
@@ -176,6 +225,8 @@ class PieceReader:
 
     def ids(self, block):
         """(n,) the units of a block."""
+        if self.encoder.normalize:  # CCNet removes tabs and carriage returns, which separate no words then
+            block = block.translate(IN_WORDS)
         if not self.encoder.by_words:
             return self.of_lines(block.decode("utf-8", "replace").split("\n")[:-1])
         if len(self.starts) > KEPT:

@@ -1,6 +1,6 @@
 """Vocabularies: words as bytes, their ids, and which of them a model predicts."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from lmtk.errors import FormatError, LmtkError, name_of, shown
 from lmtk.files.decoding import lines
@@ -46,6 +46,17 @@ class Vocab:
 
     def predicts(self, word):
         return self.index.get(word, self.V) < self.V
+
+
+def common_tokenizer(vocabs):
+    """The tokenizer, as in Vocab, that all of some vocabularies have; None if they do not agree."""
+    first, *others = {vocab.tokenizer for vocab in vocabs}
+    return None if others else first
+
+
+def with_tokenizer(vocab, tokenizer):
+    """The Vocab with another tokenizer."""
+    return vocab if vocab.tokenizer == tokenizer else replace(vocab, tokenizer=tokenizer)
 
 
 def vocab_settings(vocab):

@@ -16,7 +16,7 @@ from lmtk.ngram.edit.union import unite
 from lmtk.ngram.model.backoff import Backoff
 from lmtk.ngram.model.building import build_nodes
 from lmtk.ngram.model.nodes import N, wrap_records
-from lmtk.text.vocab import EOS, PAUSE, SOS, Vocab
+from lmtk.text.vocab import EOS, PAUSE, SOS, Vocab, common_tokenizer, with_tokenizer
 
 
 def merge(models, weights, own=False):
@@ -99,7 +99,7 @@ def renumbered(models, vocab):
 
 def unite_vocabularies(vocabs):
     """Return a Vocab that predicts the words of all `vocabs`, with the unknown word of the first."""
-    first = vocabs[0]
+    first = with_tokenizer(vocabs[0], common_tokenizer(vocabs))
     words = [renamed(v, first) for v in vocabs]
     predicted_first, words_first = set(first.words[: first.V]), set(first.words)
     if all(
