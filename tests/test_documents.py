@@ -279,7 +279,7 @@ def test_too_many_pieces_for_nemo():
 
 @pytest.mark.parametrize("large", [1, 1 << 40])
 def test_a_text_of_pieces_is_that_of_lines(pieces, monkeypatch, large):
-    """Also after bytes that are not UTF-8, and in blocks of any size. CCNet's normalisation joins words around a tab."""
+    """Also after bytes that are not UTF-8, and in blocks of any size. CCNet's normalisation joins words at a tab."""
     set_large(monkeypatch, large, "text")
     model = SentencePiece(pieces["unigram"], "sp")
     reader = piece_text(Encoder(normalize, model))

@@ -143,9 +143,7 @@ def describe(path, shown=10):
             about, arrays = container.read(stream, path)
             if about["kind"] in BINARY | TRANSLATION:
                 model = make_model(about, arrays, path)
-                digest = getattr(model.vocab, "tokenizer", None)  # translation models have other vocabularies
-                tokenizer = [("tokenizer", f"SHA-256 {digest}")] if digest else []
-                return [*model.describe(), *tokenizer], model.vocab.words
+                return rows_of(model), model.vocab.words
             if about["kind"] == "index":
                 index = import_function(INDEX)(about, arrays, path)
                 return list(index.describe()), index.words
@@ -166,4 +164,10 @@ def describe(path, shown=10):
             blocks = warn_about_bytes(decode_blocks(stream, path), path)
             return texts.describe(split_lines(block for block in blocks if block.strip(b" \t\r\n")), shown)
         model = import_function(name)(stream, path, ())
-    return list(model.describe()), model.vocab.words
+    return rows_of(model), model.vocab.words
+
+
+def rows_of(model):
+    """[(name, value)] about a model."""
+    digest = model.vocab.tokenizer
+    return [*model.describe(), *([("tokenizer", f"SHA-256 {digest}")] if digest else [])]

@@ -96,7 +96,8 @@ def print_next_words(job):
             out.flush()
     if unknown[0]:
         count = counted(unknown[1], "context word")
-        text = f"{name_of(job.lm)}: the model does not have {unknown[0]} of {count}; -tolower may help"
+        remedy = "is it the model's tokenizer?" if job.reading.tokenizer else "-tolower may help"
+        text = f"{name_of(job.lm)}: the model does not have {unknown[0]} of {count}; {remedy}"
         warnings.warn(text, LmtkWarning, stacklevel=1)
 
 
