@@ -17,7 +17,7 @@ TOP = MAN.parent
 # manual pages by task; a page that is missing here comes last, under "Other"
 TASKS = {
     "Start": ["lmtk.1", "lmtk-python.7", "lmtk-programs.1"],
-    "Prepare text": ["lmtk-normalize.1", "lmtk-vocab.1", "lmtk-select.1"],
+    "Prepare text": ["lmtk-text.7", "lmtk-normalize.1", "lmtk-vocab.1", "lmtk-select.1"],
     "Count and estimate": ["lmtk-ngram-count.1", "lmtk-ngram-interp.1", "lmtk-ngram-class.1"],
     "Find phrases": ["lmtk-index.1", "lmtk-count-of.1"],
     "Prune, merge, convert": ["lmtk-ngram.1", "lmtk-fst.1"],

@@ -23,7 +23,8 @@ head -n 40 pairs.tsv | cut -f 2 > train.fr
 tail -n 5 pairs.tsv | cut -f 1 > test.en
 tail -n 5 pairs.tsv | cut -f 2 > test.fr
 lmtk ngram-count -text train.fr -wbdiscount -lm fr.arpa
-printf '{"text": "the end"}\n' > docs.jsonl
+python3 -c 'import json; [print(json.dumps({"text": line.strip()})) for line in open("train.txt")]' > docs.jsonl
+cp TOP/tests/files/sp.model .
 cp train.txt pool.txt
 lmtk vocab -text test.txt -write words.txt
 lmtk ngram-count -text test.txt -vocab words.txt -unk -wbdiscount -lm domain.arpa
