@@ -131,7 +131,7 @@ def with_marks(words, marks, length):
 
 def split_into_pieces(sentence, marks, separator, tokenizer):
     """The Words of a sentence whose tokens are the pieces of a tokenizer of `text.tokenizer`. marks, separator: as in
-    `split`. A piece belongs to the word in which it begins; blanks at its beginning do not count.
+    `split`. A piece belongs to the word in which it begins; blanks at its ends do not count.
     """
     sentence, separator = sentence.decode("utf-8", "replace"), separator.decode()
     text = sentence.replace(separator, " " * len(separator)) if separator else sentence
@@ -140,13 +140,15 @@ def split_into_pieces(sentence, marks, separator, tokenizer):
     words, names, start, end, region, number = [], [], [], [], [], []
     for piece, name, first, last in tokenizer.places(text):
         word = min(bisect_right(ends, first), len(spans) - 1)
-        first = max(first, spans[word][0]) if spans else first
-        words.append(piece.encode())
-        names.append(name.encode())
-        start.append(first)
-        end.append(max(first, last))
-        region.append(1 + sentence.count(separator, 0, first) if separator else 1)
-        number.append(word)
+        first = min(max(first, spans[word][0]), ends[-1]) if spans else first
+        last = first + len(text[first:last].rstrip(" \t\r\n"))
+        for part in WORD_IN_TEXT.findall(name):  # none for a tab as a piece, which the model does not see
+            words.append((part if piece == name else piece).encode())
+            names.append(part.encode())
+            start.append(first)
+            end.append(last)
+            region.append(1 + sentence.count(separator, 0, first) if separator else 1)
+            number.append(word)
     whole = Words(b" ".join(names), words, start, end, region, number, sentence)
     return with_marks(whole, marks, len(sentence))
 
