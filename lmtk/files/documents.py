@@ -10,9 +10,10 @@ import re
 from typing import NamedTuple
 
 from lmtk.errors import FormatError, UsageError, name_of
-from lmtk.files.decoding import BLOCK, BOM, PARQUET, line_number
+from lmtk.files.decoding import BOM, PARQUET, line_number
 from lmtk.files.inputs import open_in
 
+BLOCK = 1 << 19  # bytes of lines that are read together, few enough for the caches of a processor
 LONGEST = 256 << 20  # bytes of a line
 ROWS = 1 << 12  # of a parquet file that are read together
 BLANK, NOT_JSON, NO_FIELD, NO_STRING = range(4)  # why a line has no text
