@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lmtk
-from lmtk.errors import LmtkWarning, UsageError
+from lmtk.errors import FormatError, LmtkWarning, UsageError
 from lmtk.jobs.texts import Reading
 from lmtk.text.tokenizer import load_tokenizer
 
@@ -101,6 +101,13 @@ def docs(tmp_path):
     rows = [{"text": line} for line in (FILES / "tr.txt").read_text().split("\n") if line]
     (tmp_path / "docs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     return tmp_path / "docs.jsonl"
+
+
+def test_a_long_word_is_named_by_the_line_of_its_document(tmp_path):
+    texts = ["a b\nc"] * 2000 + ["\u00e9" * (1 << 19), "\u00e9" * (1 << 19) + "x"]
+    (tmp_path / "docs").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+    with pytest.raises(FormatError, match="docs:2002: the text has a word longer than 1 MB"):
+        lmtk.estimate(tmp_path / "docs", 2, "wb", field="text")
 
 
 def test_functions_read_fields_and_pieces(docs, tmp_path):

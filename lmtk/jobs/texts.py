@@ -123,7 +123,12 @@ class Reading:
             yield "".join([text + "\n" for text in texts]).encode()
 
     def texts_of_field(self, path, warned):
-        """Yields the texts of the documents of a file in lists of pairs (the number of the line or row, the text)."""
+        """Yields the texts of the documents of a file in lists of pairs (the number of the line or row, the text).
+
+        warned: as in `blocks_of_field`. Raises FormatError if none of the first documents has the field, and for a word
+        that is longer than LONGEST_WORD.
+        """
+        from lmtk.files.decoding import LONGEST_WORD, find_long_word
         from lmtk.files.documents import batches, is_parquet, parse, read_parquet
 
         problems, first = Problems(name_of(path), self.field, lambda: 1), 0
@@ -142,6 +147,9 @@ class Reading:
                     problems.add(problems.EMPTY, row)
                 if "\0" in text and not self.normalize:
                     problems.add(problems.NUL, row)
+                if len(text) > LONGEST_WORD // 4 and find_long_word(text.encode()) >= 0:
+                    message = f"the text has a word longer than {LONGEST_WORD >> 20} MB; leave this document out"
+                    raise FormatError(path, message, row + 1)
                 pairs.append((row + 1, text))
             if not first and not pairs:
                 problems.reject(next((document for document, _ in rows if document), None))
