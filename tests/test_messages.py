@@ -5,7 +5,7 @@ import re
 import pytest
 
 from lmtk.commands import COMMANDS, click_command
-from lmtk.commands.absent import OPTIONS, PROGRAMS
+from lmtk.commands.absent import OPTIONS, PROGRAMS, REFUSED
 from lmtk.commands.spelling import table
 
 EVERY = {name: set(table(click_command(name))) for name in COMMANDS}
@@ -30,3 +30,10 @@ def test_remedies_name_commands_and_options_that_exist(name):
 def test_no_name_in_the_tables_is_a_command_or_an_option_of_every_command():
     assert not set(PROGRAMS) & set(COMMANDS)
     assert not [name for name in OPTIONS if all(name in options for options in EVERY.values())]
+
+
+def test_a_command_does_not_have_the_options_that_it_refuses():
+    """And some other command has them."""
+    for name, commands in REFUSED.items():
+        assert any(name in options for options in EVERY.values())
+        assert [command for command in commands if name in EVERY[command]] == []
