@@ -63,6 +63,75 @@ def prune_rise(model, words, ngram):
     return 10 ** (10**history * D) - 1
 
 
+def kneser_ney(counts, kept, pruned, D, V, context, word):
+    """p(word | context) of an interpolated Kneser-Ney model. counts: of the n-grams (tuples) kept; pruned[h]: the sum
+    of the counts of the n-grams h v that were pruned. D: the discounts of the counts 1, 2, and 3 or more.
+    """
+    lower = kneser_ney(counts, kept, pruned, D, V, context[1:], word) if context else 1 / V
+    here = [n for n in kept if n[:-1] == context]
+    total = sum(counts[n] for n in here) + pruned[context]
+    if not total:
+        return lower
+    discounts = {n: D[min(counts[n], 3) - 1] for n in here}
+    own = counts[(*context, word)] - discounts[(*context, word)] if (*context, word) in here else 0
+    return own / total + (sum(discounts.values()) + pruned[context]) / total * lower
+
+
+def prune_kneser(sentences, order, D, words, threshold, minorder):
+    """Kneser-Ney pruning: (the n-grams that stay, p(context, word)). sentences: lists of words, with their marks.
+    words: all words, in the order in which n-grams are judged; <s> is not predicted.
+    """
+    times = ngrams(sentences, order)
+    counts, pruned = Counter(), Counter()
+    for n, many in times.items():
+        counts[n] = len({m[0] for m in times if m[1:] == n}) if len(n) < order and n[0] != b"<s>" else many
+    del counts[(b"<s>",)]
+    kept, V, tokens = set(counts), len(words) - 1, sum(len(sentence) - 1 for sentence in sentences)
+    p = lambda n: kneser_ney(counts, kept, pruned, D, V, n[:-1], n[-1])
+    for n in sorted(counts, key=lambda n: (-len(n), [words.index(w) for w in n])):
+        if len(n) < max(minorder, 2) or any(m[:-1] == n for m in kept):
+            continue
+        before, count = p(n), counts[n]
+        kept.discard(n)
+        counts[n[1:]] += count - 1
+        pruned[n[:-1]] += count
+        if times[n[:-1]] * before * math.log(before / p(n)) >= tokens * math.log1p(threshold):
+            kept.add(n)
+            counts[n[1:]] -= count - 1
+            pruned[n[:-1]] -= count
+    return kept, lambda context, word: kneser_ney(counts, kept, pruned, D, V, context, word)
+
+
+def grow(sentences, order, D, V, threshold):
+    """The n-grams that growing lets in, a set. sentences, D, V: as for `prune_kneser` and `kneser_ney`."""
+    times = ngrams(sentences, order)
+    inside, tokens = {n for n in times if len(n) == 1}, sum(len(sentence) - 1 for sentence in sentences)
+    discount = lambda n: D[min(times[n], 3) - 1]
+
+    def p(n):
+        """p of the last word of an n-gram after the others, by the counts of the text."""
+        if not n:
+            return 1 / V
+        own = [m for m in inside if m[:-1] == n[:-1] and m != (b"<s>",)]
+        if not own:
+            return p(n[1:])
+        S, G = sum(map(times.get, own)), sum(map(discount, own))
+        return (max(times[n] - discount(n), 0) + G * p(n[1:])) / S
+
+    for k in range(2, order + 1):
+        allowed = {n for n in times if len(n) == k and n[:-1] in inside and n[1:] in inside}
+        for h in {n[:-1] for n in allowed}:
+            own, gains = [n for n in allowed if n[:-1] == h], []
+            S, G = sum(map(times.get, own)), sum(map(discount, own))
+            for n in own:
+                c, d, q = times[n], discount(n), p(n[1:])
+                new = (c - d + G * q) / S
+                gains.append(S * new * math.log(new / ((G + c - d) / S * q)))
+            if max(gains) >= tokens * math.log1p(threshold):
+                inside |= {*own}
+    return inside
+
+
 def forward(C, H, d, U, W, b, context):
     """Equation (1): p over the vocabulary, C[j] .. lists; context is w_(t-1), w_(t-2) .."""
     x = [v for j in context for v in C[j]]

@@ -1,5 +1,6 @@
 """Operations on back-off models: sums, pruning against its definition, merging against the exact mixture, sentences."""
 
+import itertools
 import math
 import warnings
 
@@ -11,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference.edit import model_of
 
+import lmtk
 from lmtk.errors import LmtkError, LmtkWarning
 from lmtk.files import registry
 from lmtk.jobs.editing import EditJob
@@ -22,11 +24,13 @@ from lmtk.ngram.edit import prune as pruning
 from lmtk.ngram.edit.prune import prune
 from lmtk.ngram.edit.renormalize import renormalize
 from lmtk.ngram.edit.vocabulary import add_words, limit, merge, merge_in_turn
+from lmtk.ngram.estimate.growing import grow
+from lmtk.ngram.estimate.methods import Method
 from lmtk.ngram.generation import after, follow, sentences
 from lmtk.ngram.model.backoff import write_binary
 from lmtk.text.corpus import Corpus
 from lmtk.text.corpus import sentences as corpus_of_rows
-from lmtk.text.vocab import EOS, SOS, UNK, Vocab
+from lmtk.text.vocab import EOS, SOS, UNK, Vocab, make_vocab
 
 LN10 = math.log(10)
 
@@ -148,6 +152,71 @@ def test_pruning_to_a_number_ends(model, data):
         assert model.sizes[0] > most
     else:
         assert sum(pruned.sizes) <= most
+
+
+@pytest.fixture(scope="module")
+def discounts(tmp_path_factory):
+    """(D1, D2 and D3+, a file that has them)."""
+    path, D = tmp_path_factory.mktemp("discounts") / "kn", (0.4, 0.9, 1.3)
+    path.write_text("".join(f"discount{name} {value}\n" for name, value in zip(("1", "2", "3+"), D)))
+    return D, str(path)
+
+
+texts = st.lists(st.lists(st.sampled_from("abcd"), min_size=1, max_size=9), min_size=1, max_size=9)
+thresholds = st.sampled_from([1e-6, 1e-4, 1e-3, 3e-3, 0.01, 0.03, 1])
+
+
+@settings(max_examples=60, deadline=None)
+@given(texts, st.integers(1, 4), thresholds, st.integers(2, 3))
+def test_kneser_ney_pruning_is_that_of_its_definition(discounts, text, order, threshold, minorder):
+    """The n-grams that stay, their probabilities, and those of all words after all contexts, which sum to one."""
+    D, path = discounts
+    files = dict.fromkeys(range(1, order + 1), path)
+    options = {"kn": files, "unk": False, "minprune": minorder, "prune_kneser": threshold}
+    model = lmtk.estimate(list(map(" ".join, text)), order, **options).lm
+    sentences = [[SOS, *(word.encode() for word in sentence), EOS] for sentence in text]
+    words = model.vocab.words[: model.vocab.V]
+    kept, p = naive.prune_kneser(sentences, order, D, [*words, SOS], threshold, minorder)
+    pruned = entries(model)
+    assert {*pruned} - {(SOS,)} == kept
+    assert all(10 ** pruned[n][0] == pytest.approx(p(n[:-1], n[-1]), rel=1e-4) for n in kept)
+    assert sums(model) == pytest.approx(1, abs=1e-5)
+    for context in itertools.product([SOS, *words[1:]], repeat=order - 1) if order < 4 else ():
+        ids = np.array([model.vocab.index[word] for word in context], np.int32)
+        expected = [math.log(p(context, word)) for word in words]
+        assert model.after(ids) == pytest.approx(expected, abs=1e-4)
+
+
+@settings(max_examples=20, deadline=None)
+@given(texts, st.integers(1, 60))
+def test_kneser_ney_pruning_to_a_number(discounts, text, most):
+    """At most so many n-grams stay, by the threshold that -debug prints; a threshold for a size is a least one."""
+    files = dict.fromkeys(range(1, 4), discounts[1])
+    estimate = lambda **options: lmtk.estimate(list(map(" ".join, text)), 3, kn=files, unk=False, **options).lm
+    whole = estimate()
+    try:
+        model = estimate(prune_kneser=0, prune_to=most)
+    except LmtkError:
+        assert sum(estimate(prune_kneser=1e3).sizes) > most
+    else:
+        assert sum(model.sizes) <= most
+        assert sum(whole.sizes) > most or entries(model).keys() == entries(whole).keys()
+
+
+@settings(max_examples=60, deadline=None)
+@given(texts, st.integers(1, 4), st.sampled_from([1e-9, 1e-3, 0.01, 0.03, 0.1]))
+def test_growing_lets_in_the_ngrams_of_its_definition(text, order, threshold):
+    D = 0.4, 0.9, 1.3
+    sentences = [[SOS, *(word.encode() for word in sentence), EOS] for sentence in text]
+    vocab = make_vocab([EOS, *dict.fromkeys(word for sentence in sentences for word in sentence[1:-1]), SOS], False)
+    ids = [vocab.index[word] for sentence in sentences for word in sentence]
+    starts = np.cumsum([0, *map(len, sentences)])
+    corpus = Corpus(np.array(ids, np.int32), starts, np.array(ids) != vocab.sos_id)
+    model = grow(corpus, vocab, [Method("kn", D, True)] * order, threshold)
+    rows = [
+        tuple(vocab.words[i] for i in row) for k in range(1, model.order + 1) for row in model.nodes.rows(k).tolist()
+    ]
+    assert {*rows} - {(UNK,)} == naive.grow(sentences, order, D, vocab.V, threshold)
 
 
 def test_pruning_nothing_changes_nothing():

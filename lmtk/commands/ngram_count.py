@@ -39,6 +39,8 @@ OPTIONS = {
         "write_binary_lm": option("Write -lm in binary form.", type=bool, default=False),
         **shared("layout closed write_kenlm kenlm_type compact quantize"),
         "prune": option("Remove n-grams whose removal raises perplexity by less than the fraction X.", "X", low=0),
+        "prune_kneser": option("Like -prune, but the model stays a Kneser-Ney model.", "X", low=0),
+        "grow": option("With -prune-kneser: count only n-grams that may stay, order by order."),
         **shared("prune_to prune_to_size minprune"),
         "prune_contexts": option(
             "Take the probabilities of contexts for -prune from the counts or from the model (default: counts for "

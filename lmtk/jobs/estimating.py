@@ -16,7 +16,7 @@ from lmtk.errors import LmtkWarning, UsageError
 from lmtk.jobs import counting
 from lmtk.jobs.counting import CountJob
 from lmtk.jobs.kenlm_files import KENLM_RULES, form_of, write_estimate, write_kenlm
-from lmtk.jobs.pruning import PRUNING_RULES, files_of, is_pruned, prune_model, sizes_line
+from lmtk.jobs.pruning import PRUNING_RULES, files_of, is_pruned, prune_kneser, prune_model, sizes_line
 from lmtk.jobs.rules import check, check_outputs, excludes, needs, one_of, one_stdin, wrong
 from lmtk.jobs.smoothing import Smoothing, methods_of
 from lmtk.jobs.texts import convert_texts
@@ -30,10 +30,11 @@ class EstimateJob:
     model, as ARPA, in binary form, in KenLM's, as a class model. keep: return the model. unk: predict unknown
     words. prune: the share of perplexity below which an n-gram is dropped, from order `minprune` on; prune_to,
     prune_to_size: prune to so many n-grams, or to a file of so many bytes; prune_contexts: "counts" or "model", where
-    the probabilities of contexts come from, None: counts for Kneser-Ney smoothing. heldout: a
-    text to tune discounts on. limit_vocab_file: n-grams of other words are left out. vocab_pad: the least number of
-    words, unknown ones among them. maxent_alpha, maxent_sigma2: the penalty on the sum of |weight| and the variance
-    of the weights' prior.
+    the probabilities of contexts come from, None: counts for Kneser-Ney smoothing. prune_kneser: like prune, so that
+    the model stays a Kneser-Ney model; with prune_to and prune_to_size the least threshold. grow: count only n-grams
+    that prune_kneser may keep. heldout: a text to tune discounts on. limit_vocab_file: n-grams of other words are left
+    out. vocab_pad: the least number of words, unknown ones among them. maxent_alpha, maxent_sigma2: the penalty on the
+    sum of |weight| and the variance of the weights' prior.
     """
 
     count: CountJob = field(default_factory=CountJob)
@@ -48,6 +49,8 @@ class EstimateJob:
     compact: bool = False
     quantize: int | None = None
     prune: float | None = None
+    prune_kneser: float | None = None
+    grow: bool = False
     minprune: int = 2
     prune_to: int | None = None
     prune_to_size: int | None = None
@@ -86,7 +89,8 @@ class EstimateJob:
         """A methods.Method for each order; none if no model by counts is wanted."""
         if not self.model_wanted or self.maxent:
             return []
-        return methods_of(self.smoothing, self.count.order, self.count.kenlm)
+        methods = methods_of(self.smoothing, self.count.order, self.count.kenlm)
+        return methods if self.prune_kneser is None else [replace(method, minimum=1) for method in methods]
 
     @property
     def files(self):
@@ -122,15 +126,23 @@ class EstimateJob:
         return bool(self.lm and not (self.is_changed or self.maxent or files or self.verbose_header or self.keep))
 
 
+def leaves_out(smoothing):
+    """Whether options leave out n-grams by their counts."""
+    return any(least > 1 for least in (smoothing.gtmin or 1, *smoothing.gtmin_n.values())) or any(
+        smoothing.prune_by_count
+    )
+
+
 def check_method(job, n, method):
     """Raises UsageError where the smoothing method of order n does not suit the other options."""
     if job.count.float_counts and method.smoothing.discounts:
         raise UsageError(
             f"order {n}: Good-Turing and Kneser-Ney smoothing need whole counts; with -float-counts use -wbdiscount{n}"
         )
-    if job.heldout and not (method.smoothing.continuation and method.interpolate):
+    option = "-heldout" if job.heldout else "-prune-kneser" if job.prune_kneser is not None else None
+    if option and not (method.smoothing.continuation and method.interpolate):
         raise UsageError(
-            f"order {n}: -heldout works with interpolated Kneser-Ney smoothing only; add -kndiscount -interpolate"
+            f"order {n}: {option} works with interpolated Kneser-Ney smoothing only; add -kndiscount -interpolate"
         )
 
 
@@ -144,6 +156,13 @@ RULES = (
     *PRUNING_RULES,
     one_of("prune_contexts", ("counts", "model")),
     needs("prune_contexts", "prune prune_to prune_to_size"),
+    excludes("prune_kneser", "prune prune_contexts kn_counts_modified trust_totals limit_vocab_file vocab_pad maxent"),
+    wrong(lambda job: job.grow and not job.prune_kneser, "-grow needs -prune-kneser with a threshold above 0"),
+    excludes("grow", "nonevents memory mpi"),
+    wrong(
+        lambda job: job.prune_kneser is not None and leaves_out(job.smoothing),
+        "-prune-kneser chooses the n-grams that stay; leave out -gtmin, -gtNmin and -prune-by-count",
+    ),
     wrong(
         lambda job: (is_pruned(job) or job.minprune != 2) and not job.model_wanted,
         "pruning options need a model to prune; add -lm or -write-bin",
@@ -245,7 +264,7 @@ def count(job, comm):
     if job.prunes_by_counts and not can_read_again(what) and comm.rank == 0:
         from lmtk.ngram.counting.counts import contexts_of
 
-        contexts = contexts_of(written, what.order - 1)
+        contexts = contexts_of(written, what.order - (job.prune_kneser is None))
     return Counted([counts], [written], counts.words, contexts, lists, listed, bool(job.is_changed or moved), header)
 
 
@@ -267,6 +286,8 @@ def count_ngrams(job, lists, comm):
 
     what = job.count
     again = can_read_again(what)
+    if job.grow and not again:
+        raise UsageError("-grow reads texts several times, from files; leave out -read, -text-has-weights and -classes")
     uses_counts = what.writes_counts or (job.prunes_by_counts and not again)
     # where memory is bounded a text is read once for the model and once for its counts
     twice = what.memory and job.model_wanted and uses_counts and comm.size == 1 and again
@@ -346,17 +367,18 @@ def make_model(job, counted, comm):
         counting.write_counted(what, counted.lists, counted.words, counted.written)
     recipe = comm.each(lambda: recipe_of(job, counted))
     if job.maxent:
-        return write_backoff(job, counted, maxent_model(job, counted, vocabulary, recipe.tell), job.lm)
+        return write_backoff(job, counted, maxent_model(job, counted, vocabulary, recipe.tell), None, job.lm)
     if in_buckets and what.memory:
         at_most(what.memory)
     layout = layout_of(job, counted, vocabulary)
-    form = "nodes" if is_as_nodes(job, counted) else "lines" if job.lm else "discounts"
+    form = "discounts" if job.grow else "nodes" if is_as_nodes(job, counted) else "lines" if job.lm else "discounts"
     with Bar(not in_buckets or job.debug > 0 or comm.rank > 0) as bar:
         recipe = replace(recipe, heldout=comm.share(lambda: read_heldout(job, vocabulary)))
         model, methods = estimation.estimate(counted.counts.pop(), vocabulary, recipe, form, what.memory, comm, bar)
         write_discounts(job, methods)
+        model = grow(job, vocabulary, methods) if job.grow else model
         if model:
-            kept = write_model(job, counted, model, layout, comm.rank)
+            kept = write_model(job, counted, model, methods, layout, comm.rank)
     sent = comm.total(comm.sent)
     if sent and comm.rank == 0:
         recipe.tell(f"the ranks sent one another {sent} bytes")
@@ -368,6 +390,15 @@ def maxent_model(job, counted, vocabulary, tell):
 
     counts, order = counted.counts.pop(), job.count.order
     return maxent.estimate(counts, vocabulary, order, job.maxent_alpha, job.maxent_sigma2, tell)
+
+
+def grow(job, vocabulary, methods):
+    """What `growing.grow` makes of the texts of a job."""
+    from lmtk.ngram.estimate import growing
+    from lmtk.text.corpus import join, whole_corpus
+
+    corpus = join([whole_corpus(path, vocabulary, job.count.marks) for path in job.count.text])
+    return growing.grow(corpus, vocabulary, methods, job.prune_kneser)
 
 
 def is_as_nodes(job, counted):
@@ -385,7 +416,7 @@ def write_discounts(job, methods):
             write_discounts(out, methods[n - 1])
 
 
-def write_model(job, counted, model, layout, rank):
+def write_model(job, counted, model, methods, layout, rank):
     """Writes a model as it is estimated, a Backoff or Buckets. ARPA is written from Buckets unless the model is changed
     first; all else is written from a Backoff. Returns what `estimate` does.
     """
@@ -393,7 +424,7 @@ def write_model(job, counted, model, layout, rank):
     from lmtk.ngram.model import backoff, building
 
     if isinstance(model, backoff.Backoff):
-        return write_backoff(job, counted, model, job.lm)
+        return write_backoff(job, counted, model, methods, job.lm)
     from lmtk.ngram.estimate.buckets import assembly, writing
 
     changed, as_nodes, memory = counted.is_changed, is_as_nodes(job, counted), job.count.memory
@@ -413,13 +444,14 @@ def write_model(job, counted, model, layout, rank):
         with open_out(job.write_bin) as out:
             backoff.write_binary(out, assembly.backoff_of(model, memory, partial(building.map_in_file, out)))
     elif as_nodes:
-        return write_backoff(job, counted, assembly.backoff_of(model, memory), job.lm if changed else None)
+        whole = assembly.backoff_of(model, memory)
+        return write_backoff(job, counted, whole, methods, job.lm if changed else None)
     return None
 
 
-def write_backoff(job, counted, model, lm):
-    """Writes a Backoff, once it is changed, to the files that the job names, as ARPA to `lm`. Returns the model if the
-    job keeps it.
+def write_backoff(job, counted, model, methods, lm):
+    """Writes a Backoff, once it is changed, to the files that the job names, as ARPA to `lm`. methods: with the
+    discounts of the model. Returns the model if the job keeps it.
     """
     from lmtk.ngram.edit import vocabulary
 
@@ -431,9 +463,12 @@ def write_backoff(job, counted, model, lm):
             (name,) = files_of(job)
             write_files(replace(job, **{name: path}, keep=True), counted, model, path if name == "lm" else None)
 
-        has_contexts = model.order > 1 and job.prunes_by_counts
-        context = context_probabilities(job, counted, model) if has_contexts else None
-        model, done = prune_model(job, model, job.prune, context, True, write)
+        if job.prune_kneser is not None:
+            model, done = prune_kneser(job, kneser_model(job, counted, model, methods), write)
+        else:
+            has_contexts = model.order > 1 and job.prunes_by_counts
+            context = context_probabilities(job, counted, model) if has_contexts else None
+            model, done = prune_model(job, model, job.prune, context, True, write)
         if job.debug:
             sys.stderr.write(sizes_line(done, model))
     write_files(job, counted, model, lm)
@@ -442,14 +477,33 @@ def write_backoff(job, counted, model, lm):
 
 def context_probabilities(job, counted, model):
     """log10 p(h) of the contexts of a model, from its texts or counts; see `edit.contexts`."""
+    from lmtk.ngram.edit.contexts import log_shares
+
+    times, total = times_of_ngrams(job, counted, model, model.order - 1)
+    return [log_shares(of_order, total) for of_order in times]
+
+
+def times_of_ngrams(job, counted, model, order):
+    """(how often each n-gram of a model of up to `order` words occurs, an array for each order; the number of words),
+    from its texts or counts.
+    """
     from lmtk.ngram.edit import contexts
     from lmtk.text.corpus import read_corpus
 
     if counted.contexts:
-        return contexts.counted_probabilities(*counted.contexts, model)
+        return contexts.counted_times(*counted.contexts, model, order)
     what = job.count
     corpora = (read_corpus(path, model.vocab, what.marks, model.order) for path in what.text)
-    return contexts.probabilities_in_texts(model, chain.from_iterable(corpora))
+    return contexts.times_in_texts(model, chain.from_iterable(corpora), order)
+
+
+def kneser_model(job, counted, model, methods):
+    """The kneser.KneserNey of a model, which is given up."""
+    from lmtk.ngram.edit import closing, kneser
+
+    model = closing.close(model)
+    times, tokens = times_of_ngrams(job, counted, model, model.order)
+    return kneser.kneser_ney(model, times, tokens, methods)
 
 
 def write_files(job, counted, model, lm):

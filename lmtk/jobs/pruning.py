@@ -42,7 +42,7 @@ def sizes_line(what, model):
 def is_pruned(job):
     """Whether a job prunes by entropy. A threshold of 0 keeps the whole model."""
     thresholds = job.prune if isinstance(job.prune, tuple) else (job.prune,)
-    return any((*thresholds, job.prune_to, job.prune_to_size))
+    return any((*thresholds, getattr(job, "prune_kneser", None), job.prune_to, job.prune_to_size))
 
 
 def prune_model(job, model, threshold, context, own, write):
@@ -69,14 +69,34 @@ def prune_model(job, model, threshold, context, own, write):
                 return pruned, limit
             wanted = max(wanted - excess, 0)
 
+    pruned, limit = fit(job, len(limits), cut_to, write)
+    return pruned, f"-prune {max(limit, 0):.9g}"
+
+
+def prune_kneser(job, whole, write):
+    """`prune_model` by revised Kneser pruning. whole: the kneser.KneserNey of the model."""
+
+    def cut_to(most):
+        marks, limit = whole.fit(most, job.minprune, job.prune_kneser)
+        return whole.cut(*marks), limit
+
+    if not (job.prune_to or job.prune_to_size):
+        return whole.cut(*whole.mark(job.prune_kneser, job.minprune)), f"-prune-kneser {job.prune_kneser:g}"
+    pruned, limit = fit(job, len(whole.counts), cut_to, write)
+    return pruned, f"-prune-kneser {limit:.9g}"
+
+
+def fit(job, total, cut_to, write):
+    """(the pruned model, the threshold) with the size that a job asks for. cut_to(n) -> (the model with at most n
+    n-grams, the threshold, inf if it has more). total, write: as in `fit_to_size` and `prune_model`. Raises LmtkError.
+    """
     if job.prune_to:
         pruned, limit = cut_to(job.prune_to)
         if limit == float("inf"):
             told = f"{counted(sum(pruned.sizes), 'n-gram')} always stay, the 1-grams among them"
             raise LmtkError(f"-prune-to {job.prune_to} cannot be reached: {told}; ask for as many or more")
-    else:
-        pruned, limit = fit_to_size(job, len(limits), cut_to, write)
-    return pruned, f"-prune {max(limit, 0):.9g}"
+        return pruned, limit
+    return fit_to_size(job, total, cut_to, write)
 
 
 def fit_to_size(job, total, cut_to, write):

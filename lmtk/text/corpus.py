@@ -379,6 +379,13 @@ def whole_corpus(path, vocab, marks):
     return Corpus(ids, starts, scored, None, blank)
 
 
+def join(corpora):
+    """Corpora as one Corpus."""
+    starts = np.cumsum(np.concatenate([[0], *(np.diff(corpus.starts) for corpus in corpora)]))
+    ids, scored = (np.concatenate(parts) for parts in zip(*((corpus.ids, corpus.scored) for corpus in corpora)))
+    return Corpus(ids, starts, scored)
+
+
 def contexts(corpus, n):
     """(N, n - 1) int32: row t is w_(t-1), w_(t-2) .. w_(t-n+1), in the order of x in equation 1 of Bengio et al. 2003;
     -1 before the sentence.

@@ -6,5 +6,5 @@ records of `nodes`, in kernels that take contexts in storage order; threads shar
 records, or takes them over with `own`, changes them in place, and returns a new model. Removing or adding n-grams makes
 new records, whose suffixes `building.finish` finds again. The kernels compile when they are first used, which takes
 2 to 4 seconds even for a small model; afterwards they come from the cache. `closing` adds the suffixes of n-grams that
-a model lacks.
+a model lacks. `kneser` prunes Kneser-Ney models with the counts of the text.
 """

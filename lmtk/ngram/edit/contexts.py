@@ -1,7 +1,7 @@
 """The probabilities p(h) of the contexts h of a back-off model, which pruning weighs its losses with.
 
-They come from the model itself (`context_probabilities`), from another model (`history_probabilities`), from counts
-(`counted_probabilities`) or from the texts (`probabilities_in_texts`). Each returns log10 p(h), an array for each order
+They come from the model itself (`context_probabilities`), from another model (`history_probabilities`), or from how
+often the n-grams occur (`counted_times`, `times_in_texts` and then `log_shares`). log10 p(h) is an array for each order
 below the highest, in order of the nodes. A Kneser-Ney model has poor p(h) of its own (Chelba et al. 2010).
 """
 
@@ -61,34 +61,35 @@ def history_probabilities(history, model):
     return out
 
 
-def counted_probabilities(words, parts, model):
-    """Return log10 p(h) of every context h, as `context_probabilities` does, but as relative frequencies in the text. A
-    Kneser-Ney model has no other source for them. words, parts: the result of `counts.contexts_of`.
+def counted_times(words, parts, model, order):
+    """(how often each n-gram of a model of up to `order` words occurs, an array for each order; the number of words).
+    words, parts: the result of `counts.contexts_of`.
     """
     index = {word: i for i, word in enumerate(words)}
     ids = np.array([index.get(word, -1) for word in model.vocab.words], np.int64)
     total = sum(times[keys != index.get(SOS, -1)].sum() for (keys, times), *_ in parts)
     out = []
-    for k in range(1, model.order):
-        rows, times = ids[model.nodes.rows(k)], np.zeros(model.nodes.size(k))
+    for k in range(1, order + 1):
+        rows, times = ids[model.nodes.rows(k)], np.zeros(model.nodes.size(k), np.int64)
         for part in parts:
             node = find_rows([keys for keys, _ in part], rows, len(words))
-            times += np.where(node >= 0, part[k - 1][1][node], 0)
-        out.append(log_shares(times, total))
-    return out
+            times += np.where(node >= 0, part[k - 1][1][node], 0).astype(np.int64)
+        out.append(times)
+    return out, int(total)
 
 
 def log_shares(times, total):
+    """log10 p(h) of contexts h as their relative frequencies: the logarithms of times / total."""
     with np.errstate(divide="ignore"):
         return (np.log10(times) - np.log10(max(total, 1))).astype(np.float32)
 
 
-def probabilities_in_texts(model, corpora):
-    """Return log10 p(h) of every context h as its relative frequency in texts, Corpora in the vocabulary of the model.
-    The counts take 8 bytes for each context.
+def times_in_texts(model, corpora, order):
+    """(how often each n-gram of a model of up to `order` words occurs in texts, an int64 array for each order; the
+    number of words). corpora: Corpora in the vocabulary of the model.
     """
     nodes, total, is_continued = model.nodes, 0, False
-    times = tuple(zeros(nodes.size(k), np.int64) for k in range(1, model.order))
+    times = tuple(zeros(nodes.size(k), np.int64) for k in range(1, order + 1))
     unigrams = find_unigrams(nodes, len(model.vocab.words))
     for corpus in corpora:
         is_new = corpus.scored.copy()
@@ -96,13 +97,13 @@ def probabilities_in_texts(model, corpora):
         total += int(np.count_nonzero(corpus.scored))
         count_contexts(nodes.memory, nodes.where, unigrams, corpus.ids, corpus.starts, is_new, times)
         is_continued = corpus.goes_on
-    return [log_shares(of_order, total) for of_order in times]
+    return times, total
 
 
 @jit
 def count_contexts(memory, where, unigrams, ids, starts, is_new, times):
-    """Add to `times`, an array (N_k,) for each order below the highest, how often each n-gram ends at a token that is
-    new. Bound: one search a token for each order.
+    """Add to `times`, an array (N_k,) for each of the first orders, how often each n-gram ends at a token that is new.
+    Bound: one search a token for each order.
     """
     order = len(times)
     ends = np.empty(order + 1, np.int64)  # the node of the last k words, -1 for none
