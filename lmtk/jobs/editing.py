@@ -95,17 +95,8 @@ class EditJob:
 
     def __post_init__(self):
         check(self, RULES)
-        texts = *self.scoring.text, *self.scoring.counts
-        inputs = (
-            self.lm,
-            self.classes,
-            *self.mix_lm,
-            self.vocab,
-            self.gen_prefixes,
-            self.prune_history_lm,
-            *texts,
-            self.heldout,
-        )
+        texts = *self.scoring.text, *self.scoring.counts, self.heldout
+        inputs = self.lm, self.classes, *self.mix_lm, self.vocab, self.gen_prefixes, self.prune_history_lm, *texts
         one_stdin(*(path for path in inputs if isinstance(path, str)))
         if not self.read_mix_lms:
             complete_weights(self.weight, 1 + len(self.mix_lm), self.loglinear_mix)

@@ -264,7 +264,7 @@ def passing(mode, sentences):
 
 
 def interpolate(words):
-    """-m MODEL ... -w WEIGHT ... | -t TEXT [--just_tune]: models interpolated log-linearly, as an ARPA file on stdout."""
+    """-m MODEL ... -w WEIGHT ... | -t TEXT [--just_tune]: a log-linear interpolation, as an ARPA file on stdout."""
     parser = long_options("interpolate", "Interpolate models log-linearly, and write an ARPA file to stdout.")
     parser.add_argument("-m", "--model", nargs="+", action="extend", required=True, help="ARPA or binary files")
     parser.add_argument("-w", "--weight", nargs="+", action="extend", type=float, help="a weight for each model")
@@ -275,6 +275,8 @@ def interpolate(words):
     o = parser.parse_args(words)
     if bool(o.weight) == bool(o.tuning):
         raise UsageError("give either weights (-w) or a text to learn them on (-t)")
+    if len(o.model) < 2 or len(o.weight or o.model) != len(o.model):
+        raise UsageError("give two models or more (-m), and as many weights (-w)")
     if o.just_tune and not o.tuning:
         raise UsageError("--just_tune needs a text to learn weights on (-t)")
     for path in o.model:
