@@ -42,7 +42,7 @@ def count_source(what, lists, path):
 
     counts = counting.collect_counts(replace(what, text=(path,), sources=()), lists, ALONE)
     if not counts.tokens:
-        raise LmtkError(f"{name_of(path)}: no words in it; leave out this -source")
+        raise LmtkError(f"{name_of(path)}: no words in it; leave this source out")
     return counts.up_to(what.order)
 
 

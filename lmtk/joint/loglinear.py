@@ -195,7 +195,7 @@ class Sums:
         for above, shorter, group, own, lower in self.orders:
             C = len(shorter)
             a, b = np.exp(own @ weights), np.exp(lower @ weights) if len(above) else np.zeros(len(group))
-            add = lambda values, group=group, C=C: np.bincount(group, values, C)
+            add = lambda values, group=group, C=C: np.bincount(group, values, C).astype(np.float64)
             Z_new, first_new, second_new = add(a), np.empty((C, S)), np.empty((C, S, S))
             for i in range(S):
                 first_new[:, i] = add(a * own[:, i] - b * lower[:, i])
