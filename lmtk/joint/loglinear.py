@@ -25,7 +25,7 @@ from functools import cached_property
 
 import numpy as np
 
-from lmtk.errors import LmtkError
+from lmtk.errors import LmtkError, counted
 from lmtk.lm import LN10
 from lmtk.ngram.edit.union import unite
 from lmtk.ngram.edit.vocabulary import renumbered, unite_vocabularies
@@ -123,7 +123,8 @@ def over_words(model, vocab, name, tell):
     lacking = np.isnan(log10p)
     lacking[vocab.V - 1 :] = False
     if unknown == ZERO and (many := np.count_nonzero(lacking)):
-        tell(f"{name}: does not predict <unk>, so {many} words of the other models have the probability 1e-99 in it")
+        words = counted(many, "word of the other models gets", "words of the other models get")
+        tell(f"{name}: does not predict <unk>, so {words} the probability 1e-99 in it; estimate it with -unk")
     log10p[lacking] = unknown
     log10p[: vocab.V] = np.maximum(np.nan_to_num(log10p[: vocab.V], nan=ZERO), f32(ZERO))
     log10p[vocab.V - 1] = 0

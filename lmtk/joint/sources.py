@@ -34,6 +34,7 @@ from lmtk.text.vocab import Vocab
 R = 3
 LEAST = 1e-3  # the least discount as a share of the largest, with which every context leaves something
 FARTHEST = 30.0  # of a parameter from 0
+PRIOR = 3.0  # standard deviation of a parameter before the held-out text is seen; it matters for short texts only
 STEPS = 300
 ENOUGH = 1e-5  # gain of ln p a word in a step that ends the search
 
@@ -171,15 +172,17 @@ def tune(features, V):
     start = np.zeros((n, S * (1 + R)))
     start = np.delete(start, 0, axis=1).ravel()  # the first source has the weight 1
 
+    N = len(features[0][0])
+
     def likelihood(x):
+        """ln p a word, with the prior, and its gradient."""
         weights, D, by_parameter = parameters(x, n, S)
         L, gradient = log_likelihood(features, weights, D, V)
-        return L, by_parameter(*gradient)
+        return L - x @ x / (2 * PRIOR**2 * N), by_parameter(*gradient) - x / (PRIOR**2 * N)
 
     first = likelihood(start)[0]
-    x, L = maximize(likelihood, start)
-    weights, D, _ = parameters(x, n, S)
-    return weights, D, np.exp(-first), np.exp(-L)
+    weights, D, _ = parameters(maximize(likelihood, start)[0], n, S)
+    return weights, D, np.exp(-first), np.exp(-log_likelihood(features, weights, D, V)[0])
 
 
 def parameters(x, n, S):
