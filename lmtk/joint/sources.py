@@ -17,14 +17,15 @@ n         -             the order of the model
 weights   (n, S)        1 for the first source, since only ratios matter
 D         (n, S, R)     the discounts
 features  -             of an order, for N held-out words: c (N, S); T (N, S); hit (N, S R), whether the count has the
-                        discount r; many (N, S R), how many n-grams of the context have it. All are 0 for words or
-                        contexts that a source does not have.
+                        discount r; many (N, S R), how many n-grams of the context have it. All are 0 for a source that
+                        does not have the word or the context.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
 
+from lmtk.machine.threads import map_at_once
 from lmtk.ngram.model.backoff import Backoff
 from lmtk.ngram.model.building import build_nodes
 from lmtk.ngram.model.nodes import Nodes
@@ -35,6 +36,7 @@ R = 3
 LEAST = 1e-3  # the least discount as a share of the largest, with which every context leaves something
 FARTHEST = 30.0  # of a parameter from 0
 PRIOR = 3.0  # standard deviation of a parameter before the held-out text is seen; it matters for short texts only
+PIECE = 1 << 13  # held-out words that a thread works at
 STEPS = 300
 ENOUGH = 1e-5  # gain of ln p a word in a step that ends the search
 
@@ -77,17 +79,24 @@ class Pool:
         return T, many.reshape(H, S * R)
 
     def features(self, words):
-        """The features of each order. words (N, n): a predicted word, then the words before it, the nearest first."""
-        features, levels = [], self.nodes.levels
+        """The features of each order. words (N, n): a predicted word, then the words before it, the nearest first. The
+        words with the longest known contexts come first, and an order has only those whose context is known.
+        """
+        levels, contexts, features = self.nodes.levels, [], []
         for k in range(1, self.order + 1):
             context = np.zeros(len(words), np.int64)
             for j in range(k - 1, 0, -1):
                 context = find_children(levels[k - 1 - j], levels[k - j], context, words[:, j])
-            node = find_children(levels[k - 1], levels[k], context, words[:, 0])
+            contexts.append(context)
+        known = sum(context >= 0 for context in contexts)
+        longest_first = np.argsort(-known, kind="stable")
+        for k, context in enumerate(contexts, 1):
+            at = longest_first[: np.count_nonzero(known >= k)]
+            node = find_children(levels[k - 1], levels[k], context[at], words[at, 0])
             count = np.where(node[:, None] >= 0, self.counts[k - 1][node], 0)
             hit = kind_of(count)[:, :, None] == np.arange(R)
-            T, many = (np.where(context[:, None] >= 0, x[context], 0) for x in self.totals(k))
-            features.append((count.astype(np.float64), T, hit.reshape(len(words), -1).astype(np.float64), many))
+            T, many = (x[context[at]] for x in self.totals(k))
+            features.append((count.astype(np.float64), T, hit.reshape(len(at), -1).astype(np.float64), many))
         return features
 
     def estimate(self, weights, D):
@@ -203,23 +212,35 @@ def parameters(x, n, S):
 
 def log_likelihood(features, weights, D, V):
     """(the mean ln p of the held-out words, its derivatives by weights and by D)."""
-    p, N, orders = np.full(len(features[0][0]), 1 / V), len(features[0][0]), []
+    N = len(features[0][0])
+
+    def sums(begin):
+        piece = slice(begin, begin + PIECE)
+        return sum_logs([[x[piece] for x in of_order] for of_order in features], weights, D, V)
+
+    L, of_weights, of_D = (sum(x) / N for x in zip(*map_at_once(sums, range(0, N, PIECE))))
+    return L, (of_weights, of_D)
+
+
+def sum_logs(features, weights, D, V):
+    """(the sum of ln p of held-out words, its derivatives by weights and by D)."""
+    p, orders = np.full(len(features[0][0]), 1 / V), []
     for (c, T, hit, many), w, d in zip(features, weights, D, strict=True):
-        wd, below = (w[:, None] * d).ravel(), p
+        wd, below = (w[:, None] * d).ravel(), p[: len(c)].copy()
         total, left = T @ w, many @ wd
         is_empty = total == 0
         total[is_empty], left[is_empty] = 1, 1
-        p = (c @ w - hit @ wd + left * below) / total
-        orders.append((total, left, below, p))
-    of_weights, of_D, slope = np.empty_like(weights), np.empty_like(D), 1 / p / N
+        p[: len(c)] = (c @ w - hit @ wd + left * below) / total
+        orders.append((total, left, below, p[: len(c)].copy()))
+    of_weights, of_D, slope = np.empty_like(weights), np.empty_like(D), 1 / p
     for k in range(len(features) - 1, -1, -1):
         (c, T, hit, many), (total, left, below, p_k) = features[k], orders[k]
-        share = slope / total
+        share = slope[: len(c)] / total
         of_wd = ((share * below) @ many - share @ hit).reshape(D[k].shape)
         of_weights[k] = share @ c - (share * p_k) @ T + (of_wd * D[k]).sum(1)
         of_D[k] = of_wd * weights[k][:, None]
-        slope = share * left
-    return np.log(p).mean(), (of_weights, of_D)
+        slope[: len(c)] = share * left
+    return np.log(p).sum(), of_weights, of_D
 
 
 def maximize(function, x):
