@@ -112,7 +112,7 @@ def parts_of(job):
     if job.read_mix_lms:
         return zip(*listed_models(job.lm))
     files = job.lm, *job.mix_lm
-    return files, [job.order] * len(files), complete_weights(job.weight, len(files), job.loglinear_mix)
+    return files, [job.order] * len(files), complete_weights(job.weight, len(files), job.is_product)
 
 
 def listed_models(path):

@@ -36,7 +36,8 @@ class EditJob:
     order: the longest n-grams
     that stay. vocab: words to add; limit_vocab: only these words stay. mix_lm: more models; weight: a weight for each
     model, the last may be left out. bayes: words before a word that weight the models, None: merge the models.
-    loglinear_mix: interpolate the models log-linearly, with weights of any size; heldout: a text to learn these on.
+    loglinear_mix: interpolate the models log-linearly, into one model of any weights if it is written or kept; heldout:
+    a text to learn these weights on.
     cache: words before a word. prune: shares of the model's perplexity; several: a table of sizes and perplexities.
     minprune: prune n-grams of so many words or more. prune_to, prune_to_size: prune to so many n-grams, or to a file
     of so many bytes. expand_classes: the longest n-grams of words, 0: all;
@@ -99,7 +100,7 @@ class EditJob:
         inputs = self.lm, self.classes, *self.mix_lm, self.vocab, self.gen_prefixes, self.prune_history_lm, *texts
         one_stdin(*(path for path in inputs if isinstance(path, str)))
         if not self.read_mix_lms:
-            complete_weights(self.weight, 1 + len(self.mix_lm), self.loglinear_mix)
+            complete_weights(self.weight, 1 + len(self.mix_lm), self.is_product)
         if self.map_unk:
             unknown_word(self.map_unk)
         convert_texts(self, self.scoring.reading, "", "gen_prefixes heldout")
@@ -175,6 +176,7 @@ RULES = (
     excludes("bayes", "loglinear_mix"),
     needs("heldout", "loglinear_mix", "-heldout needs -loglinear-mix; lmtk mix learns the weights of other mixtures"),
     excludes("heldout", "weight read_mix_lms"),
+    wrong(lambda job: job.heldout and job.is_table, "-heldout makes one model; give one value of -prune"),
     wrong(
         lambda job: (job.by_word or job.cache) and makes_model(job),
         "-bayes and -cache can only score (-ppl, -counts); they do not make a back-off model",

@@ -233,8 +233,10 @@ def estimate_sources(job):
     """`estimate` for a model of weighted sources."""
     from lmtk.jobs.sources import pooled_model
 
-    check_outputs(*outputs_of(job), texts=job.count.sources, inputs=[job.heldout, job.count.vocab])
-    lists = counting.read_lists(job.count)
+    what = job.count
+    inputs = job.heldout, what.vocab if isinstance(what.vocab, str) else None, what.reading.tokenizer
+    check_outputs(*outputs_of(job), texts=what.sources, inputs=inputs)
+    lists = counting.read_lists(what)
     model, contexts = pooled_model(job, lists)
     counted = Counted([], [], model.vocab.words, contexts, lists, None, True, b"")
     return write_backoff(job, counted, model, job.lm)

@@ -32,7 +32,7 @@ def unite(models, names):
 
     for model, name in zip(models, names):
         check_kind(name, model)
-    return unite_models(models, names, lambda text: warnings.warn(text, LmtkWarning, stacklevel=2))
+    return unite_models(models, [*map(name_of, names)], lambda text: warnings.warn(text, LmtkWarning, stacklevel=2))
 
 
 def learn_weights(job, united):

@@ -154,7 +154,7 @@ def log_scores(walks, rows, V):
 
 
 def interpolate(united, weights):
-    """The Backoff of United models with these weights."""
+    """The Backoff of United models with these weights. Raises LmtkError if the products are too small to be summed."""
     nodes, base = united.nodes, united.base
     log_u, log_b = united.own @ np.asarray(weights), united.backed @ np.asarray(weights)
     log_Z, memory = np.zeros(base[-2]), np.array(nodes.memory)
@@ -165,18 +165,20 @@ def interpolate(united, weights):
         is_predicted = united.is_predicted(k + 1)
         u = np.bincount(group, np.exp(log_u[children]) * is_predicted, at.stop - at.start)
         if k == 0:
-            log_Z[0] = np.log(u[0])
+            log_Z[0] = np.log(u[0]) if u[0] else -np.inf
         else:
             above, suffix = united.suffixes(k), united.suffixes(k + 1)
             backed_off = log_b[at] - log_b[above] + log_Z[above]
             lower = np.exp(log_u[suffix] + log_b[contexts[children]] - log_b[contexts[suffix]])
             left = np.exp(backed_off) - np.bincount(group, lower * is_predicted, len(u))
             has_children = np.diff(nodes.levels[k]["child"]) > 0
-            with np.errstate(divide="ignore"):
+            with np.errstate(divide="ignore", invalid="ignore"):
                 log_Z[at] = np.where(has_children, np.log(u + np.maximum(left, 0)), backed_off)
             levels[k]["log10bow"][:-1] = (backed_off - log_Z[at]) / LN10
         log_p = np.where(is_predicted, log_u[children] - log_Z[contexts[children]], -np.inf)
         levels[k + 1]["log10p"][:-1] = log_p / LN10
+    if not np.isfinite(log_Z).all():
+        raise LmtkError("some products of probabilities are too small to be summed; give smaller weights")
     return Backoff(united.vocab, replace(nodes, memory=freeze(memory)))
 
 
