@@ -18,15 +18,15 @@ def product(models, vocab, weights, context):
     """
     total = np.zeros(vocab.V)
     for model, weight in zip(models, weights):
-        index, own = model.vocab.index, model.vocab
+        index, words = model.vocab.index, model.vocab
         begin = max([i + 1 for i, word in enumerate(context) if word not in index], default=0)
         ids = [index[word] for word in context[begin:]]
         logp = after(model, ids)
         # the product of the back-off weights, from the p of a word that follows no context
         first = after(model, [])
         lonely = weights_after(model, ids)
-        unknown = first[own.unk_id] if own.predicts(own.unk) else -99 * np.log(10)
-        values = [logp[index[w]] if own.predicts(w) else unknown + lonely for w in vocab.words[: vocab.V]]
+        unknown = first[words.unk_id] if words.predicts(words.unk) else -99 * np.log(10)
+        values = [logp[index[w]] if words.predicts(w) else unknown + lonely for w in vocab.words[: vocab.V]]
         total += weight * np.array(values)
     p = np.exp(total)
     return p / p.sum()

@@ -16,8 +16,8 @@ which a text is most likely, which is a concave problem; `interpolate` makes the
 symbol   shape        meaning
 S        -            models
 flat     -            n-grams of all orders are numbered together, from the root 0 on, those of order k from base[k] on
-own      (N, S)       ln p_i of each n-gram, float32
-backed   (N, S)       ln of the product of b_i of an n-gram and all its suffixes, as contexts, float32
+log_p    (N, S)       ln p_i of each n-gram, float32
+log_b    (N, S)       ln of the product of b_i of an n-gram and all its suffixes, as contexts, float32
 """
 
 from dataclasses import dataclass, replace
@@ -52,8 +52,8 @@ class United:
     nodes: Nodes
     walks: list
     base: list
-    own: np.ndarray
-    backed: np.ndarray
+    log_p: np.ndarray
+    log_b: np.ndarray
 
     @property
     def order(self):
@@ -97,15 +97,15 @@ def unite_models(models, names, tell=lambda text: None):
     nodes = wrap_records(*unite(models, [ids] * len(models), W))
     base = np.cumsum([0, 1, *(nodes.size(k) for k in range(1, nodes.order + 1))]).tolist()
     walks = [walk_of(model) for model in models]
-    own, backed = np.zeros((2, base[-1], len(models)), f32)
+    log_p, log_b = np.zeros((2, base[-1], len(models)), f32)
     for k in range(1, nodes.order + 1):
         rows = nodes.rows(k)
         for begin in range(0, len(rows), PIECE):
             part = slice(begin, begin + PIECE)
             at = slice(base[k] + begin, base[k] + min(begin + PIECE, len(rows)))
             of_part = np.column_stack((rows[part], np.full(len(rows[part]), -1, np.int32)))
-            own[at], backed[at] = log_scores(walks, of_part, V)
-    return United(vocab, nodes, walks, base, own, backed)
+            log_p[at], log_b[at] = log_scores(walks, of_part, V)
+    return United(vocab, nodes, walks, base, log_p, log_b)
 
 
 def over_words(model, vocab, name, tell):
@@ -146,17 +146,17 @@ def log_scores(walks, rows, V):
     rows[:, -1] = V
     fresh = np.zeros(rows.shape, bool)
     fresh[:, 0] = True
-    own, backed = np.empty((2, len(rows), len(walks)), f32)
+    log_p, log_b = np.empty((2, len(rows), len(walks)), f32)
     for s, walk in enumerate(walks):
         log10p = walk(rows.ravel().astype(np.int32), fresh.ravel())[0].reshape(rows.shape)
-        own[:, s], backed[:, s] = np.maximum(log10p[:, -2], f32(ZERO)) * LN10, log10p[:, -1] * LN10
-    return own, backed
+        log_p[:, s], log_b[:, s] = np.maximum(log10p[:, -2], f32(ZERO)) * LN10, log10p[:, -1] * LN10
+    return log_p, log_b
 
 
 def interpolate(united, weights):
     """The Backoff of United models with these weights. Raises LmtkError if the products are too small to be summed."""
     nodes, base = united.nodes, united.base
-    log_u, log_b = united.own @ np.asarray(weights), united.backed @ np.asarray(weights)
+    log_u, log_b = united.log_p @ np.asarray(weights), united.log_b @ np.asarray(weights)
     log_Z, memory = np.zeros(base[-2]), np.array(nodes.memory)
     levels, contexts = view_records(memory, nodes.where), united.contexts
     for k in range(united.order):  # contexts of order k, and their n-grams
@@ -175,8 +175,8 @@ def interpolate(united, weights):
             with np.errstate(divide="ignore", invalid="ignore"):
                 log_Z[at] = np.where(has_children, np.log(u + np.maximum(left, 0)), backed_off)
             levels[k]["log10bow"][:-1] = (backed_off - log_Z[at]) / LN10
-        log_p = np.where(is_predicted, log_u[children] - log_Z[contexts[children]], -np.inf)
-        levels[k + 1]["log10p"][:-1] = log_p / LN10
+        normalized = np.where(is_predicted, log_u[children] - log_Z[contexts[children]], -np.inf)
+        levels[k + 1]["log10p"][:-1] = normalized / LN10
     if not np.isfinite(log_Z).all():
         raise LmtkError("some products of probabilities are too small to be summed; give smaller weights")
     return Backoff(united.vocab, replace(nodes, memory=freeze(memory)))
@@ -186,7 +186,7 @@ def interpolate(united, weights):
 class Sums:
     """What the sums Z of contexts need, the shorter ones first. Of each order: above (C,), the places of the shorter
     contexts h' in the order of all contexts; shorter (C, S), ln b_i(h); group (M,), which of the contexts an n-gram
-    extends; own, lower (M, S), ln p_i(w | h) and ln b_i(h) p_i(w | h').
+    extends; log_p, lower (M, S), ln p_i(w | h) and ln b_i(h) p_i(w | h').
     """
 
     orders: list
@@ -195,15 +195,15 @@ class Sums:
         """(Z (C,), its first (C, S) and second (C, S, S) derivatives by the weights) of all contexts."""
         S = len(weights)
         Z, first, second = np.zeros(0), np.zeros((0, S)), np.zeros((0, S, S))
-        for above, shorter, group, own, lower in self.orders:
+        for above, shorter, group, log_p, lower in self.orders:
             C = len(shorter)
-            a, b = np.exp(own @ weights), np.exp(lower @ weights) if len(above) else np.zeros(len(group))
+            a, b = np.exp(log_p @ weights), np.exp(lower @ weights) if len(above) else np.zeros(len(group))
             add = lambda values, group=group, C=C: np.bincount(group, values, C).astype(np.float64)
             Z_new, first_new, second_new = add(a), np.empty((C, S)), np.empty((C, S, S))
             for i in range(S):
-                first_new[:, i] = add(a * own[:, i] - b * lower[:, i])
+                first_new[:, i] = add(a * log_p[:, i] - b * lower[:, i])
                 for j in range(i + 1):
-                    second_new[:, i, j] = add(a * own[:, i] * own[:, j] - b * lower[:, i] * lower[:, j])
+                    second_new[:, i, j] = add(a * log_p[:, i] * log_p[:, j] - b * lower[:, i] * lower[:, j])
                     second_new[:, j, i] = second_new[:, i, j]
             if len(above):
                 g, Z_above, first_above = np.exp(shorter @ weights), Z[above], first[above]
@@ -232,14 +232,14 @@ def sums_of(united, needed):
         children = np.arange(len(group)) + np.repeat(begin - np.cumsum(end - begin) + (end - begin), end - begin)
         kept = united.is_predicted(k + 1)[children]
         group, children = group[kept], children[kept]
-        own, flat = united.own[united.base[k + 1] + children], united.base[k] + at
+        log_p, flat = united.log_p[united.base[k + 1] + children], united.base[k] + at
         if k == 0:
-            lower, above, shorter = own, np.zeros(0, np.int64), np.zeros((1, own.shape[1]))
+            lower, above, shorter = log_p, np.zeros(0, np.int64), np.zeros((1, log_p.shape[1]))
         else:
             suffix, above = united.suffixes(k + 1)[children], united.suffixes(k)[at]
-            lower = united.own[suffix] + united.backed[flat[group]] - united.backed[contexts[suffix]]
-            shorter = (united.backed[flat] - united.backed[above]).astype(np.float64)
-        orders.append((place[above], shorter, group, own.astype(np.float64), lower.astype(np.float64)))
+            lower = united.log_p[suffix] + united.log_b[flat[group]] - united.log_b[contexts[suffix]]
+            shorter = (united.log_b[flat] - united.log_b[above]).astype(np.float64)
+        orders.append((place[above], shorter, group, log_p.astype(np.float64), lower.astype(np.float64)))
     return Sums(orders), place
 
 
