@@ -149,7 +149,8 @@ def log_scores(walks, rows, V):
     log_p, log_b = np.empty((2, len(rows), len(walks)), f32)
     for s, walk in enumerate(walks):
         log10p = walk(rows.ravel().astype(np.int32), fresh.ravel())[0].reshape(rows.shape)
-        log_p[:, s], log_b[:, s] = np.maximum(log10p[:, -2], f32(ZERO)) * LN10, log10p[:, -1] * LN10
+        log10p = np.maximum(log10p, f32(ZERO))
+        log_p[:, s], log_b[:, s] = log10p[:, -2] * LN10, log10p[:, -1] * LN10
     return log_p, log_b
 
 
