@@ -36,7 +36,7 @@ def estimate(text=None, order=3, smoothing="kn", interpolate=True, vocab=None, u
     """A back-off n-gram model of a text, as `lmtk ngram-count -lm` makes it. Its `write` makes a file of it.
 
         lmtk.estimate("train.txt", order=5, fallback=(0.5, 1, 1.5), prune=1e-8)
-        lmtk.estimate(sources=["news.txt", "talks.txt"], heldout="dev.txt")
+        lmtk.estimate(sources=["train.txt", "pool.txt"], heldout="valid.txt")
 
     smoothing: "kn" (modified Kneser-Ney), "ukn" (the original one), "gt" (Katz), "wb" (Witten-Bell), "n" (natural); or
     a name and its parameter, ("cd", D) for absolute discounting, ("add", delta) for additive smoothing.
