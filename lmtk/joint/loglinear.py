@@ -122,8 +122,8 @@ def over_words(model, vocab, name, tell):
     log10p = level["log10p"][place]
     lacking = np.isnan(log10p)
     lacking[vocab.V - 1 :] = False
-    if unknown == ZERO and (many := np.count_nonzero(lacking)):
-        words = counted(many, "word of the other models gets", "words of the other models get")
+    if unknown == ZERO and (number := np.count_nonzero(lacking)):
+        words = counted(number, "word of the other models gets", "words of the other models get")
         tell(f"{name}: does not predict <unk>, so {words} the probability 1e-99 in it; estimate it with -unk")
     log10p[lacking] = unknown
     log10p[: vocab.V] = np.maximum(np.nan_to_num(log10p[: vocab.V], nan=ZERO), f32(ZERO))

@@ -17,7 +17,7 @@ n         -             the order of the model
 weights   (n, S)        1 for the first source, since only ratios matter
 D         (n, S, R)     the discounts
 features  -             of an order, for N held-out words: c (N, S); T (N, S); hit (N, S R), whether the count has the
-                        discount r; many (N, S R), how many n-grams of the context have it. All are 0 for a source that
+                        discount r; types (N, S R), how many n-grams of the context have it. All are 0 for a source that
                         does not have the word or the context.
 """
 
@@ -68,15 +68,15 @@ class Pool:
         return place, self.nodes.parents(k)[place], self.counts[k - 1][place]
 
     def totals(self, k):
-        """(T (H, S); many (H, S R)) of the contexts of order k."""
+        """(T (H, S); types (H, S R)) of the contexts of order k."""
         _, context, count = self.events(k)
         H, S = self.nodes.size(k - 1) if k > 1 else 1, count.shape[1]
-        T, many = np.empty((H, S)), np.empty((H, S, R))
+        T, types = np.empty((H, S)), np.empty((H, S, R))
         for s in range(S):
             T[:, s] = np.bincount(context, count[:, s], H)
             for r in range(R):
-                many[:, s, r] = np.bincount(context[kind_of(count[:, s]) == r], minlength=H)
-        return T, many.reshape(H, S * R)
+                types[:, s, r] = np.bincount(context[kind_of(count[:, s]) == r], minlength=H)
+        return T, types.reshape(H, S * R)
 
     def features(self, words):
         """The features of each order. words (N, n): a predicted word, then the words before it, the nearest first. The
@@ -88,28 +88,28 @@ class Pool:
             for j in range(k - 1, 0, -1):
                 context = find_children(levels[k - 1 - j], levels[k - j], context, words[:, j])
             contexts.append(context)
-        known = sum(context >= 0 for context in contexts)
-        longest_first = np.argsort(-known, kind="stable")
+        depth = sum(context >= 0 for context in contexts)
+        longest_first = np.argsort(-depth, kind="stable")
         for k, context in enumerate(contexts, 1):
-            at = longest_first[: np.count_nonzero(known >= k)]
+            at = longest_first[: np.count_nonzero(depth >= k)]
             node = find_children(levels[k - 1], levels[k], context[at], words[at, 0])
             count = np.where(node[:, None] >= 0, self.counts[k - 1][node], 0)
             hit = kind_of(count)[:, :, None] == np.arange(R)
-            T, many = (x[context[at]] for x in self.totals(k))
-            features.append((count.astype(np.float64), T, hit.reshape(len(at), -1).astype(np.float64), many))
+            T, types = (x[context[at]] for x in self.totals(k))
+            features.append((count.astype(np.float64), T, hit.reshape(len(at), -1).astype(np.float64), types))
         return features
 
     def estimate(self, weights, D):
         """The Backoff with these weights and discounts."""
         nodes, orders, below = self.nodes, [], np.array([1 / self.vocab.V])
         for k in range(1, self.order + 1):
-            (place, context, count), (T, many) = self.events(k), self.totals(k)
-            total, left = T @ weights[k - 1], many @ (weights[k - 1][:, None] * D[k - 1]).ravel()
+            (place, context, count), (T, types) = self.events(k), self.totals(k)
+            total, left = T @ weights[k - 1], types @ (weights[k - 1][:, None] * D[k - 1]).ravel()
             is_empty = total == 0
             total[is_empty], left[is_empty] = 1, 1
             level = nodes.levels[k][:-1]
             p = np.zeros(len(level))
-            kept = kept_of(count, D[k - 1]) @ weights[k - 1]
+            kept = discount(count, D[k - 1]) @ weights[k - 1]
             lower = below[level["suffix"][place] if k > 1 else np.zeros(len(place), np.int64)]
             p[place] = (kept + left[context] * lower) / total[context]
             if k > 1:
@@ -126,7 +126,7 @@ def kind_of(count):
     return np.minimum(count, R).astype(np.int64) - 1
 
 
-def kept_of(count, D):
+def discount(count, D):
     """The counts (N, S) less their discounts D (S, R)."""
     padded = np.column_stack((D, np.zeros(len(D))))  # the last for the kind -1
     return count - padded[np.arange(len(D)), kind_of(count)]
@@ -225,18 +225,18 @@ def log_likelihood(features, weights, D, V):
 def sum_logs(features, weights, D, V):
     """(the sum of ln p of held-out words, its derivatives by weights and by D)."""
     p, orders = np.full(len(features[0][0]), 1 / V), []
-    for (c, T, hit, many), w, d in zip(features, weights, D, strict=True):
+    for (c, T, hit, types), w, d in zip(features, weights, D, strict=True):
         wd, below = (w[:, None] * d).ravel(), p[: len(c)].copy()
-        total, left = T @ w, many @ wd
+        total, left = T @ w, types @ wd
         is_empty = total == 0
         total[is_empty], left[is_empty] = 1, 1
         p[: len(c)] = (c @ w - hit @ wd + left * below) / total
         orders.append((total, left, below, p[: len(c)].copy()))
     of_weights, of_D, slope = np.empty_like(weights), np.empty_like(D), 1 / p
     for k in range(len(features) - 1, -1, -1):
-        (c, T, hit, many), (total, left, below, p_k) = features[k], orders[k]
+        (c, T, hit, types), (total, left, below, p_k) = features[k], orders[k]
         share = slope[: len(c)] / total
-        of_wd = ((share * below) @ many - share @ hit).reshape(D[k].shape)
+        of_wd = ((share * below) @ types - share @ hit).reshape(D[k].shape)
         of_weights[k] = share @ c - (share * p_k) @ T + (of_wd * D[k]).sum(1)
         of_D[k] = of_wd * weights[k][:, None]
         slope[: len(c)] = share * left
