@@ -211,8 +211,8 @@ RULES = (
     *LOWERED_RULES,
     needs(
         "field tokenizer normalize",
-        "text gen_prefixes",
-        "-field, -tokenizer and -normalize are for a text; add -ppl or -gen-prefixes",
+        "text gen_prefixes heldout",
+        "-field, -tokenizer and -normalize are for a text; add -ppl, -heldout or -gen-prefixes",
     ),
     excludes("text_has_weights escape", "field tokenizer normalize"),
 )
