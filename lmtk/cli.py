@@ -43,6 +43,7 @@ PROGRAMS = {
     "build_binary": "kenlm:build_binary",
     "query": "kenlm:query",
     "filter": "kenlm:filter",
+    "interpolate": "kenlm:interpolate",
     "arpa2fst": "kaldi:arpa2fst",
     "kaldilm": "kaldi:kaldilm",
 }

@@ -9,7 +9,7 @@ import io
 import json
 import os
 import re
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from numbers import Integral, Real
 from types import NoneType, UnionType
@@ -32,16 +32,18 @@ METHODS = {
 }
 
 
-def estimate(text, order=3, smoothing="kn", interpolate=True, vocab=None, unk=True, **options):
+def estimate(text=None, order=3, smoothing="kn", interpolate=True, vocab=None, unk=True, sources=(), **options):
     """A back-off n-gram model of a text, as `lmtk ngram-count -lm` makes it. Its `write` makes a file of it.
 
         lmtk.estimate("train.txt", order=5, fallback=(0.5, 1, 1.5), prune=1e-8)
+        lmtk.estimate(sources=["train.txt", "pool.txt"], heldout="valid.txt")
 
     smoothing: "kn" (modified Kneser-Ney), "ukn" (the original one), "gt" (Katz), "wb" (Witten-Bell), "n" (natural); or
     a name and its parameter, ("cd", D) for absolute discounting, ("add", delta) for additive smoothing.
     interpolate: whether lower orders are added in, where the method knows how.
     vocab: a list of words, str or bytes; other words become <unk>. None: all words of the text.
     unk: whether <unk> is predicted.
+    sources: several texts in place of one, whose weights are learned on the option heldout, the name of a file.
     options: minimum, n-grams counted less are left out: a number, or one for each order, the last of them for all
     above; fallback, D1, D2, D3+ for an order whose counts give Kneser-Ney no discounts, as those of a small text; and
     fields of `lmtk.jobs.estimating.EstimateJob`, its CountJob and its Smoothing.
@@ -56,12 +58,18 @@ def estimate(text, order=3, smoothing="kn", interpolate=True, vocab=None, unk=Tr
     least = [minimum] if isinstance(minimum, Real) else minimum
     check_estimate(order, least, fallback, vocab)
     chosen = method_options(smoothing)
-    chosen["gtmin_n"] = {k: least[min(k, len(least)) - 1] for k in range(1, order + 1)}
+    if not sources or minimum != 1:
+        chosen["gtmin_n"] = {k: least[min(k, len(least)) - 1] for k in range(1, order + 1)}
     chosen["discount_fallback"] = fallback and tuple(fallback)
     words = None if vocab is None else tuple(map(as_bytes, vocab))
-    with in_file(text) as path:
-        source = None if is_name(text) else "the text"
-        own = {"text": (path,), "order": order, "vocab": words, "unk": unk, "keep": True, "source": source}
+    if is_name(sources) or not is_iterable(sources):
+        raise UsageError(f"sources must be a list of texts, not {sources!r}")
+    with ExitStack() as files:
+        paths = [files.enter_context(in_file(one, "a text of sources")) for one in sources]
+        path = files.enter_context(in_file(text, needed=not paths))
+        source = None if is_name(text) or paths else "the text"
+        own = {"text": (path,) if path else (), "sources": tuple(paths), "order": order, "vocab": words}
+        own |= {"unk": unk, "keep": True, "source": source}
         own |= chosen | {"interpolate": interpolate}
         job = make_job(EstimateJob, own, options, {"discount-fallback": "fallback"})
         try:

@@ -19,7 +19,6 @@ PROGRAMS = {
     "prune": ("", "lmtk ngram -lm MODEL -prune X -write-lm FILE prunes a model"),
     "convert": ("", "lmtk ngram -lm MODEL -write-lm FILE (or -write-bin FILE) converts a model"),
     "merge": ("", "lmtk ngram -mix-lm merges models into one; lmtk mix mixes models of any kind"),
-    "interpolate": ("", "lmtk ngram -mix-lm merges models into one; lmtk mix mixes models of any kind"),
     "generate": ("", "lmtk sample -lm MODEL prints random sentences"),
     "align": ("", "lmtk translate -align FILE writes alignments"),
     "anti-ngram": ("expected counts of n-grams in n-best lists", ""),
@@ -39,7 +38,7 @@ PROGRAMS = {
     "segment-nbest": ("sentence boundaries in n-best lists", ""),
     "make-sub-lm": ("the lower orders of a model", "lmtk ngram -lm MODEL -order N -write-lm FILE"),
     "ngram-lm": ("", "lmtk ngram-count -lm FILE estimates a model"),
-    "kenlm": ("", "lmtk -as lmplz, build_binary, query or filter takes KenLM's options"),
+    "kenlm": ("", "lmtk -as lmplz, build_binary, query, filter or interpolate takes KenLM's options"),
 }
 
 # SRILM's options -> (what they do there, what to use)

@@ -62,7 +62,10 @@ OPTIONS = {
             "Mix the models word by word, weighted by how well they predicted the last N words.", "N", low=0
         ),
         "bayes_scale": option("With -bayes: raise the probability of the last words to the power X.", "X", low=0),
-        "loglinear_mix": option("Mix the log probabilities of the models word by word."),
+        "loglinear_mix": option(
+            "Mix the log probabilities of the models: word by word, or as one exact model if it is written."
+        ),
+        "heldout": option("Learn the weights of -loglinear-mix on this text.", "FILE"),
         "cache": option("Mix in a unigram cache of the last N words (0: none).", "N", low=0),
         "cache_lambda": option("The weight of -cache.", "X", low=0, high=1),
     },
@@ -90,7 +93,7 @@ OPTIONS = {
 }
 RULES = (
     wrong(
-        lambda job: not (makes_model(job) or job.write_vocab or job.scores),
+        lambda job: not (makes_model(job) or job.write_vocab or job.scores or job.heldout),
         "no output is asked for; give -write-lm, -write-bin, -write-kenlm, -write-vocab, -ppl, -counts, -gen or "
         "-gen-prefixes",
     ),

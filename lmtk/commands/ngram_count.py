@@ -6,6 +6,9 @@ from lmtk.jobs.smoothing import fallback_discounts
 OPTIONS = {
     "Data": {
         **shared("text"),
+        "sources": option(
+            "A text that is counted apart; the weights of all -source texts are learned on -heldout.", "FILE"
+        ),
         "text_has_weights": option("Each line of -text begins with the number of times that it is counted."),
         "text_has_weights_last": option("Each line of -text ends with the number of times that it is counted."),
         **shared("vocab"),
@@ -88,7 +91,7 @@ OPTIONS = {
             "[D ...]",
             parse=fallback_discounts,
         ),
-        "heldout": option("Tune the Kneser-Ney discounts on this text.", "FILE"),
+        "heldout": option("Tune the Kneser-Ney discounts, and the weights of -source texts, on this text.", "FILE"),
         "maxent": option("Estimate a maximum-entropy model, as SRILM does."),
         "maxent_alpha": option("With -maxent: factor of the penalty on the sum of |weight|.", "A", low=0),
         "maxent_sigma2": option("With -maxent: variance of the Gaussian prior of the weights.", "S", low=0),

@@ -45,6 +45,7 @@ def change(job, home=None, threshold=None):
     """(the model that all steps before scoring and writing make, the models that are mixed with it word by word, the
     weights of them all). home: as `building.map_in_file` has it. threshold: of -prune, None: that of the job.
     """
+    from lmtk.jobs.products import interpolate
     from lmtk.ngram.edit import contexts, prune, vocabulary
     from lmtk.ngram.model.backoff import Backoff
 
@@ -56,10 +57,14 @@ def change(job, home=None, threshold=None):
         added = [w for w in words.vocab if w not in words.members]
         models = [vocabulary.add_words(m, added, job.unk) if isinstance(m, Backoff) else m for m in models]
     # as in SRILM, <unk> is not a word of a model that was limited, unless -unk says so
-    closed = job.limit_vocab and not (job.unk or job.by_word) and any(m.vocab.predicts(m.vocab.unk) for m in models)
+    apart = job.by_word or job.is_product
+    closed = job.limit_vocab and not (job.unk or apart) and any(m.vocab.predicts(m.vocab.unk) for m in models)
     if closed:
         models = [vocabulary.predict_unknown(m, False) for m in models]
-    if merging:
+    if merging and job.is_product:
+        names = [path if isinstance(path, str) else f"model {i}" for i, path in enumerate(files, 1)]
+        models = [report_sizes(job, "-loglinear-mix", interpolate(job, models, names, weights))]
+    elif merging:
         mix = vocabulary.merge if job.read_mix_lms else vocabulary.merge_in_turn
         models = [report_sizes(job, "-mix-lm", mix(models, weights, own=job.is_own))]
     if job.renorm:
@@ -107,7 +112,7 @@ def parts_of(job):
     if job.read_mix_lms:
         return zip(*listed_models(job.lm))
     files = job.lm, *job.mix_lm
-    return files, [job.order] * len(files), complete_weights(job.weight, len(files))
+    return files, [job.order] * len(files), complete_weights(job.weight, len(files), job.is_product)
 
 
 def listed_models(path):

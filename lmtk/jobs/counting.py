@@ -18,8 +18,8 @@ class CountJob:
     that occur in contexts only. classes: a file of classes that take the place of their words. write_n: {order: file}.
     write_order: the only order that `write` has; 0: all. gtmin, gtmin_n: the counts below which read_with_mincounts
     drops n-grams, for orders above 9 and for single orders. memory: bytes. mpi: share the work among the ranks of
-    mpiexec. kenlm: lines become sentences as in KenLM's lmplz. source: what messages call the text. reading: how the
-    texts become lines of words.
+    mpiexec. kenlm: lines become sentences as in KenLM's lmplz. source: what messages call the text. sources: texts that
+    are counted apart and weighted. reading: how the texts become lines of words.
     """
 
     text: tuple[str, ...] = ()
@@ -52,11 +52,12 @@ class CountJob:
     memory: int | None = None
     mpi: bool = False
     source: str | None = None
+    sources: tuple[str, ...] = option_named("source", ())
     reading: Reading = field(default_factory=Reading)
 
     def __post_init__(self):
         check(self, RULES)
-        convert_texts(self, self.reading)
+        convert_texts(self, self.reading, "text sources")
         unknown_word(self.map_unk)
 
     @property
@@ -90,7 +91,11 @@ def order_not_counted(job):
 
 RULES = (
     Rule(
-        lambda job: None if job.text or job.read else f"a text or counts are needed: give -text or -read{from_stdin()}"
+        lambda job: (
+            None
+            if job.text or job.read or job.sources
+            else f"a text or counts are needed: give -text or -read{from_stdin()}"
+        )
     ),
     Rule(order_not_counted),
     wrong(lambda job: job.limit_vocab and not job.vocab and job.read, "-limit-vocab with -read needs -vocab"),
@@ -177,7 +182,7 @@ def vocabulary_of(job, lists, counts, unk):
 
     if lists.classes and job.unk in lists.classes.members:
         unk = False  # the class of <unk> is predicted in its place
-    source = job.source or job.vocab or (job.text or job.read)[0]
+    source = job.source or job.vocab or (job.text or job.read or job.sources)[0]
     vocab = make_vocab(counts.words, unk, True, job.unk, source, lists.nonevents)
     return with_tokenizer(vocab, job.reading.digest())
 

@@ -36,6 +36,8 @@ class EditJob:
     order: the longest n-grams
     that stay. vocab: words to add; limit_vocab: only these words stay. mix_lm: more models; weight: a weight for each
     model, the last may be left out. bayes: words before a word that weight the models, None: merge the models.
+    loglinear_mix: interpolate the models log-linearly, into one model of any weights if it is written or kept; heldout:
+    a text to learn these weights on.
     cache: words before a word. prune: shares of the model's perplexity; several: a table of sizes and perplexities.
     minprune: prune n-grams of so many words or more. prune_to, prune_to_size: prune to so many n-grams, or to a file
     of so many bytes. expand_classes: the longest n-grams of words, 0: all;
@@ -68,6 +70,7 @@ class EditJob:
     bayes: int | None = None
     bayes_scale: float = 1.0
     loglinear_mix: bool = False
+    heldout: str | None = None
     cache: int = 0
     cache_lambda: float = 0.05
     renorm: bool = False
@@ -93,19 +96,24 @@ class EditJob:
 
     def __post_init__(self):
         check(self, RULES)
-        texts = *self.scoring.text, *self.scoring.counts
+        texts = *self.scoring.text, *self.scoring.counts, self.heldout
         inputs = self.lm, self.classes, *self.mix_lm, self.vocab, self.gen_prefixes, self.prune_history_lm, *texts
         one_stdin(*(path for path in inputs if isinstance(path, str)))
         if not self.read_mix_lms:
-            complete_weights(self.weight, 1 + len(self.mix_lm))
+            complete_weights(self.weight, 1 + len(self.mix_lm), self.is_product)
         if self.map_unk:
             unknown_word(self.map_unk)
-        convert_texts(self, self.scoring.reading, "", "gen_prefixes")
+        convert_texts(self, self.scoring.reading, "", "gen_prefixes heldout")
 
     @property
     def by_word(self):
         """Whether several models are mixed word by word, instead of being merged into one."""
-        return self.bayes is not None or self.loglinear_mix
+        return self.bayes is not None or (self.loglinear_mix and not self.is_product)
+
+    @property
+    def is_product(self):
+        """Whether several models become one by log-linear interpolation."""
+        return self.loglinear_mix and bool(makes_model(self) or self.heldout or self.keep)
 
     @property
     def is_table(self):
@@ -165,9 +173,13 @@ RULES = (
     *PRUNING_RULES,
     excludes("read_mix_lms", "mix_lm classes"),
     needs("bayes loglinear_mix", "mix_lm read_mix_lms"),
+    excludes("bayes", "loglinear_mix"),
+    needs("heldout", "loglinear_mix", "-heldout needs -loglinear-mix; lmtk mix learns the weights of other mixtures"),
+    excludes("heldout", "weight read_mix_lms"),
+    wrong(lambda job: job.heldout and job.is_table, "-heldout makes one model; give one value of -prune"),
     wrong(
         lambda job: (job.by_word or job.cache) and makes_model(job),
-        "-bayes, -loglinear-mix and -cache can only score (-ppl, -counts); they do not make a back-off model",
+        "-bayes and -cache can only score (-ppl, -counts); they do not make a back-off model",
     ),
     wrong(
         lambda job: job.multiwords and (job.by_word or job.cache or makes_model(job)),
@@ -199,8 +211,8 @@ RULES = (
     *LOWERED_RULES,
     needs(
         "field tokenizer normalize",
-        "text gen_prefixes",
-        "-field, -tokenizer and -normalize are for a text; add -ppl or -gen-prefixes",
+        "text gen_prefixes heldout",
+        "-field, -tokenizer and -normalize are for a text; add -ppl, -heldout or -gen-prefixes",
     ),
     excludes("text_has_weights escape", "field tokenizer normalize"),
 )
@@ -234,7 +246,7 @@ def get_ready(job):
     from lmtk.machine import memory
 
     texts = [*job.scoring.text, *job.scoring.counts]
-    inputs = job.classes, job.gen_prefixes, job.vocab if job.vocab != job.write_vocab else None
+    inputs = job.classes, job.gen_prefixes, job.heldout, job.vocab if job.vocab != job.write_vocab else None
     inputs = *inputs, job.scoring.reading.tokenizer
     check_outputs(job.write_lm, job.write_bin, job.write_kenlm, job.write_vocab, texts=texts, inputs=inputs)
     if not job.keep:  # a Python program goes on when the job is done, and needs its memory back

@@ -72,7 +72,7 @@ class EstimateJob:
         count = self.count
         convert_texts(self, count.reading, "", "heldout")
         vocab = count.vocab if isinstance(count.vocab, str) else None
-        one_stdin(*count.text, *count.read, vocab, count.nonevents, count.classes, self.heldout)
+        one_stdin(*count.text, *count.read, *count.sources, vocab, count.nonevents, count.classes, self.heldout)
         for n, method in enumerate(self.methods, 1):
             check_method(self, n, method)
 
@@ -87,7 +87,7 @@ class EstimateJob:
     @property
     def methods(self):
         """A methods.Method for each order; none if no model by counts is wanted."""
-        if not self.model_wanted or self.maxent:
+        if not self.model_wanted or self.maxent or self.count.sources:
             return []
         methods = methods_of(self.smoothing, self.count.order, self.count.kenlm)
         return methods if self.prune_kneser is None else [replace(method, minimum=1) for method in methods]
@@ -111,8 +111,9 @@ class EstimateJob:
     @property
     def prunes_by_counts(self):
         """Whether pruning takes the probabilities of contexts from the counts."""
-        is_continued = any(method.smoothing.continuation for method in self.methods)
-        return is_pruned(self) and self.prune_contexts != "model" and (is_continued or self.prune_contexts == "counts")
+        is_continued = self.count.sources or any(method.smoothing.continuation for method in self.methods)
+        wants_counts = is_continued or self.prune_contexts == "counts"
+        return bool(is_pruned(self) and self.prune_contexts != "model" and wants_counts)
 
     @property
     def has_kenlm_layout(self):
@@ -146,6 +147,13 @@ def check_method(job, n, method):
         )
 
 
+# -source counts texts alone, and smooths by interpolated Kneser-Ney with discounts of its own
+NOT_WITH_SOURCES = (
+    "text read text_has_weights text_has_weights_last classes class_lm nonevents limit_vocab float_counts recompute "
+    "write write_n write_vocab read_with_mincounts gtmin gtmin_n gtmax gtmax_n gt kn kn_all kn_counts_modified "
+    "kn_modify_counts_at_end ndiscount ndiscount_n wbdiscount wbdiscount_n cdiscount cdiscount_n addsmooth addsmooth_n "
+    "ukndiscount ukndiscount_n discount_fallback prune_by_count kenlm maxent trust_totals memory mpi"
+)
 RULES = (
     needs(
         "limit_vocab_file interpolate_unigrams vocab_pad verbose_header",
@@ -178,6 +186,12 @@ RULES = (
         "a class model refers to its parts by file name, so they cannot be stdin or stdout (-)",
     ),
     excludes("heldout", "classes"),
+    needs("sources", "heldout", "-source needs -heldout FILE, a text to learn the weights of the sources on"),
+    wrong(
+        lambda job: job.count.sources and not (job.model_written or job.keep),
+        "-source makes a model; add -lm FILE or -write-bin FILE",
+    ),
+    excludes("sources", NOT_WITH_SOURCES),
     wrong(lambda job: job.heldout and not job.model_wanted, "-heldout needs a model to tune; add -lm or -write-bin"),
     excludes("nonevents", "maxent", "-nonevents cannot be combined with -kenlm or -maxent"),
     excludes("trust_totals", "kenlm memory mpi maxent heldout"),
@@ -214,6 +228,8 @@ def estimate(job):
     from lmtk.machine.parallel import ALONE, pooled, tell_alone
 
     tell_ignored(job)
+    if job.count.sources:
+        return estimate_sources(job)
     if not job.count.mpi:
         tell_alone()
     with pooled() if job.count.mpi else contextlib.nullcontext(ALONE) as comm:
@@ -230,6 +246,19 @@ def estimate(job):
         return make_model(job, counted, ALONE)
     counting.write_counted(job.count, counted.lists, counted.words, counted.written)
     return None
+
+
+def estimate_sources(job):
+    """`estimate` for a model of weighted sources."""
+    from lmtk.jobs.sources import pooled_model
+
+    what = job.count
+    inputs = job.heldout, what.vocab if isinstance(what.vocab, str) else None, what.reading.tokenizer
+    check_outputs(*outputs_of(job), texts=what.sources, inputs=inputs)
+    lists = counting.read_lists(what)
+    model, contexts = pooled_model(job, lists)
+    counted = Counted([], [], model.vocab.words, contexts, lists, None, True, b"")
+    return write_backoff(job, counted, model, job.lm)
 
 
 def tell_ignored(job):

@@ -10,6 +10,7 @@
 A field that does not have its default value counts as given. A message may name fields in braces.
 """
 
+import math
 import os
 import stat
 from collections.abc import Callable
@@ -170,14 +171,20 @@ def unknown_word(text):
     return word
 
 
-def complete_weights(weights, parts):
-    """The weights of `parts` models, which sum to one: equal weights if none are given; the last may be left out."""
+def complete_weights(weights, parts, any_sum=False):
+    """The weights of `parts` models, which sum to one: equal weights if none are given; the last may be left out.
+    any_sum: whether weights may be any numbers.
+    """
     if not weights:
         return [1 / parts] * parts
     if len(weights) not in (parts - 1, parts):
         models = counted(parts, "model")
         raise UsageError(f"-lambda takes {parts - 1} or {counted(parts, 'weight')} for {models}, not {len(weights)}")
     whole = [*weights, 1 - sum(weights)] if len(weights) < parts else weights
+    if any_sum:
+        if not all(map(math.isfinite, whole)):
+            raise UsageError(f"the weights ({short(whole)}) must be finite")
+        return [*whole]
     whole = [0.0 if -1e-9 < w < 0 else w for w in whole]  # what rounding leaves of 1 - 0.9 - 0.1
     if not all(0 <= w <= 1 for w in whole) or abs(sum(whole) - 1) > 1e-4:
         raise UsageError(f"the weights ({short(whole)}) must lie between 0 and 1 and sum to one")

@@ -1,4 +1,4 @@
-"""KenLM's programs: lmplz, build_binary, query, filter."""
+"""KenLM's programs: lmplz, build_binary, query, filter, interpolate."""
 
 import contextlib
 import getopt
@@ -45,17 +45,20 @@ def short_options(words, letters, usage):
         raise UsageError(f"{e}; {usage}") from None
 
 
-def lmplz_parser():
-    """The options of lmplz."""
+def long_options(program, description):
+    """A parser of long options, whose errors are UsageErrors."""
     import argparse
 
     class Parser(argparse.ArgumentParser):
         def error(self, message):
             raise UsageError(message)
 
-    parser = Parser(
-        prog="lmplz", description="Estimate an interpolated Kneser-Ney model of a text, and write an ARPA file."
-    )
+    return Parser(prog=program, description=description)
+
+
+def lmplz_parser():
+    """The options of lmplz."""
+    parser = long_options("lmplz", "Estimate an interpolated Kneser-Ney model of a text, and write an ARPA file.")
     parser.add_argument("-o", "--order", type=int, required=True, help="order of the model")
     parser.add_argument("--text", default="-", help="the text (default: stdin)")
     parser.add_argument("--arpa", default="-", help="the model (default: stdout)")
@@ -258,3 +261,44 @@ def passing(mode, sentences):
             where.setdefault(word, {})[0 if mode == "single" else number] = True
     where = {word: list(found) for word, found in where.items()}
     return lambda word: () if word.startswith(b"<") and word.endswith(b">") else where.get(word)
+
+
+def interpolate(words):
+    """-m MODEL ... -w WEIGHT ... | -t TEXT [--just_tune]: a log-linear interpolation, as an ARPA file on stdout."""
+    parser = long_options("interpolate", "Interpolate models log-linearly, and write an ARPA file to stdout.")
+    parser.add_argument("-m", "--model", nargs="+", action="extend", required=True, help="ARPA or binary files")
+    parser.add_argument("-w", "--weight", nargs="+", action="extend", type=float, help="a weight for each model")
+    parser.add_argument("-t", "--tuning", help="a text on which the weights are learned")
+    parser.add_argument("--just_tune", action="store_true", help="print the learned weights and write no model")
+    for names in (("-T", "--temp_prefix"), ("-S", "--memory"), ("--sort_block",)):
+        parser.add_argument(*names, help="no effect")
+    o = parser.parse_args(words)
+    if bool(o.weight) == bool(o.tuning):
+        raise UsageError("give either weights (-w) or a text to learn them on (-t)")
+    if len(o.model) < 2 or len(o.weight or o.model) != len(o.model):
+        raise UsageError("give two models or more (-m), and as many weights (-w)")
+    if o.just_tune and not o.tuning:
+        raise UsageError("--just_tune needs a text to learn weights on (-t)")
+    for path in o.model:
+        if not os.path.exists(path) and os.path.exists(path + ".kenlm_intermediate"):
+            raise UsageError(f"{path}: lmtk does not read KenLM's intermediate form; give the ARPA or binary file")
+    if o.just_tune:
+        return print_weights(o.model, o.tuning)
+    typed.update({"-lm": "-m", "-mix-lm": "-m", "-lambda": "-w", "-heldout": "-t"})
+    first, *others = o.model
+    out = ["-loglinear-mix", "-layout", "kenlm", "-lm", first, "-write-lm", "-"]
+    out += ["-mix-lm", *others] if others else []
+    out += ["-lambda", *map(str, o.weight)] if o.weight else ["-heldout", o.tuning]
+    return [("ngram", out)]
+
+
+def print_weights(models, text):
+    """The line of interpolate --just_tune: the weights of models under which a text is most likely."""
+    import_numpy()
+    from lmtk.files.registry import load
+    from lmtk.jobs.editing import EditJob
+    from lmtk.jobs.products import learn_weights, unite
+
+    job = EditJob(lm=models[0], mix_lm=tuple(models[1:]), loglinear_mix=True, heldout=text)
+    weights, _ = learn_weights(job, unite([load(path) for path in models], models))
+    print("", *(f"{weight:.6g}" for weight in weights))
