@@ -152,7 +152,7 @@ NOT_WITH_SOURCES = (
     "text read text_has_weights text_has_weights_last classes class_lm nonevents limit_vocab float_counts recompute "
     "write write_n write_vocab read_with_mincounts gtmin gtmin_n gtmax gtmax_n gt kn kn_all kn_counts_modified "
     "kn_modify_counts_at_end ndiscount ndiscount_n wbdiscount wbdiscount_n cdiscount cdiscount_n addsmooth addsmooth_n "
-    "ukndiscount ukndiscount_n discount_fallback prune_by_count kenlm maxent trust_totals memory mpi"
+    "ukndiscount ukndiscount_n discount_fallback prune_by_count prune_kneser grow kenlm maxent trust_totals memory mpi"
 )
 RULES = (
     needs(
@@ -258,7 +258,7 @@ def estimate_sources(job):
     lists = counting.read_lists(what)
     model, contexts = pooled_model(job, lists)
     counted = Counted([], [], model.vocab.words, contexts, lists, None, True, b"")
-    return write_backoff(job, counted, model, job.lm)
+    return write_backoff(job, counted, model, None, job.lm)
 
 
 def tell_ignored(job):
