@@ -159,6 +159,8 @@ def top(words):
     if words and words[0] in ("-compile", "--compile"):
         from lmtk.precompile import precompile
 
+        if len(words) > 1:
+            raise UsageError(f"-compile takes no options and no values, such as {words[1]}")
         return precompile(run)
     if words and words[0] == "-as":
         name = words[1] if len(words) > 1 else ""

@@ -100,17 +100,20 @@ def method_options(smoothing):
     return {METHODS[name]: parameters[0]} if parameters else dict(METHODS[name])
 
 
-def prune(model, threshold, **options):
+def prune(model, threshold=None, **options):
     """A back-off model without the n-grams whose removal raises the model's own perplexity by a smaller share than
-    `threshold`, as `lmtk ngram -prune` makes it.
+    `threshold`, as `lmtk ngram -prune` makes it; or, with the option prune_to, with at most so many n-grams.
 
         small = lmtk.prune("big.arpa.gz", 1e-8, minprune=3)
+        small = lmtk.prune("big.arpa.gz", prune_to=100_000)
 
     options: fields of `lmtk.jobs.editing.EditJob`. Raises LmtkError, OSError.
     """
-    if not isinstance(threshold, Real):
+    if threshold is None and options.get("prune_to") is None:
+        raise UsageError("give a threshold, or prune_to, a number of n-grams")
+    if not isinstance(threshold, Real | None):
         raise UsageError(f"threshold must be a number, not {threshold!r}")
-    return edit_model(inner_model(model), {"prune": (threshold,)}, options)
+    return edit_model(inner_model(model), {"prune": () if threshold is None else (threshold,)}, options)
 
 
 def merge(models, weights=(), **options):
@@ -474,7 +477,10 @@ def in_file(text, name="text", needed=True):
     if text is None and not needed:
         yield None
     elif is_name(text):
-        yield os.fsdecode(text)
+        path = os.fsdecode(text)
+        if " " in path and not os.path.exists(path):
+            raise UsageError(f"{name} is the name of a file, and {path!r} does not exist; give sentences as a list")
+        yield path
     elif not is_iterable(text):
         raise UsageError(f"{name} must be the name of a file or a list of sentences, not {text!r}")
     else:

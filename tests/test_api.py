@@ -365,6 +365,7 @@ def test_prune_is_ngram_prune(tmp_path, in_memory):
     run_lmtk(tmp_path, "ngram", "-lm", FILES / "wb.arpa", "-prune", "0.01", "-minprune", "3", "-write-lm", "pruned")
     model = lmtk.load(FILES / "wb.arpa") if in_memory else FILES / "wb.arpa"
     before = model.score("the cat") if in_memory else None
+    assert sum(lmtk.prune(model, prune_to=20).lm.sizes) <= 20
     small = lmtk.prune(model, 0.01, minprune=3)
     assert_same_file(small, tmp_path / "pruned", tmp_path)
     assert not in_memory or model.score("the cat") == before
@@ -480,6 +481,8 @@ WB, UNI = FILES / "wb.arpa", FILES / "uni.arpa"
         (lambda: lmtk.mix([WB], iterations="x"), "iterations must be a whole number, not 'x'"),
         (lambda: lmtk.mix([WB, FILES / "unk.arpa"]), "make both with the same vocab and unk, or use lmtk.merge"),
         (lambda: lmtk.prune(WB, "x"), "threshold must be a number, not 'x'"),
+        (lambda: lmtk.prune(WB), "give a threshold, or prune_to, a number of n-grams"),
+        (lambda: lmtk.estimate("no such file"), "text is the name of a file, and 'no such file' does not exist; "),
         (lambda: lmtk.prune(3, 1e-7), "model must be the name of a file or a Model, not 3"),
         (lambda: lmtk.prune(WB, 1e-7, mix_lm="x"), "mix_lm must be a list of strings, not 'x'"),
         (lambda: lmtk.estimate(5), "text must be the name of a file or a list of sentences, not 5"),

@@ -20,8 +20,8 @@ awk 'NR % 10 == 0' normal.txt > test.txt
 python3 TOP/examples/3-translate/pairs.py 45 1 > pairs.tsv
 head -n 40 pairs.tsv | cut -f 1 > train.en
 head -n 40 pairs.tsv | cut -f 2 > train.fr
-tail -n 5 pairs.tsv | cut -f 1 > test.en
-tail -n 5 pairs.tsv | cut -f 2 > test.fr
+tail -n 5 pairs.tsv | cut -f 1 > dev.en
+tail -n 5 pairs.tsv | cut -f 2 > dev.fr
 lmtk ngram-count -text train.fr -wbdiscount -lm fr.arpa
 python3 -c 'import json; [print(json.dumps({"text": line.strip()})) for line in open("train.txt")]' > docs.jsonl
 cp TOP/tests/files/sp.model .

@@ -25,7 +25,14 @@ INPUT = {
     "info": "-lm",
 }
 # two options for one thing: the name in some commands, and the names in others
-ALIKE = {"-model": ["-lm"], "-lm": ["-model"], "-text": ["-read"], "-write": ["-write-lm", "-lm"], "-ppl": ["-text"]}
+ALIKE = {
+    "-model": ["-lm"],
+    "-lm": ["-model"],
+    "-text": ["-read", "-source"],
+    "-heldout": ["-heldout-source"],
+    "-write": ["-write-lm", "-lm"],
+    "-ppl": ["-text"],
+}
 LISTED = 6  # commands in a message
 MOST = 2**31 - 1  # of a whole number in an option that says no other bound
 
@@ -71,7 +78,8 @@ def spelled(words, options, plain=None, stray=False, command=None):
                 hint = f"; did you mean {first} {word}?" if os.path.exists(word) else ""
                 raise UsageError(f"'{word}' has no option before it{hint}")
             if plain in out and not options[plain].several:
-                raise UsageError(f"'{word}' has no option before it; {plain} already has a value and takes only one")
+                value = out[out.index(plain) + 1]
+                raise UsageError(f"'{word}' has no option before it; {plain} takes one value and has {value}")
             out += [plain, checked(plain, word, options[plain])]
             continue
         word, equals, value = word.partition("=")

@@ -68,9 +68,7 @@ def warn_if_model(blocks, path):
             warnings.warn(message, LmtkWarning, stacklevel=2)
         elif i == 0 and JSONL.match(block):
             message = f"{name_of(path)}: it looks like JSON lines, but is read as plain text"
-            warnings.warn(
-                f"{message}; name its field as -field (a held-out file must end in .jsonl)", LmtkWarning, stacklevel=2
-            )
+            warnings.warn(f"{message}; to read a field of it, add -field NAME", LmtkWarning, stacklevel=2)
         yield block
 
 

@@ -21,6 +21,7 @@ from lmtk.jobs.rules import (
     excludes,
     from_stdin,
     marks_of,
+    model_missing,
     one_of,
     one_stdin,
     required,
@@ -99,6 +100,7 @@ def field_of_table(job):
 
 
 RULES = (
+    Rule(lambda job: model_missing(job.lm, job.text)),
     required("lm"),
     Rule(text_missing),
     one_of("unit", tuple(UNITS)),

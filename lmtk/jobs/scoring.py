@@ -17,6 +17,7 @@ from lmtk.jobs.rules import (
     excludes,
     from_stdin,
     marks_of,
+    model_missing,
     needs,
     one_of,
     one_stdin,
@@ -102,15 +103,6 @@ def most_debug(job):
     return 3 if job.format == "srilm" and not follows(job) else 2
 
 
-def model_missing(job):
-    """The message about a missing -lm, or None. Without -lm the model's file was read as a text."""
-    texts = job.scoring.text
-    if job.lm or not texts or texts[0] == "-":
-        return None
-    were = "was taken as the text" if len(texts) == 1 else "were taken as texts"
-    return f"-lm is missing; {', '.join(map(str, texts))} {were} to score; give the model as -lm FILE"
-
-
 FOLLOWING = "oov_features dynamic cache"  # with these a model follows the text
 
 
@@ -124,7 +116,7 @@ def in_kenlm(job):
 
 
 RULES = (
-    Rule(model_missing),
+    Rule(lambda job: model_missing(job.lm, job.scoring.text)),
     required("lm"),
     Rule(
         lambda job: (

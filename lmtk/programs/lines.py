@@ -462,6 +462,8 @@ def compute_best_mix(words):
     given, files = assigned(words, **{"lambda": "0.5", "precision": "0.001", "verbose": "0"})
     columns = [samples(path) for path in files]
     for column, path in zip(columns, files):
+        if not column[0]:
+            raise FormatError(path, "no probabilities of words in it; make it by ngram -debug 2 -ppl TEXT")
         if len(column[0]) != len(columns[0][0]):
             raise FormatError(path, f"{len(column[0])} words; {files[0]} has {len(columns[0][0])}")
     told(columns, files)

@@ -18,6 +18,7 @@ from lmtk.text.vocab import EOS, SOS, lower
 
 ITEM = b"item"  # the column that names an item
 CSV = re.compile(rf".*\.csv({'|'.join(map(re.escape, SUFFIX))})?", re.DOTALL | re.IGNORECASE)
+COMMAS = "a table with commas; write it with tabs, as a .tsv file"
 TABLE = re.compile(rf".*\.tsv({'|'.join(map(re.escape, SUFFIX))})?", re.DOTALL)
 WORD_IN_TEXT = re.compile(WORD.pattern.decode())
 GOES_ON = b"@@"  # at the end of a piece: the word goes on in the next piece
@@ -64,13 +65,15 @@ def read_items(path, column, rows):
     FormatError.
     """
     if column is None and CSV.fullmatch(os.fspath(path)):
-        raise FormatError(path, "a table with commas; write it with tabs, as a .tsv file")
+        raise FormatError(path, COMMAS)
     if column is None:
         return (ITEM,), (Item(line, number, (b"%d" % number,)) for number, line in rows)
     _, header = next(rows, (0, b""))
     names, sentence = header.split(b"\t"), os.fsencode(column)
     if b'"%s"' % sentence in names:
         raise FormatError(path, "the names of columns have quotation marks; write the table without these", 1)
+    if sentence not in names and len(names) == 1 and b"," in header:
+        raise FormatError(path, COMMAS)
     if sentence not in names:
         columns = ", ".join(map(shown, names))
         raise FormatError(path, f"no column {column} in the header ({columns}); -column names the sentences' column", 1)
