@@ -288,14 +288,15 @@ def measure(job, model, batches, problems):
             batch.figures[:, batch.rows] = document_figures(corpus, score(corpus)[0], index.unk, marks, sizes)
         return batch
 
-    unknown = 0
+    unknown = number = 0
     for batch in map_in_order(scored, read()):
         words = batch.figures[1, batch.rows]
-        unknown += int(batch.figures[2, batch.rows].sum())
+        number, unknown = number + words.sum(), unknown + int(batch.figures[2, batch.rows].sum())
         check_sum(model, Tally(log10p=batch.figures[3, batch.rows][words > 0].sum()))
         for row in np.array(batch.rows, int)[words == 0].tolist():
             problems.add(problems.EMPTY, batch.first + row)
         yield batch
+    reading.check_pieces(unknown, number, job.documents.name)
     if unknown and not model.vocab.predicts(model.vocab.words[index.unk]):
         words = counted(unknown, "unknown word adds", "unknown words add")
         text = f"the model gives <unk> no probability, so {words} -100 to log10p each; train it with -unk or -kenlm"

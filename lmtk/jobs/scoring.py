@@ -215,6 +215,8 @@ def score_text(job, model, path, tell):
 
         return report(model, job.lm, path, what.marks, LEVELS[: what.debug + 1], tell)
     tally, unknown = report_text(following(job, model), path, what, tell)
+    if tally:
+        what.reading.check_pieces(unknown + tally.oovs, tally.words, name_of(path))
     if what.debug and unknown and not job.oov_features:
         name = os.fsdecode(model.vocab.words[model.vocab.unk_id])
         clause = counted(unknown, "word is not in the model and counts", "words are not in the model and count")
