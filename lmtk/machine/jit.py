@@ -28,6 +28,7 @@ from lmtk.machine.kernel_cache import digest
 PARTS = "jit", "objects", "compiling", "intrinsics"
 CONTIGUOUS = 0x1  # numpy's bit of flags.num
 BYTES = bytes.__basicsize__ - 1  # where the content of a bytes object begins
+NUMBERS = {int, float, bool}
 lock = RLock()
 used = {}  # the keys are this process's kernels with the kinds of their arguments, in the order of their first calls
 
@@ -112,13 +113,13 @@ def kinds_of(arguments, values):
     kinds = []
     for argument in arguments:
         kind = type(argument)
-        if isinstance(argument, np.ndarray):
-            kind = argument.dtype, argument.ndim, argument.flags.num & CONTIGUOUS
-            values.append(id(argument))
-        elif kind is int or kind is float or kind is bool:
+        if kind in NUMBERS:
             values.append(argument)
         elif kind is bytes:
             values += id(argument) + BYTES, len(argument)
+        elif isinstance(argument, np.ndarray):
+            kind = argument.dtype, argument.ndim, argument.flags.num & CONTIGUOUS
+            values.append(id(argument))
         elif kind is tuple:
             kind = kinds_of(argument, values)
         elif argument is not None:
