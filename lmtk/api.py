@@ -186,7 +186,8 @@ class Model:
         from lmtk.ngram.model import backoff
 
         if not isinstance(self.lm, Backoff):
-            raise TypeError(f"only back-off models can be written, not a {type(self.lm).__name__}")
+            name = type(self.lm).__name__
+            raise TypeError(f"only back-off models can be written, not a {name}; lmtk.mix and lmtk.train write theirs")
         path = os.fsdecode(path)
         if format in ("kenlm-probing", "kenlm-trie"):
             write_kenlm(self.lm, path, Form(format.removeprefix("kenlm-")), "the model")

@@ -8,7 +8,7 @@ READ = "no_sos no_eos stream tolower field tokenizer encode normalize"
 OPTIONS = {
     "Data": {"lm": MODELS, **shared("heldout"), "unk": UNK_AS_IS, **shared(READ)},
     "Weights": {
-        "weight": option("A weight for each model; the last may be left out (default: equal weights).", "X"),
+        "weight": option("A weight for each model; the last may be left out (default: learned on -heldout).", "X"),
         "bins": option("Learn separate weights for each range of context frequencies."),
     },
     "Output": {"write": option("Write the mixture, which is a model itself (-: stdout).", "FILE"), **shared("debug")},

@@ -15,7 +15,7 @@ OPTIONS = {
     },
     "Output": {"model": option("Output file for the model.", "FILE"), **shared("log plot debug quiet")},
     "Model": {
-        "attention": option("The attention: additive (RNNsearch) or none (RNNencdec).", "additive|none"),
+        "attention": option("The attention: additive, as in RNNsearch, or none, as in RNNencdec.", "additive|none"),
         "unit": option("The kind of hidden unit: gated (the paper's), lstm, or rnn (plain tanh).", "gated|lstm|rnn"),
         "hidden": option("n, the number of hidden units (default: 256, with -paper 1000).", "N", low=1),
         "embedding": option("m, the size of the word embeddings (default: 256, with -paper 620).", "M", low=1),

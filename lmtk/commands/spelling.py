@@ -28,7 +28,7 @@ INPUT = {
 ALIKE = {
     "-model": ["-lm"],
     "-lm": ["-model"],
-    "-text": ["-read", "-source"],
+    "-text": ["-read", "-source", "-heldout"],
     "-heldout": ["-heldout-source"],
     "-write": ["-write-lm", "-lm"],
     "-ppl": ["-text"],
@@ -79,7 +79,9 @@ def spelled(words, options, plain=None, stray=False, command=None):
                 raise UsageError(f"'{word}' has no option before it{hint}")
             if plain in out and not options[plain].several:
                 value = out[out.index(plain) + 1]
-                raise UsageError(f"'{word}' has no option before it; {plain} takes one value and has {value}")
+                model = next((o for o in ("-lm", "-model") if o in options and o not in out), None)
+                hint = f"; give the model as {model} FILE" if model else ""
+                raise UsageError(f"'{word}' has no option before it; {plain} takes one value and has {value}{hint}")
             out += [plain, checked(plain, word, options[plain])]
             continue
         word, equals, value = word.partition("=")

@@ -72,7 +72,8 @@ def take(stream, path, at, end):
         line = stream.readline(LONGEST + 1)
         if at == size == 0 and line.startswith(PARQUET):
             raise FormatError(
-                path, "a parquet file, not JSON lines; give it to -text with -field, as a file and not in a pipe"
+                path,
+                "a parquet file, not JSON lines; only -text with -field reads it, as a file and not in a pipe",
             )
         if len(line) > LONGEST:
             message = f"the line is longer than {LONGEST >> 20} MB; are there line ends between the documents?"

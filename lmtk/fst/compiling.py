@@ -268,7 +268,7 @@ def tell(sizes, path):
     """Warns of the n-grams that `add_ngrams` has left out, except those with words without a label."""
     for place, why in (
         (MISPLACED, "left out, because <s> is not their first word or </s> not their last one"),
-        (ORPHANS, "left out, because the model lacks their first words as an n-gram"),
+        (ORPHANS, "left out, because the model lacks the n-gram without the last word"),
         (REPEATED, "repeated; the first of each is kept"),
     ):
         if sizes[place]:

@@ -185,11 +185,12 @@ def check_kind(name, model):
 
     if not isinstance(model, Backoff):
         kind = next(value for name, value in model.describe() if name == "kind")
-        remedies = {Mixture: "; lmtk mix and lmtk ppl take models of any kind"}
+        remedies = {Mixture: "; only a mixture of back-off models can become one (lmtk ngram -write-lm)"}
         remedies |= dict.fromkeys((ClassModel, Expanding), "; add -expand-classes to turn it into one")
         remedies[Hashed] = ", which has no words of its n-grams; give the ARPA file or a trie"
         raise LmtkError(
-            f"{name_of(name)}: expected a back-off n-gram model, but its kind is {kind}{remedies.get(type(model), '')}"
+            f"{name_of(name)}: expected a back-off n-gram model, but its kind is {kind}"
+            f"{remedies.get(type(model), '; lmtk mix and lmtk ppl take models of any kind')}"
         )
 
 

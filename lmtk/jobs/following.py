@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from lmtk.errors import LmtkError, LmtkWarning, counted, name_of
-from lmtk.jobs.rules import check, check_outputs, one_stdin, required, wrong
+from lmtk.jobs.rules import Rule, check, check_outputs, model_missing, one_stdin, required, wrong
 from lmtk.jobs.texts import LOWERED_RULES, READING_RULES, Reading, convert_texts, needs_text
 
 TOGETHER = 64  # contexts, or sentences, that are computed at once
@@ -29,7 +29,7 @@ class NextJob:
     reading: Reading = field(default_factory=Reading)
 
     def __post_init__(self):
-        check(self, (required("lm"), *LOWERED_RULES))
+        check(self, (Rule(lambda job: model_missing(job.lm, job.text)), required("lm"), *LOWERED_RULES))
         object.__setattr__(self, "text", self.text or ("-",))
         one_stdin(self.lm, *self.text)
         convert_texts(self, self.reading.unsplit)

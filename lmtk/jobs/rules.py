@@ -217,7 +217,7 @@ def check_outputs(*paths, texts=(), inputs=()):
 
     paths = [path for path in paths if path]
     if sum(path in STDOUT for path in paths) > 1:
-        raise UsageError("only one output can be stdout (-)")
+        raise UsageError("only one output can be stdout (-); name a file for each of the others")
     files = [path for path in paths if not is_written_in_place(path)]
     kept = {os.path.realpath(path): "a file" for path in inputs if path}
     kept |= {os.path.realpath(path): "a text" for path in texts if path}

@@ -219,7 +219,7 @@ RULES = (
     one_of("parallel", ("outputs", "data")),
     wrong(
         lambda job: job.shares_outputs and is_energy(job),
-        "-mpi cannot share the outputs of -model energy; add -parallel data",
+        "-mpi cannot share the outputs of -model energy; add the option -parallel data",
     ),
     wrong(lambda job: job.mpi and job.tied, "-mpi cannot be combined with -tied"),
     wrong(
@@ -228,7 +228,7 @@ RULES = (
     ),
     wrong(
         lambda job: job.shares_outputs and job.objective in ("class", "tree"),
-        "-mpi cannot share the outputs of -objective {objective}; add -parallel data",
+        "-mpi cannot share the outputs of -objective {objective}; add the option -parallel data",
     ),
     wrong(
         is_read_twice, "-text {text} can be read only once, but without -vocab it is read twice; give -vocab or a file"

@@ -135,7 +135,9 @@ def shortlisted(network, w, N, rest, path, name):
 def check_rest(vocab, order, rest, path):
     """Raises LmtkError where a model is no back-off model, lacks words of the network's or has longer contexts."""
     if not isinstance(rest, Backoff):
-        raise LmtkError(f"{path}: not a back-off model but {next(rest.describe())[1]}; ngram-count makes one")
+        raise LmtkError(
+            f"{path}: expected a back-off model, but its kind is {next(rest.describe())[1]}; lmtk ngram-count makes one"
+        )
     if rest.order > order:
         raise LmtkError(f"{path}: its order {rest.order} is above the order {order} of the network; raise -order")
     lacking = sorted(w for w in vocab.words[: vocab.V] if not rest.vocab.predicts(w))

@@ -138,7 +138,7 @@ def build_binary(words):
         return
     if len(rest) == 3 and rest[0] not in ("probing", "trie"):
         raise UsageError(f"the type is probing or trie, not {rest[0]}")
-    if not 2 <= len(rest) <= 3:
+    if not 2 <= len(rest) <= 3 or (rest[0] in ("probing", "trie") and len(rest) == 2 and not os.path.exists(rest[0])):
         raise UsageError(f"give a model and an output file; usage: {BUILD_BINARY}")
     import_numpy()
     from lmtk.jobs.kenlm_files import convert
