@@ -258,6 +258,19 @@ def test_awkward_numbers_are_printed_as_python_prints_them():
     check_numbers(np.concatenate([s * x for x in near for s in (1, -1)]).astype(np.float32))
 
 
+@pytest.mark.parametrize("nonevents", ["<s> w1 w2 w3", "w1 </s>", "<unk> w2"])
+@pytest.mark.parametrize("more", ["", "-write counts", "-memory 64M"])
+def test_words_that_are_not_predicted_are_the_same_in_large_texts(tmp_path, monkeypatch, large_from, nonevents, more):
+    """Kernels take </s> for the first word of a vocabulary, and <s> for the last."""
+    monkeypatch.chdir(tmp_path)
+    random_text(tmp_path, 2)
+    (tmp_path / "list").write_text(nonevents.replace(" ", "\n") + "\n")
+    for size, name in ((1 << 40, "small"), (1, "large")):
+        large_from(size)
+        cli.run("ngram-count", f"-text t -nonevents list -wbdiscount -lm {name} {more}".split())
+    assert (tmp_path / "small").read_bytes() == (tmp_path / "large").read_bytes()
+
+
 @pytest.mark.parametrize("order", [1, 2, 4])
 @pytest.mark.parametrize("unk", [False, True])
 @pytest.mark.parametrize("sort", [False, True])

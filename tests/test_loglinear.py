@@ -130,3 +130,54 @@ def test_a_model_without_unknown_words_causes_a_warning(tmp_path):
     with pytest.raises(LmtkError, match="no word of it is in the models; is it the right text"):
         (tmp_path / "zeros").write_text("nothing known\n")
         lmtk.merge(models[:1] * 2, loglinear_mix=True, heldout=str(tmp_path / "zeros"), no_eos=True)
+
+
+ARPA = """
+\\data\\
+ngram 1={}
+ngram 2={}
+
+\\1-grams:
+{}
+
+\\2-grams:
+{}
+
+\\end\\
+"""
+
+
+def hand_made(path, unigrams, bigrams):
+    """The path of a model. unigrams, bigrams: lines with | in place of tabs."""
+    sections = ("\n".join(line.replace("|", "\t") for line in lines) for lines in (unigrams, bigrams))
+    path.write_text(ARPA.format(len(unigrams), len(bigrams), *sections))
+    return str(path)
+
+
+@pytest.mark.filterwarnings("ignore::lmtk.errors.LmtkWarning")
+def test_weights_stay_where_sums_are_exact(tmp_path):
+    """The weights of a text without typical words have no maximum: each step of the search goes farther."""
+    unigrams = ["-1|</s>|0", "-99|<s>|-0.3", "-0.5|<unk>|-0.3", "-0.5|a|0", "-3|b|-0.3", "-3|c|0"]
+    one = hand_made(tmp_path / "one", unigrams, ["-0.5|<unk> c", "-1|a </s>", "-0.7|b <unk>", "-0.7|c a"])
+    two = hand_made(tmp_path / "two", ["-0.7|</s>", "-0.1|a|0", "-99|<s>|-0.64"], ["-0.6|a </s>", "-0.02|<s> a"])
+    (tmp_path / "held").write_text("a\nc b\nb a a\na b\nc\n")
+    model = lmtk.merge([one, two], loglinear_mix=True, heldout=str(tmp_path / "held")).lm
+    for context in ([], [model.vocab.sos_id]):
+        assert np.exp(after(model, context)).sum() == pytest.approx(1, abs=1e-5)
+
+
+def test_sums_that_rounding_loses_are_an_error(tmp_path):
+    """Of a sum of 1, all but 1e-18 is b, which is rare after a."""
+    path = hand_made(tmp_path / "one", ["-3|</s>", "-99|<s>", "-3|a|0", "-0.001|b"], ["-3|a b"])
+    models = loglinear.unite_models([lmtk.Model(path).lm] * 2, ["x", "y"])
+    assert loglinear.interpolate(models, [0.5, 0.5]).sizes == [5, 1]
+    with pytest.raises(LmtkError, match="too small to be summed; give smaller weights, or learn them on a longer"):
+        loglinear.interpolate(models, [3, 3])
+
+
+def test_no_probability_is_above_one(tmp_path):
+    """Programs of KenLM refuse positive logarithms."""
+    path = hand_made(tmp_path / "one", ["-30|</s>", "-99|<s>|0", "-0.3|a"], ["-0.3|<s> a"])
+    models = loglinear.unite_models([lmtk.Model(path).lm] * 3, ["x"] * 3)
+    for weights in np.random.default_rng(1).uniform(-1, 1, (50, 3)):
+        assert all((log10p <= 0).all() for _, log10p, _ in map(loglinear.interpolate(models, weights).ngrams, (1, 2)))

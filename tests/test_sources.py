@@ -163,3 +163,14 @@ def test_pruning_weighs_contexts_by_the_weights_of_the_sources(two):
     name = [word.decode() for word in words]
     found = {(name[keys[key // W] % W], name[key % W]): c for key, c in zip(pairs.tolist(), counts.tolist())}
     assert found == dict(times)
+
+
+@pytest.mark.parametrize("more", [{"order": 9}, {"vocab": ["a"], "unk": False}])
+def test_orders_may_lack_ngrams_and_known_contexts(tmp_path, monkeypatch, more):
+    monkeypatch.chdir(tmp_path)
+    for name, text in (("a", "x a x b\n"), ("b", "c d\n"), ("dev", "a b c a a\n")):
+        (tmp_path / name).write_text(text)
+    model = lmtk.estimate(sources=["a", "b"], heldout="dev", **more).lm
+    for context in ([], [b"<s>"], [b"a"], [b"a", b"a"]):
+        ids = [model.vocab.index[word] for word in context]
+        assert np.exp(after(model, ids)).sum() == pytest.approx(1, abs=1e-6)

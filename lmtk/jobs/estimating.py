@@ -312,6 +312,7 @@ def count_ngrams(job, lists, comm):
     """
     from lmtk.ngram.counting.collection import Positions, Text, in_memory
     from lmtk.ngram.counting.runs import Spilled
+    from lmtk.text.vocab import EOS
 
     what = job.count
     again = can_read_again(what)
@@ -320,7 +321,8 @@ def count_ngrams(job, lists, comm):
     uses_counts = what.writes_counts or (job.prunes_by_counts and not again)
     # where memory is bounded a text is read once for the model and once for its counts
     twice = what.memory and job.model_wanted and uses_counts and comm.size == 1 and again
-    counts_wanted = (uses_counts and not twice) or job.maxent or job.trust_totals or what.recompute
+    in_order = EOS not in lists.nonevents  # the kernels for n-grams in suffix order take it for an event
+    counts_wanted = (uses_counts and not twice) or job.maxent or job.trust_totals or what.recompute or not in_order
     form = "counts" if not job.model_wanted or counts_wanted or what.order == 1 else "positions"
     in_parts = form == "positions" and (comm.size == 1 or job.is_shared)
     counts = counting.collect_counts(what, lists, comm, "parts" if in_parts else form)
@@ -334,7 +336,7 @@ def count_ngrams(job, lists, comm):
     if what.recompute:
         counts = written = counts.recomputed()
     if isinstance(counts, Spilled) and job.model_wanted:
-        bucketed = not job.maxent and what.order > 1 and counts.in_sentences()
+        bucketed = in_order and not job.maxent and what.order > 1 and counts.in_sentences()
         counts = counts if bucketed else in_memory(counts, what.memory)
     return counts, written
 

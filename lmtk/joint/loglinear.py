@@ -39,6 +39,9 @@ from lmtk.text.vocab import Vocab
 PIECE = 1 << 20  # n-grams that are scored together
 STEPS = 100
 ENOUGH = 1e-9  # gain of ln p a word in a step that ends the search
+MOST_BOW = 10.0  # of log10 of back-off weights
+LEAST = 1e-200  # a sum Z below has lost digits, and one above 1 / LEAST may overflow
+LOST = "some products of probabilities are too small to be summed; give smaller weights, or learn them on a longer text"
 f32 = np.float32
 
 
@@ -159,7 +162,7 @@ def interpolate(united, weights):
     nodes, base = united.nodes, united.base
     log_u, log_b = united.log_p @ np.asarray(weights), united.log_b @ np.asarray(weights)
     log_Z, memory = np.zeros(base[-2]), np.array(nodes.memory)
-    levels, contexts = view_records(memory, nodes.where), united.contexts
+    levels, contexts, lost = view_records(memory, nodes.where), united.contexts, False
     for k in range(united.order):  # contexts of order k, and their n-grams
         at, children = united.level(k), united.level(k + 1)
         group = contexts[children] - base[k]
@@ -175,11 +178,12 @@ def interpolate(united, weights):
             has_children = np.diff(nodes.levels[k]["child"]) > 0
             with np.errstate(divide="ignore", invalid="ignore"):
                 log_Z[at] = np.where(has_children, np.log(u + np.maximum(left, 0)), backed_off)
-            levels[k]["log10bow"][:-1] = (backed_off - log_Z[at]) / LN10
+            levels[k]["log10bow"][:-1] = log10bow = (backed_off - log_Z[at]) / LN10
+            lost |= (log10bow > MOST_BOW).any()  # the sum is what rounding left of the difference
         normalized = np.where(is_predicted, log_u[children] - log_Z[contexts[children]], -np.inf)
-        levels[k + 1]["log10p"][:-1] = normalized / LN10
-    if not np.isfinite(log_Z).all():
-        raise LmtkError("some products of probabilities are too small to be summed; give smaller weights")
+        levels[k + 1]["log10p"][:-1] = np.minimum(normalized / LN10, 0)  # rounding may leave more
+    if lost or not np.isfinite(log_Z).all():
+        raise LmtkError(LOST)
     return Backoff(united.vocab, replace(nodes, memory=freeze(memory)))
 
 
@@ -262,7 +266,10 @@ def tune(united, corpus, tell=lambda weights, logp: None):
     times = np.bincount(place[flat], minlength=np.count_nonzero(needed)) / len(at)
 
     def likelihood(weights):
-        Z, first, second = sums(weights)
+        with np.errstate(over="ignore", invalid="ignore"):
+            Z, first, second = sums(weights)
+        if not ((Z > LEAST) & (Z < 1 / LEAST)).all():  # False for nan
+            return -np.inf, None, None
         mean = first / Z[:, None]
         squares = second / Z[:, None, None] - mean[:, :, None] * mean[:, None, :]
         L = (logp @ weights).mean() - times @ np.log(Z)
@@ -270,12 +277,14 @@ def tune(united, corpus, tell=lambda weights, logp: None):
 
     weights = np.full(logp.shape[1], 1 / logp.shape[1])
     L, slope, curvature = likelihood(weights)
+    if np.isinf(L):
+        raise LmtkError(LOST)
     for _ in range(STEPS):
         tell(weights, L)
         step, size = np.linalg.lstsq(curvature, slope, 1e-12)[0], 1.0
         while size > 1e-6:
             new_L, *new = likelihood(weights + size * step)
-            if new_L >= L:  # False for nan
+            if new_L >= L:
                 break
             size /= 2
         else:

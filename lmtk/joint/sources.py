@@ -93,10 +93,11 @@ class Pool:
         for k, context in enumerate(contexts, 1):
             at = longest_first[: np.count_nonzero(depth >= k)]
             node = find_children(levels[k - 1], levels[k], context[at], words[at, 0])
-            count = np.where(node[:, None] >= 0, self.counts[k - 1][node], 0)
+            count, is_known = np.zeros((len(at), self.counts[0].shape[1]), np.int64), node >= 0
+            count[is_known] = self.counts[k - 1][node[is_known]]
             hit = kind_of(count)[:, :, None] == np.arange(R)
             T, types = (x[context[at]] for x in self.totals(k))
-            features.append((count.astype(np.float64), T, hit.reshape(len(at), -1).astype(np.float64), types))
+            features.append((count.astype(np.float64), T, hit.reshape(types.shape).astype(np.float64), types))
         return features
 
     def estimate(self, weights, D):

@@ -34,6 +34,8 @@ class SentencePiece:
 
     def __init__(self, data, path, nemo=False):
         try:
+            if not data:  # the package takes no bytes for no model yet
+                raise ValueError
             self.processor = import_sentencepiece().SentencePieceProcessor(model_proto=data)
         except (RuntimeError, ValueError):
             raise FormatError(
@@ -150,17 +152,26 @@ class TokenizerJson:
             raise FormatError(path, f"not a tokenizer.json ({str(e).splitlines()[0]})") from None
         self.tokenizer.no_padding()
         self.tokenizer.no_truncation()
-        self.names = nemo_names(self.tokenizer.get_vocab_size(), path) if nemo else None
+        self.path = path
+        size = 1 + max(self.tokenizer.get_vocab().values(), default=-1)  # some numbers may have no piece
+        self.names = nemo_names(size, path) if nemo else None
+
+    def encode(self, lines):
+        """The package's Encoding of each of the lines. Raises LmtkError, as where the tokenizer lacks its <unk>."""
+        try:
+            return self.tokenizer.encode_batch(lines, add_special_tokens=False)
+        except Exception as e:  # the package raises nothing narrower
+            raise LmtkError(f"{self.path}: the tokenizer cannot split this text ({str(e).splitlines()[0]})") from None
 
     def split(self, lines):
-        encoded = self.tokenizer.encode_batch(lines, add_special_tokens=False)
+        encoded = self.encode(lines)
         if self.names:
             return [" ".join(map(self.names.__getitem__, line.ids)) for line in encoded]
         return [" ".join([piece.translate(BLANKS) for piece in line.tokens]) for line in encoded]
 
     def places(self, line):
         """As in SentencePiece."""
-        encoded = self.tokenizer.encode(line, add_special_tokens=False)
+        (encoded,) = self.encode([line])
         pieces = [piece.translate(BLANKS) for piece in encoded.tokens]
         names = [self.names[i] for i in encoded.ids] if self.names else pieces
         return [(piece, name, *offsets) for piece, name, offsets in zip(pieces, names, encoded.offsets)]

@@ -86,6 +86,7 @@ def make_vocab(words, unk=False, eos=True, unk_word=UNK, source="the vocabulary"
     Raises LmtkError if there is no other word than these. source: where the words are from, for the message.
     """
     plain = dict.fromkeys(words)
+    plain.pop(SOS, None)  # always the last
     special = {EOS: eos, unk_word: unk} | {w: False for w in (PAUSE, *nonevents) if w in plain} | {SOS: False}
     special = [*special.items()]
     for word, _ in special:

@@ -12,6 +12,7 @@ from lmtk.ngram.counting.collection import Positions, Text
 from lmtk.ngram.counting.counts import Counts
 from lmtk.ngram.counting.runs import Spilled
 from lmtk.ngram.estimate import smoothing
+from lmtk.text.vocab import EOS
 
 
 def estimate(counts, vocab, recipe, form="nodes", memory=None, comm=ALONE, show=lambda share, what: None):
@@ -42,7 +43,8 @@ def in_suffix_order(counts, vocab, recipe):
 
         return suffix_order(counts.of(vocab), order, len(vocab.words) - 1, counts.marks)
     counts = counts.up_to(order)
-    if order > 1 and not recipe.trusting and pays("ngrams", sum(len(level.keys) for level in counts.levels)):
+    suits = order > 1 and not recipe.trusting and vocab.predicts(EOS)
+    if suits and pays("ngrams", sum(len(level.keys) for level in counts.levels)):
         from lmtk.ngram.estimate.leaves import suffixes_of
 
         return suffixes_of(counts, vocab) or counts
