@@ -32,6 +32,8 @@ ALIKE = {
     "-heldout": ["-heldout-source"],
     "-write": ["-write-lm", "-lm"],
     "-ppl": ["-text"],
+    "-valid": ["-heldout"],
+    "-num": ["-count"],
 }
 LISTED = 6  # commands in a message
 MOST = 2**31 - 1  # of a whole number in an option that says no other bound
@@ -52,6 +54,9 @@ def elsewhere(name, options, command):
     if others:
         *first, last = others
         return f"; lmtk {', '.join(first)} and {last} have it" if first else f"; lmtk {last} has it"
+    starting = [option for option in options if option.startswith(name) and option != name]
+    if len(starting) == 1:
+        return f"; did you mean {starting[0]}?"
     order = re.search(r"\d+", name)
     similar = nearest(name.replace("N", "2"), [o.replace("N", order[0] if order else "2") for o in options])
     return similar or "; -help lists the options"

@@ -177,7 +177,8 @@ def read(stream, path, sums="now"):
 
 
 def damage_error(path):
-    return FormatError(path, "the file is incomplete or damaged; write it again")
+    remedy = "remove it, and train again" if str(path).endswith(".ckpt") else "write it again"
+    return FormatError(path, f"the file is incomplete or damaged; {remedy}")
 
 
 def parse_header(header, size, path):

@@ -6,6 +6,7 @@ array-compressed pointers the upper bits of the pointers are kept in a table of 
 """
 
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -13,13 +14,14 @@ import numpy as np
 from lmtk.kenlm.layout import ZERO, chop_bits, join_words, make_header
 from lmtk.kenlm.levels import number_words
 from lmtk.machine.jit import inlined, jit, of_numba
-from lmtk.machine.threads import count, map_at_once
+from lmtk.machine.threads import count, map_at_once, parts_of
 from lmtk.ngram.model.nodes import freeze, view_records
 
 f32, u64 = np.float32, np.uint64
 UNIGRAM = np.dtype([("log10p", "<f4"), ("log10bow", "<f4"), ("child", "<u8")])
 P_BITS, BOW_BITS = 31, 32  # of numbers that are not quantized
 QUANTIZED_VERSION, POINTERS_VERSION = 2, 0
+MINUS_ZERO = f32(-0.0)
 SIGN, LOWER = np.uint32(1 << 31), u64(0xFFFFFFFF)  # the sign bit; the half of a key that is an n-gram's place
 NONE = (np.empty(0, f32), np.empty(0, f32))  # tables of an order that is not quantized
 AHEAD = 16
@@ -94,11 +96,23 @@ def columns_of(levels, k):
     """(log10 p of the n-grams of order k, their weights), (N_k,) float32. The logarithm of 0 is -99. A weight of 0 is
     -0.0 if no n-gram extends the n-gram. The highest order has no weights.
     """
-    p = with_zero(levels.log10p[k])
-    if k == len(levels.log10p) - 1:
-        return p, np.empty(0, f32)
-    bow = np.nan_to_num(levels.log10bow[k], nan=0, neginf=-np.inf)
-    return p, np.where(bow == 0, np.where(levels.is_context[k](), f32(0), f32(-0.0)), with_zero(bow))
+    log10p = levels.log10p[k]
+    is_last, p = k == len(levels.log10p) - 1, np.empty(len(log10p), f32)
+    log10bow, is_context = (p, np.zeros(0, bool)) if is_last else (levels.log10bow[k], levels.is_context[k]())
+    bow = np.empty(len(is_context), f32)
+    map_at_once(partial(clean, log10p, log10bow, is_context, p, bow), parts_of(len(p)))
+    return p, bow
+
+
+@jit
+def clean(log10p, log10bow, is_context, p, bow, part):
+    """p, bow <- a part of the columns, as `columns_of` returns them. bow and is_context are empty without weights."""
+    for i in range(*part):
+        p[i] = ZERO if log10p[i] == -np.inf else log10p[i]
+        if len(bow):
+            weight = f32(0) if log10bow[i] != log10bow[i] else log10bow[i]
+            weight = ZERO if weight == -np.inf else weight
+            bow[i] = (f32(0) if is_context[i] else MINUS_ZERO) if weight == 0 else weight
 
 
 def make_unigrams(log10p, log10bow, place, size, form):
@@ -110,11 +124,6 @@ def make_unigrams(log10p, log10bow, place, size, form):
     unigrams["log10p"][place] = np.where(np.isnan(log10p), np.where(place, ZERO, unknown), log10p)
     unigrams["log10bow"][place] = log10bow
     return unigrams
-
-
-def with_zero(logs):
-    """Logarithms with -99 in place of -inf."""
-    return np.where(np.isneginf(logs), ZERO, logs)
 
 
 def fields_of(k, sizes, form):
