@@ -120,7 +120,7 @@ OWN_PIECES = "a translation model has pieces of its own, which lmtk nmt-train -b
 WORDS_ONLY = "this command writes words; ngram-count, ppl and others split words into pieces as they read a text"
 REFUSED = {
     "-field": {
-        "nmt-train": "each line must translate the same line of the other; write each side to a text, as with jq -r .text",
+        "nmt-train": "each line must translate the same line there; write each side to a text, as with jq -r .text",
         "rescore": "n-best lists have a form of their own, which lmtk-rescore(1) describes",
         "fst": "this command reads a model and no text",
         "info": "this command describes a file as it is",
