@@ -58,18 +58,18 @@ class Fields:
 
 def write(out, levels, form):
     """Writes the Levels of a model of order 2 or more as a KenLM trie. form: a `layout.Form`."""
-    numbers, hashes, words = number_words(levels.words, levels.ids)
+    places, hashes, words = number_words(levels.words, levels.ids)
     order, sizes = len(levels.log10p) - 1, [len(words), *levels.sizes]
-    tables = [make_tables(*columns_of(levels, k), form) for k in range(2, order + 1)] if form.bits else []
+    tables = [make_tables(numbers_of(levels, k), form) for k in range(2, order + 1)] if form.bits else []
     head = make_header(form, sizes) + u64(len(hashes)).tobytes() + hashes.tobytes() + bytes(8)  # 8 bytes for <unk>
     if tables:
         head += bytes([QUANTIZED_VERSION, form.bits, form.weight_bits]).ljust(8, b"\0")
         head += b"".join(table.tobytes() for pair in tables for table in pair)
     out.write(head)
     at = len(head)  # of the next byte
-    unigrams = make_unigrams(*columns_of(levels, 1), numbers[levels.ids], len(words), form)
+    unigrams = make_unigrams(numbers_of(levels, 1), places[levels.ids], len(words), form)
     fields = parts = None  # of the order above
-    for k, (first, keys) in enumerate(levels.families(numbers), 2):
+    for k, (first, keys) in enumerate(levels.families(places), 2):
         if k == 2:
             unigrams["child"][:-1] = first
             out.write(unigrams)
@@ -77,7 +77,7 @@ def write(out, levels, form):
         else:
             at += write_records(out, at, parts, fields, first, form)
         fields = fields_of(k, sizes, form)
-        parts = make_records(keys, fields, columns_of(levels, k), tables[k - 2] if tables else NONE)
+        parts = make_records(keys, fields, numbers_of(levels, k), tables[k - 2] if tables else NONE)
         levels.forget(k)
     write_parts(out, parts, fields)
     if form.has_words:
@@ -92,34 +92,33 @@ def clip(model):
     return replace(model, nodes=replace(model.nodes, memory=freeze(memory), path=""))
 
 
-def columns_of(levels, k):
-    """(log10 p of the n-grams of order k, their weights), (N_k,) float32. The logarithm of 0 is -99. A weight of 0 is
-    -0.0 if no n-gram extends the n-gram. The highest order has no weights.
+def numbers_of(levels, k):
+    """log10 p and weights of the n-grams of order k, (N_k, 2) float32; (N_k, 1) for the highest order, which has no
+    weights. The logarithm of 0 is -99. A weight of 0 is -0.0 if no n-gram extends the n-gram.
     """
-    log10p = levels.log10p[k]
-    is_last, p = k == len(levels.log10p) - 1, np.empty(len(log10p), f32)
-    log10bow, is_context = (p, np.zeros(0, bool)) if is_last else (levels.log10bow[k], levels.is_context[k]())
-    bow = np.empty(len(is_context), f32)
-    map_at_once(partial(clean, log10p, log10bow, is_context, p, bow), parts_of(len(p)))
-    return p, bow
+    log10p, is_last = levels.log10p[k], k == len(levels.log10p) - 1
+    log10bow, is_context = (log10p, np.zeros(0, bool)) if is_last else (levels.log10bow[k], levels.is_context[k]())
+    numbers = np.empty((len(log10p), 1 if is_last else 2), f32)
+    map_at_once(partial(put_numbers, log10p, log10bow, is_context, numbers), parts_of(len(log10p)))
+    return numbers
 
 
 @jit
-def clean(log10p, log10bow, is_context, p, bow, part):
-    """p, bow <- a part of the columns, as `columns_of` returns them. bow and is_context are empty without weights."""
+def put_numbers(log10p, log10bow, is_context, numbers, part):
+    """numbers <- a part of the columns, as `numbers_of` returns them."""
     for i in range(*part):
-        p[i] = ZERO if log10p[i] == -np.inf else log10p[i]
-        if len(bow):
+        numbers[i, 0] = ZERO if log10p[i] == -np.inf else log10p[i]
+        if numbers.shape[1] > 1:
             weight = f32(0) if log10bow[i] != log10bow[i] else log10bow[i]
             weight = ZERO if weight == -np.inf else weight
-            bow[i] = (f32(0) if is_context[i] else MINUS_ZERO) if weight == 0 else weight
+            numbers[i, 1] = (f32(0) if is_context[i] else MINUS_ZERO) if weight == 0 else weight
 
 
-def make_unigrams(log10p, log10bow, place, size, form):
-    """The records of 1-grams by number, without their children: (size + 2,), as KenLM has them. place: the number of
-    each 1-gram.
+def make_unigrams(numbers, place, size, form):
+    """The records of 1-grams, without their children: (size + 2,), as KenLM has them. numbers: as from `numbers_of`.
+    place: KenLM's number of each 1-gram.
     """
-    unigrams, unknown = np.zeros(size + 2, UNIGRAM), f32(form.unknown)
+    (log10p, log10bow), unigrams, unknown = numbers.T, np.zeros(size + 2, UNIGRAM), f32(form.unknown)
     unigrams["log10p"][0] = unknown
     unigrams["log10p"][place] = np.where(np.isnan(log10p), np.where(place, ZERO, unknown), log10p)
     unigrams["log10bow"][place] = log10bow
@@ -148,57 +147,53 @@ class Part:
     memory: np.ndarray
 
 
-def make_records(keys, fields, columns, tables):
-    """The Parts of the records of the n-grams `keys`, (N_k,) as in `levels`, one for each thread. columns: as from
-    `columns_of`.
+def make_records(keys, fields, numbers, tables):
+    """The Parts of the records of the n-grams `keys`, (N_k,) as in `levels`, one for each thread. numbers: as from
+    `numbers_of`.
     """
     bounds = np.linspace(0, len(keys), count() + 1).astype(np.int64).tolist()
 
     def part_of(start, end):
         base = start * fields.total >> 3
         size = (end * fields.total >> 3) - base + 16 if end < len(keys) else fields.size - base
-        part, widths = (
-            Part(start, end, base, np.zeros(size, np.uint8)),
-            (fields.total, fields.label, fields.p, fields.bow),
-        )
-        put_records(keys, start, end, columns, (part.memory, base, *widths), tables)
-        return part
+        records = np.zeros(size, np.uint8)
+        layout = records, base, fields.total, fields.label, fields.p, fields.bow
+        put_records(keys, start, end, numbers, layout, tables)
+        return Part(start, end, base, records)
 
     return map_at_once(lambda bound: part_of(*bound), pairwise(bounds))
 
 
 @jit
-def put_records(keys, begin, end, columns, layout, tables):
+def put_records(keys, begin, end, numbers, layout, tables):
     """Hard to read: bits are packed by hand.
 
-    Puts the n-grams keys[begin:end] into their records. columns: log10 p and weights, empty for the highest order.
-    layout: (the bytes of the records, the number of the first of them, the bits of a record, of its label, of log10 p,
-    of its weight). tables: of log10 p and of weights, empty if they are not quantized.
+    Puts the n-grams keys[begin:end] into their records. numbers: as from `numbers_of`. layout: (the bytes of the
+    records, the number of the first of them, the bits of a record, of its label, of log10 p, of its weight). tables: of
+    log10 p and of weights, empty if they are not quantized.
 
-    Bound: two random reads an n-gram.
+    Bound: a random read an n-gram.
     """
-    log10p, log10bow = columns
-    p_words, bow_words = log10p.view(np.uint32), log10bow.view(np.uint32)
+    width, flat = numbers.shape[1], numbers.reshape(-1)
+    words = flat.view(np.uint32)
     records, base, total, label_bits, p_bits, bow_bits = layout
     tables_p, tables_bow = tables
     for i in range(begin, end):
         if i + AHEAD < end:
-            ahead = np.int64(keys[i + AHEAD] & LOWER)
-            prefetch(log10p, ahead)
-            prefetch(log10bow, ahead)
-        at, bit = keys[i] & LOWER, np.int64(i) * total - 8 * base
+            prefetch(flat, width * np.int64(keys[i + AHEAD] & LOWER))
+        at, bit = u64(width) * (keys[i] & LOWER), np.int64(i) * total - 8 * base
         write_bits(records, bit, keys[i] >> u64(32))
         bit += label_bits
         if len(tables_p):
-            if len(log10bow):
-                bow = log10bow[at]
-                write_bits(records, bit, u64(bow_words[at] == 0) if bow == 0 else u64(nearest(tables_bow, 2, bow)))
+            if width > 1:
+                bow, word = flat[at + u64(1)], words[at + u64(1)]
+                write_bits(records, bit, u64(word == 0) if bow == 0 else u64(nearest(tables_bow, 2, bow)))
                 bit += bow_bits
-            write_bits(records, bit, u64(nearest(tables_p, 0, log10p[at])))
+            write_bits(records, bit, u64(nearest(tables_p, 0, flat[at])))
         else:
-            write_bits(records, bit, u64(p_words[at] & ~SIGN))
-            if len(log10bow):
-                write_bits(records, bit + p_bits, u64(bow_words[at]))
+            write_bits(records, bit, u64(words[at] & ~SIGN))
+            if width > 1:
+                write_bits(records, bit + p_bits, u64(words[at + u64(1)]))
 
 
 @inlined
@@ -267,12 +262,15 @@ def write_parts(out, parts, fields):
         shared = 0 if part is parts[-1] else part.memory[whole]
 
 
-def make_tables(log10p, log10bow, form):
-    """The tables of the numbers in the columns of an order: (of log10 p; of weights, empty for the highest order)."""
-    p = make_bins(log10p, 1 << form.bits)
-    if not len(log10bow):
-        return p, log10bow
-    return p, np.concatenate((f32([-0.0, 0]), make_bins(log10bow[log10bow != 0], (1 << form.weight_bits) - 2)))
+def make_tables(numbers, form):
+    """The tables of the numbers of an order: (of log10 p; of weights, empty for the highest order). numbers: as from
+    `numbers_of`.
+    """
+    p = make_bins(numbers[:, 0], 1 << form.bits)
+    if numbers.shape[1] == 1:
+        return p, np.empty(0, f32)
+    bow = numbers[:, 1]
+    return p, np.concatenate((f32([-0.0, 0]), make_bins(bow[bow != 0], (1 << form.weight_bits) - 2)))
 
 
 def make_bins(values, bins):
