@@ -32,6 +32,8 @@ STAGES = [
         "ngram-count -text text -order 4 -kndiscount -interpolate -write-bin kn.bin -lm kn.arpa",
         "ngram-count -text text -order 3 -kenlm -layout kenlm -discount-fallback -memory 1M -lm kenlm.arpa",
         "ngram-count -text text -order 3 -wbdiscount -unk -sort -lm wb.arpa -write-bin wb.bin",
+        "ngram-count -text text -order 3 -kenlm -discount-fallback -write-kenlm text.trie -kenlm-type trie",
+        "ngram-count -text text -order 3 -kndiscount -interpolate -prune-kneser 1e-5 -lm kneser.arpa",
         "ngram-class -text text -numclasses 5 -classes classes",
         "ngram-interp -text text -heldout heldout -lm interp.lm",
         "index -text text -write text.index",
