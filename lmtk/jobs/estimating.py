@@ -129,9 +129,8 @@ class EstimateJob:
 
 def leaves_out(smoothing):
     """Whether options leave out n-grams by their counts."""
-    return any(least > 1 for least in (smoothing.gtmin or 1, *smoothing.gtmin_n.values())) or any(
-        smoothing.prune_by_count
-    )
+    least = [smoothing.gtmin or 1, *smoothing.gtmin_n.values()]
+    return max(least) > 1 or any(smoothing.prune_by_count)
 
 
 def check_method(job, n, method):
@@ -293,7 +292,8 @@ def count(job, comm):
     if job.prunes_by_counts and not can_read_again(what) and comm.rank == 0:
         from lmtk.ngram.counting.counts import contexts_of
 
-        contexts = contexts_of(written, what.order - (job.prune_kneser is None))
+        longest = what.order - 1 if job.prune_kneser is None else what.order
+        contexts = contexts_of(written, longest)
     return Counted([counts], [written], counts.words, contexts, lists, listed, bool(job.is_changed or moved), header)
 
 

@@ -47,8 +47,8 @@ def count_source(what, lists, path):
 
 
 def heldout_words(job, vocab):
-    """(rows (N, order): each predicted word of the held-out text, then the words before it, the nearest first; how many
-    of its words are unknown). Raises LmtkError if there is no known word.
+    """Returns (rows (N, order), the number of unknown words in the held-out text). A row has a predicted word, then the
+    words before it, the nearest first. Raises LmtkError if the text has no known word.
     """
     import numpy as np
 

@@ -34,7 +34,7 @@ class Mixture:
 
     @cached_property
     def vocab(self):
-        """That of the first part; its tokenizer is that of all parts, or None."""
+        """The vocabulary of the first part, with the tokenizer that all parts share, or None."""
         vocabs = [part.vocab for part in self.parts]
         return with_tokenizer(vocabs[0], common_tokenizer(vocabs))
 

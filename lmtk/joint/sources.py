@@ -43,8 +43,9 @@ ENOUGH = 1e-5  # gain of ln p a word in a step that ends the search
 
 @dataclass(frozen=True)
 class Pool:
-    """The n-grams of all sources. counts: of each order, (N, S), continuation counts below the highest order; times:
-    how often each source has them, (N, S).
+    """The n-grams of all sources. Two lists with an array (N, S) for each order, from order 1 on: times, how often each
+    n-gram occurs in each source; counts, the counts for smoothing, which are continuation counts below the highest
+    order.
     """
 
     vocab: Vocab

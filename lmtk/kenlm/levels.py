@@ -31,15 +31,18 @@ from lmtk.text.vocab import UNK
 AHEAD = 16
 FEW = 32  # siblings that are sorted by insertion
 u64 = np.uint64
+LOWER = u64(0xFFFFFFFF)  # the half of a key that is the n-gram's place in its column
 prefetch = of_numba("lmtk.machine.intrinsics", "prefetch")
 
 
 @dataclass(frozen=True)
 class Levels:
-    """What a trie file needs of a model. words: those of the vocabulary. ids: the words with a 1-gram. Lists with order
-    k at k: log10p and log10bow, columns, nan for none; is_context, functions that return whether an n-gram extends each
-    n-gram of the order. families(numbers): yields (first, keys) of each order from 2 on; numbers (W,) are KenLM's.
-    forget(k): gives back the memory of the columns of order k, if nothing else needs them.
+    """What a trie file needs from a model.
+
+    words: the vocabulary. ids: the ids of words that have a 1-gram. Three lists have the entry of order k at place k:
+    log10p and log10bow, columns with nan for a missing number; is_context, functions that return for each n-gram of the
+    order whether an n-gram extends it. families(numbers): yields (first, keys) of each order from 2 on; numbers (W,)
+    are KenLM's numbers of the words. forget(k): frees the columns of order k if nothing else needs them.
     """
 
     words: list
@@ -215,7 +218,7 @@ def find_begins(begins, k, first):
 def take_places(keys, places, part):
     """places (N_k,) <- the places in the column of a part of the keys."""
     for i in range(*part):
-        places[i] = keys[i] & u64(0xFFFFFFFF)
+        places[i] = keys[i] & LOWER
 
 
 @jit

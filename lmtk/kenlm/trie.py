@@ -12,7 +12,7 @@ from itertools import pairwise
 import numpy as np
 
 from lmtk.kenlm.layout import ZERO, chop_bits, join_words, make_header
-from lmtk.kenlm.levels import number_words
+from lmtk.kenlm.levels import AHEAD, LOWER, number_words
 from lmtk.machine.jit import inlined, jit, of_numba
 from lmtk.machine.threads import count, map_at_once, parts_of
 from lmtk.ngram.model.nodes import freeze, view_records
@@ -22,9 +22,8 @@ UNIGRAM = np.dtype([("log10p", "<f4"), ("log10bow", "<f4"), ("child", "<u8")])
 P_BITS, BOW_BITS = 31, 32  # of numbers that are not quantized
 QUANTIZED_VERSION, POINTERS_VERSION = 2, 0
 MINUS_ZERO = f32(-0.0)
-SIGN, LOWER = np.uint32(1 << 31), u64(0xFFFFFFFF)  # the sign bit; the half of a key that is an n-gram's place
+SIGN = np.uint32(1 << 31)  # the sign bit
 NONE = (np.empty(0, f32), np.empty(0, f32))  # tables of an order that is not quantized
-AHEAD = 16
 load8, store8, prefetch = (of_numba("lmtk.machine.intrinsics", name) for name in ("load8", "store8", "prefetch"))
 
 
@@ -115,7 +114,7 @@ def put_numbers(log10p, log10bow, is_context, numbers, part):
 
 
 def make_unigrams(numbers, place, size, form):
-    """The records of 1-grams, without their children: (size + 2,), as KenLM has them. numbers: as from `numbers_of`.
+    """Returns the records of 1-grams, (size + 2,), with empty pointers to children. numbers: as from `numbers_of`.
     place: KenLM's number of each 1-gram.
     """
     (log10p, log10bow), unigrams, unknown = numbers.T, np.zeros(size + 2, UNIGRAM), f32(form.unknown)

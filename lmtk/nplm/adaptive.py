@@ -210,7 +210,7 @@ class AdaptiveNetwork:
 
 
 def step_settings(network, steps):
-    """The training Settings of a step on a segment; -feature-rate is that of the training."""
+    """The Settings of a training step on a segment, with the -feature-rate that the network was trained with."""
     objective = network.output if network.output in ("class", "tree") else "full"
     model, feature_rate = network.layer, network.settings.get("feature_rate", 1.0)
     sizes = network.order, network.h, network.m, bool(network.direct)

@@ -63,7 +63,7 @@ class Index:
 
 def make_index(paths, documents="lines", tolower=False, tokenizer=None):
     """The Index of texts. documents: one of DOCUMENTS; blank lines stand between records, as between paragraphs.
-    tokenizer: the SHA-256 of the tokenizer whose pieces the words are, or None. Raises LmtkError if there are no words.
+    tokenizer: the SHA-256 of the tokenizer that split the texts, or None. Raises LmtkError if the texts have no words.
     """
     index = Growing(())
     text = np.concatenate([np.zeros(0, np.int32), *(text_of(path, index, documents, tolower) for path in paths)])

@@ -171,8 +171,8 @@ def kneser_ney_counts(model, times):
 @jit
 def prune_order(arrays, k, base, state, sums, lower, rule):
     """Prune the n-grams of order k, in place in `state` (times, counts, stays, needed) and `sums` (S, G). needed (M,):
-    whether an n-gram is a context of one that stays. lower (M,): p of the n-grams, of which those of k - 2 words and
-    fewer are used. rule: D of order k, D of order k - 1, p of a word without counts, and the limit in nats.
+    whether a longer n-gram that stays extends the n-gram. lower (M,): p of the n-grams; only n-grams of up to k - 2
+    words are read. rule: D of order k, D of order k - 1, p of a word without counts, and the limit in nats.
 
     Each n-gram is judged with the counts that the n-grams before it left. Bound: three random reads an n-gram.
     """
