@@ -134,3 +134,13 @@ def test_what_takes_the_place_of_a_file_goes_to_the_disk_while_it_is_written(tmp
                 out.write(b"x" * (1 << 19))
         assert len(begun) == times
         assert (tmp_path / "out").read_bytes() == b"x" * (7 << 19)
+
+
+def test_a_check_of_an_output_that_a_signal_ends_leaves_nothing(tmp_path, monkeypatch):
+    def end(number):
+        raise SystemExit(129)
+
+    monkeypatch.setattr(outputs, "lock", end)
+    with pytest.raises(SystemExit):
+        outputs.check_output(str(tmp_path / "out"))
+    assert not names(tmp_path)

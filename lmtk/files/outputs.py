@@ -166,8 +166,12 @@ def check_output(path):
         if (number := descriptor_of(path)) is not None:
             os.fstat(number)
         elif not is_written_in_place(path):
-            with create_locked(temporary := temporary_name(path)):
-                os.unlink(temporary)  # while locked, since another process may check the same output
+            temporary = temporary_name(path)
+            try:
+                create_locked(temporary).close()
+            finally:  # also if a signal ends the job here
+                with suppress(OSError):
+                    os.unlink(temporary)
     except OSError as e:
         e.filename = path
         if e.errno == errno.ENOENT:
