@@ -28,13 +28,17 @@ def zipf(N, seed=1):
     return training.Data(np.ascontiguousarray(contexts), words[4:], None)
 
 
-def learned(made, data):
-    """The network after all the updates of an epoch, and the one before."""
+def learned(made, data, copies=()):
+    """The network after all the updates of an epoch, and the one before. copies: numbers of updates before which the
+    network is copied, as for a checkpoint.
+    """
     vocab = make_vocab(WORDS, True, True)
     assert vocab.V == V
     first = training.begin(training.initial_network(vocab, made, data.w), made).network
     learner = objectives.make_learner(first, data, made, 1, ALONE)
     for number in range(len(data.w)):
+        if number in copies:
+            learner.network()
         epsilon = training.learning_rate(made, number, 0)
         L, _ = learner.step(np.array([number]), epsilon, 0, number)
         assert np.isfinite(L)
@@ -78,6 +82,14 @@ def test_every_array_is_that_of_double_precision(updates):
         assert np.abs(getattr(network.theta, name) - p[name]).max() < 1e-4 * max(np.abs(p[name]).max(), 1), name
         moved = np.abs(p[name] - getattr(first.theta, name)).max()
         assert np.abs(getattr(network.theta, name) - p[name]).max() < 0.01 * moved, name
+
+
+def test_a_copy_of_the_network_does_not_change_the_training():
+    """An update of the output weights is made together with the next example, or when the network is copied."""
+    data, made = zipf(8), settings(weight_decay=0.5)  # each update decays
+    (never, _), (often, _) = learned(made, data), learned(made, data, copies=(1, 3, 4))
+    for name in "CHdUWb":
+        assert getattr(never.theta, name).tobytes() == getattr(often.theta, name).tobytes(), name
 
 
 @pytest.mark.parametrize("model", ["nplm", "energy"])

@@ -23,7 +23,8 @@ from types import SimpleNamespace
 import numpy as np
 
 from lmtk.errors import UsageError
-from lmtk.nplm import classes, energy, energy_sgd, kernels, nce, outputs, running, sampled, sgd, tree
+from lmtk.machine.parallel import ALONE
+from lmtk.nplm import classes, energy, energy_sgd, kernels, nce, outputs, running, sampled, sgd, single, tree
 from lmtk.nplm.layers import LAYERS, Batch
 from lmtk.nplm.network import OUTPUTS
 from lmtk.nplm.pace import Rates, make_pace, variances
@@ -73,6 +74,17 @@ def train_on_all(now, data, settings, pace, threads, comm, C):
     weights = [a for block in layer.blocks for a in block.take()]
     shrink = None if each else layer.shrink
     return OutputTrainer(update, lambda: outputs.gather_blocks(layer, now.h, p.W is not None), weights, shrink)
+
+
+def train_on_one(now, data, settings, pace, threads, comm, C):
+    """Train the softmax on all words by updates of one example, on one thread. Outputs have no limits of rates then."""
+    p = now.theta
+    layer = single.make_layer(p.U, p.W, p.b, p.b_low)
+
+    def update(z, w, epsilon, curvature, at, epoch, number):
+        return single.update_output(layer, z, int(w[0]), epsilon)
+
+    return OutputTrainer(update, lambda: single.gather(layer, now.h), [], layer.shrink)
 
 
 def train_on_sample(now, data, settings, pace, threads, comm, C):
@@ -165,7 +177,7 @@ def make_draw(data, settings, V, rows=None):
 BIASES = "b", "bc"  # of words and classes
 LEAST_DECAY = 2.0**-15  # the share of the weights that a decay takes away, at the least
 OBJECTIVES = {  # by output, and then by name
-    "full": {"full": train_on_all, "sampled": train_on_sample, "nce": train_against_noise},
+    "full": {"full": train_on_all, "one": train_on_one, "sampled": train_on_sample, "nce": train_against_noise},
     "tied": {"full": train_on_sample, "sampled": train_on_sample, "nce": train_against_noise},
     "shortlist": {"shortlist": train_on_all},
     "class": {"class": train_classes},
@@ -187,7 +199,9 @@ def make_learner(now, data, settings, threads, comm, state=None):
         return make_energy_learner(now, data, settings, threads, comm, state)
     layer, w = LAYERS[now.layer], now.places(data.w)
     pace = make_pace(settings, data, len(now.C), *OUTPUTS[now.output].variances(now.theta, w))
-    theta, trainer = make_parts(now, replace(data, w=w), settings, pace, threads, comm)
+    is_single = settings.minibatch == 1 and settings.objective == "full" and data.fresh is None and comm is ALONE
+    objective = "one" if is_single and now.output == "full" else settings.objective
+    theta, trainer = make_parts(now, replace(data, w=w), settings, pace, threads, comm, objective)
     pending, keep = pending_decay(state), make_dropout(settings, layer)
 
     def shrink(keep, keep_C):
@@ -223,12 +237,14 @@ def make_learner(now, data, settings, threads, comm, state=None):
     return Learner(step, network, lambda: {"decay": pending.copy()} | carried())
 
 
-def make_parts(now, data, settings, pace, threads, comm):
-    """(the `sgd.Parameters` below the output layer, the OutputTrainer) of a run that starts from the model `now`."""
+def make_parts(now, data, settings, pace, threads, comm, objective):
+    """(the `sgd.Parameters` below the output layer, the OutputTrainer) of a run that starts from the model `now`.
+    objective: a name in OBJECTIVES[now.output].
+    """
     p, layer = vars(now.theta), LAYERS[now.layer]
     before = {name: p[name] for name in ("C", *layer.shapes(now.order, now.m, now.h))}
     theta = sgd.make_parameters(layer, before, now.direct, pace, comm, now.m, threads)
-    make_trainer = OBJECTIVES[now.output][settings.objective]
+    make_trainer = OBJECTIVES[now.output][objective]
     return theta, make_trainer(now, data, settings, pace, threads, comm, theta.p.C)
 
 

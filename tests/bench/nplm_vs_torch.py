@@ -36,7 +36,7 @@ def main():
     V, n, K = 17907, 5, given.minibatch
     for name, h, m, direct in (("MLP1", 50, 60, True), ("MLP9", 100, 30, False)):
         random = np.random.default_rng(1)
-        steps = 24 if direct else 48
+        steps = (24 if direct else 48) * max(32 // K, 1)
         contexts = random.integers(0, V, (steps, K, n - 1)).astype(np.int32)
         w = random.integers(0, V, (steps, K))
         flops = 6 * (V * (h + 1 + direct * (n - 1) * m) + h * (n - 1) * m)
@@ -153,7 +153,7 @@ def ours(V, n, m, h, direct, contexts, w, threads, comm=None):
     import numpy as np
 
     from lmtk.machine.parallel import ALONE
-    from lmtk.nplm import outputs, pace, sgd
+    from lmtk.nplm import outputs, pace, sgd, single
     from lmtk.nplm.layers import LAYERS
 
     random, comm = np.random.default_rng(1), comm or ALONE
@@ -164,8 +164,13 @@ def ours(V, n, m, h, direct, contexts, w, threads, comm=None):
     theta = sgd.make_parameters(
         LAYERS["nplm"], {"C": C, "H": H, "d": np.zeros(h, np.float32)}, direct * (n - 1), comm=comm
     )
-    mine = outputs.make_blocks(np.zeros((V, h), np.float32), W, b, threads, comm, decay=3e-5)
-    update, rates = partial(outputs.update_output, mine, pace.full_pace(V, V).outputs), pace.Rates(0.001, 3e-5)
+    U, rates = np.zeros((V, h), np.float32), pace.Rates(0.001, 3e-5)
+    if contexts.shape[1] == 1 and comm is ALONE:
+        one, rates = single.make_layer(U, W, b, np.zeros_like(b)), pace.Rates(0.001)  # decay is collected
+        update = lambda z, w, epsilon, curvature: single.update_output(one, z, int(w[0]), epsilon)
+    else:
+        mine = outputs.make_blocks(U, W, b, threads, comm, decay=3e-5)
+        update = partial(outputs.update_output, mine, pace.full_pace(V, V).outputs)
 
     def run():
         for x, y in zip(contexts, w):
