@@ -7,6 +7,7 @@ import sys
 import warnings
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -126,24 +127,33 @@ def test_counts_that_are_read_are_the_same_in_any_memory(tmp_path, monkeypatch, 
     (tmp_path / "t").write_text("w1 w2 w7\nw3 w1\n" * 40)
     files, texts = [str(tmp_path / name) for name in "ab"], [str(tmp_path / "t")] * (seed % 3 > 0)
     words, limit = [(None, False), ([b"w5", b"w1", b"w2"], False), ([b"w5", b"w1", b"w2"], True)][seed % 4 % 3]
-    given = texts, files, 2 + seed % 4, words, Marks(), b"<unk>", limit
-    whole = collect(Sources(*given))
-    spilled = collect(Sources(*given), memory=300 << seed % 7)
+    sources = Sources(texts, files, 2 + seed % 4, words, Marks(), b"<unk>", limit)
+    least = [*random.integers(0, 9, 3).tolist(), *random.integers(0, 3, 4).tolist()]
+    frequent = [str(tmp_path / f"frequent {name}") for name in "ab"]
+    for name, path in zip("ab", frequent):
+        lines = [line.split("\t") for line in (tmp_path / name).read_text().splitlines()]
+        kept = [f"{words}\t{count}\n" for words, count in lines if int(count) >= least[words.count(" ")]]
+        Path(path).write_text("".join(kept))
+    assert_equal_counts(sources, 300 << seed % 7)
+    if not texts:
+        assert_equal_counts(replace(sources, least=least), 300 << seed % 7, replace(sources, files=frequent))
+
+
+def assert_equal_counts(sources, memory, same=None):
+    """The counts are the same in memory and on disk. They are printed as those of the sources `same`."""
+    whole, spilled = collect(sources), collect(sources, memory=memory)
     found = in_memory(spilled, None)
-    assert isinstance(spilled, runs.Spilled)
-    least = [*random.integers(0, 9, 3), *random.integers(0, 3, 4)]  # of the words some stay as prefixes alone
-    for some in ((whole, found, spilled), [counts.frequent(least, [b"w1"]) for counts in (whole, found, spilled)]):
-        a, b, c = (counts.levels() if isinstance(counts, runs.Spilled) else counts.levels for counts in some)
-        assert some[0].words == some[1].words == some[2].words
-        for x, *others in zip(a, b, c, strict=True):
-            for y in others:
-                assert np.array_equal(x.keys, y.keys) and np.array_equal(x.count, y.count)
-                assert np.array_equal(np.argsort(x.first, kind="stable"), np.argsort(y.first, kind="stable"))
-        for by_bytes in (False, True):
-            out = [io.BytesIO() for _ in range(3)]
-            for stream, counts in zip(out, some):
-                write_counts(stream, counts, by_bytes)
-            assert out[0].getvalue() == out[1].getvalue() == out[2].getvalue()
+    assert isinstance(spilled, runs.Spilled) and whole.words == found.words == spilled.words
+    for x, *others in zip(whole.levels, found.levels, spilled.levels(), strict=True):
+        for y in others:
+            assert np.array_equal(x.keys, y.keys) and np.array_equal(x.count, y.count)
+            assert np.array_equal(np.argsort(x.first, kind="stable"), np.argsort(y.first, kind="stable"))
+    every = [whole, found, spilled, collect(same or sources)]
+    for by_bytes in (False, True):
+        out = [io.BytesIO() for _ in every]
+        for stream, counts in zip(out, every):
+            write_counts(stream, counts, by_bytes)
+        assert len({stream.getvalue() for stream in out}) == 1
 
 
 def test_a_model_is_the_same_in_any_memory(tmp_path, monkeypatch, large_from):

@@ -158,22 +158,16 @@ def collect_counts(job, lists, comm, form="counts"):
     """What `collection.collect` makes of the texts and count files. form: as in `collect`."""
     from lmtk.ngram.classes.files import replaced
     from lmtk.ngram.counting.collection import FIRST, LAST, Sources, collect
+    from lmtk.ngram.estimate.methods import least_count
 
     texts, weighted = ([], job.text) if job.weighted else (job.text, [])
     limit, weight_of = job.limit_vocab and bool(job.vocab), LAST if job.text_has_weights_last else FIRST
     words = lists.words, job.marks, job.unk, limit
-    sources = Sources(texts, job.read, job.order, *words, job.float_counts, weighted, weight_of)
+    least = [job.gtmin_n.get(n, least_count(n, job.gtmin)) for n in range(1, job.order + 1)]
+    least = least if job.read_with_mincounts else ()
+    sources = Sources(texts, job.read, job.order, *words, job.float_counts, weighted, weight_of, least)
     replace = partial(replaced, classes=lists.classes) if lists.classes else None
     return collect(sources, form, job.memory, comm, replace)
-
-
-def drop_rare(job, lists, counts):
-    """The counts without the n-grams that -read-with-mincounts drops."""
-    from lmtk.ngram.estimate.methods import least_count
-    from lmtk.text.vocab import EOS, SOS
-
-    least = [job.gtmin_n.get(n, least_count(n, job.gtmin)) for n in range(1, job.order + 1)]
-    return counts.frequent(least, {*(lists.words or ()), SOS, EOS, job.unk})
 
 
 def vocabulary_of(job, lists, counts, unk):

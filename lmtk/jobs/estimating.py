@@ -331,8 +331,6 @@ def count_ngrams(job, lists, comm):
     written = counts
     if twice and isinstance(counts, Text | Positions):
         written = counting.collect_counts(what, lists, comm)
-    if what.read_with_mincounts and comm.rank == 0:
-        counts = written = counting.drop_rare(what, lists, counts)
     if what.recompute:
         counts = written = counts.recomputed()
     if isinstance(counts, Spilled) and job.model_wanted:

@@ -141,7 +141,8 @@ class Sources:
 
     texts; files: of counts; weighted: texts whose lines have weights, as weight_of, FIRST or LAST, finds them. words: a
     closed vocabulary. A word outside it counts as `unk`; with `limit`, its n-grams in count files are dropped. None:
-    every word is taken. floats: whether counts and weights may be fractions.
+    every word is taken. floats: whether counts and weights may be fractions. least: lines of count files with n-grams
+    of order k and a count below least[k - 1] are skipped, and so are words that occur in such lines alone.
     """
 
     texts: Sequence
@@ -154,6 +155,7 @@ class Sources:
     floats: bool = False
     weighted: Sequence = ()
     weight_of: re.Pattern = FIRST
+    least: Sequence = ()
 
 
 class Input:
@@ -171,6 +173,7 @@ class Input:
             outside = OUTSIDE if sources.limit else self.unk
             self.known, self.readable = Closed(self.index, self.unk), Closed(self.index, outside)
         self.given = len(self.index) - 1  # how many words are known before the texts
+        self.used = set()  # the ids of the words of count files, if lines are skipped
 
     def blocks(self, path, **how):
         return blocks_within(path, self.index, self.memory, **how)
@@ -186,11 +189,26 @@ class Input:
         for path in sources.files:
             how = sources.order, sources.floats, sources.marks.tolower, self.blocks(path)
             for part in row_parts(path, self.readable, *how):
-                lines.add(*(inside(*part) if sources.limit else part))
+                lines.add(*self.chosen(*part))
         for path in sources.weighted:
             for part in self.weighted_parts(path):
                 lines.add(*part)
         return lines
+
+    def chosen(self, rows, weights):
+        """The (rows, weights) of those n-grams of a count file that are counted, whose words become `used`."""
+        limit, least = self.sources.limit, self.sources.least
+        if not limit and not least:
+            return rows, weights
+        kept = {k: (row >= 0).all(axis=1) & (weights[k] >= (least[k - 1] if least else 0)) for k, row in rows.items()}
+        rows, weights = {k: rows[k][kept[k]] for k in rows}, {k: weights[k][kept[k]] for k in rows}
+        if least:
+            self.used.update(*(np.unique(row).tolist() for row in rows.values()))
+        return rows, weights
+
+    def unused(self):
+        """The words that occur only in lines of count files that were skipped."""
+        return {word for i, word in enumerate(self.index.words()) if i >= self.given and i not in self.used}
 
     def weighted_parts(self, path):
         """Yields (rows, weights), as `counts.parse_rows` returns them, of the n-grams of each block of a text whose
@@ -246,8 +264,11 @@ def collect(sources, form="counts", memory=None, comm=ALONE, replace=None):
     lines, ids, starts, blocks = comm.each(read)
     index = source.index.words()
     words = common_words(blocks, index, comm) if comm.size > 1 else index
+    if sources.least:
+        unused = comm.share(source.unused)
+        words = [word for word in words if word not in unused]
     place = {word: i for i, word in enumerate(words)}
-    new_id = np.array([place[word] for word in index], np.int32)
+    new_id = np.array([place.get(word, 0) for word in index], np.int32)
     if replace:
         words, of = replace(words)
         new_id = of[new_id]
@@ -478,12 +499,6 @@ def bordered(raw, sos, eos, marks):
         raise MarksInside
     if marks.stream:
         yield border
-
-
-def inside(rows, weights):
-    """The (rows, weights) of only those n-grams that have no word OUTSIDE."""
-    kept = {k: (row >= 0).all(axis=1) for k, row in rows.items()}
-    return {k: rows[k][kept[k]] for k in rows}, {k: weights[k][kept[k]] for k in rows}
 
 
 def merged(parts):

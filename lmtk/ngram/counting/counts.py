@@ -54,25 +54,6 @@ class Counts:
         W, w = len(self.words), self.words.index(word)
         return any((level.keys % W == w).any() for level in self.levels)
 
-    def frequent(self, least, listed):
-        """The Counts without the n-grams of order k counted less than least[k - 1], and without the words that then
-        occur in no n-gram, unless they are `listed`.
-        """
-        rows, weights = to_rows(self.levels, len(self.words)), []
-        for k, (level, low) in enumerate(zip(self.levels, least)):
-            kept = np.flatnonzero(level.count >= low)
-            kept = kept[np.argsort(level.first[kept], kind="stable")]
-            rows[k] = rows[k][kept]
-            weights.append(level.count[kept])
-        word_stays = np.array([word in listed for word in self.words])
-        for row in rows:
-            word_stays[row] = True
-        new, words = (
-            np.cumsum(word_stays, dtype=np.int32) - 1,
-            [word for word, stays in zip(self.words, word_stays) if stays],
-        )
-        return Counts(words, from_rows([new[row] for row in rows], weights, len(words)))
-
     def recomputed(self):
         """The Counts in which the count of each n-gram that has longer ones is the sum of their counts."""
         levels, W = [self.levels[-1]], len(self.words)

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from lmtk.files.column import Column
-from lmtk.machine.memory import zeros
 from lmtk.ngram.counting.counts import Counts, Level, check_sum, count_ids, from_rows, ranks
 from lmtk.text.vocab import EOS, SOS
 
@@ -103,50 +102,6 @@ class Spilled:
         """The levels of the Counts, in memory."""
         levels = (self.run.level(k) for k in range(1, len(self.run.ends)))
         return [Level(*(np.ascontiguousarray(column) for column in level.T)) for level in levels]
-
-    def frequent(self, least, listed):
-        """The Spilled counts without the n-grams of order k counted less than least[k - 1], and without the words that
-        then occur in no n-gram, unless they are `listed`.
-        """
-        W, sizes = len(self.words), np.diff(self.run.ends).tolist()
-        word_stays = np.array([word in listed for word in self.words])
-        # marks: 2 with its count, 1 only as a prefix, whose `first` comes after all others of its order
-        marks, firsts = ([zeros(size, kind) for size in sizes] for kind in (np.uint8, np.int64))
-        for k in range(self.order, 0, -1):
-            for a, rows in self.pieces(k):
-                stay, first = marks[k - 1][a : a + len(rows)], firsts[k - 1][a : a + len(rows)]
-                is_frequent = rows[:, 1] >= least[k - 1]
-                stay[is_frequent], first[is_frequent] = 2, rows[is_frequent, 2]
-                keys, first = rows[stay > 0, 0], first[stay > 0]
-                word_stays[keys % W] = True
-                if k > 1 and len(keys):
-                    begin = np.flatnonzero(np.diff(keys // W, prepend=-1))
-                    parent, behind = keys[begin] // W, BEHIND + np.minimum.reduceat(first, begin)
-                    is_marked = marks[k - 2][parent] > 0  # from another piece
-                    firsts[k - 2][parent] = np.where(is_marked, np.minimum(firsts[k - 2][parent], behind), behind)
-                    marks[k - 2][parent] = 1
-        words = [word for word, stays in zip(self.words, word_stays) if stays]
-        return Spilled(words, self.remaining(marks, firsts, word_stays), self.some)
-
-    def remaining(self, marks, firsts, word_stays):
-        """Return the Run of the nodes that stay. marks, firsts: an array (N,) for each order. A mark is 2 for an n-gram
-        that keeps its count, 1 for a node that stays only as a prefix, and 0 for a node that goes. word_stays (W,):
-        whether each word stays.
-        """
-        new, column, ends, number = np.cumsum(word_stays) - 1, Column(np.int64, True), [0], np.zeros(1, np.int64)
-        for k, (mark, first) in enumerate(zip(marks, firsts, strict=True), 1):
-            above, number, size = number, zeros(len(mark), np.int64), 0
-            for a, rows in self.pieces(k):
-                z = a + len(rows)
-                parent, word = np.divmod(rows[:, 0], len(word_stays))
-                count = np.where(mark[a:z] == 2, rows[:, 1], 0)
-                keys = above[parent] * (new[-1] + 1) + new[word]
-                rows_left = np.column_stack((keys, count, first[a:z]))[mark[a:z] > 0]
-                number[a:z] = size + np.cumsum(mark[a:z] > 0) - 1
-                column.append(rows_left)
-                size += len(rows_left)
-            ends.append(ends[-1] + size)
-        return Run(column, ends)
 
     def parts(self, by_bytes):
         """Yield the counts in parts, as Counts. A part has all n-grams with certain first words, and the parts are in
