@@ -169,12 +169,16 @@ def one_discount(n, kenlm):
 
 
 def three_discounts(n, kenlm):
-    """((D1, D2, D3+) of the modified Kneser-Ney method, None); where they are invalid, the second is the reason."""
+    """((D1, D2, D3+) of the modified Kneser-Ney method, None); where they are invalid, the second is the reason.
+
+    kenlm: as in KenLM, in single precision, which decides whether a discount next to 0 is valid.
+    """
     if min(n[: 3 if kenlm else 4]) == 0:
         r = min(n.index(0) + 1, 3)
         return (), f"D{r}{'+' * (r == 3)} = {r} - {r + 1} Y n{r + 1}/n{r} with Y = n1/(n1 + 2 n2) needs n1 .. n4"
-    Y = n[0] / (n[0] + 2 * n[1])
-    D = tuple(r - (r + 1) * Y * n[r] / n[r - 1] for r in (1, 2, 3))
+    number = np.float32 if kenlm else float
+    Y = number(n[0]) / number(n[0] + 2 * n[1])
+    D = tuple(float(number(r) - number(r + 1) * Y * number(n[r]) / number(n[r - 1])) for r in (1, 2, 3))
     for r, d in enumerate(D, 1):
         if d < 0 or (kenlm and d > r):
             what = "below 0" if d < 0 else f"above {r}"
