@@ -1,7 +1,7 @@
 """The commands, a module each."""
 
 COMMANDS = {
-    "normalize": "split text into tokens, lower its case, replace numbers and names by symbols",
+    "normalize": "split text into tokens, convert to lower case, replace numbers and names by symbols",
     "vocab": "make a word list of texts or models",
     "ngram-count": "count n-grams and estimate back-off models",
     "ngram-class": "make word classes",
@@ -12,7 +12,7 @@ COMMANDS = {
     "translate": "translate text, or score translations",
     "mix": "mix models of any kind",
     "fst": "write a back-off model as a finite-state transducer, for Kaldi, k2 and Vosk",
-    "select": "select the sentences of a large text that are most like a domain",
+    "select": "select the sentences of a large text that are most similar to a domain",
     "rescore": "rescore n-best lists",
     "ppl": "measure the perplexity of texts",
     "surprisal": "make a table of the surprisal of words",
@@ -20,7 +20,7 @@ COMMANDS = {
     "sample": "print random sentences",
     "index": "make an index of a corpus",
     "count-of": "count phrases of any length in an index",
-    "features": "show which words are alike, in a neural model or a text",
+    "features": "show which words are similar, by a neural model or a text",
     "info": "describe any file",
 }
 

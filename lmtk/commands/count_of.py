@@ -14,7 +14,7 @@ OPTIONS = {
 
 @takes(CountOfJob, OPTIONS)
 def command(**options):
-    """Count phrases of any length in a corpus: how often each occurs, and in how many documents.
+    """Count phrases of any length in a corpus: the number of occurrences, and the number of documents with the phrase.
 
     A row also has the unbounded n-gram probability of the phrase's last word: its log10 p after the longest context
     that occurs in the corpus, and the number of words in this context.

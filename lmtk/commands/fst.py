@@ -11,7 +11,7 @@ OPTIONS = {
         "symbols": option("The symbol table to use: lines with a word and its number, or an FST that has one.", "FILE"),
         "write_symbols": option("Write the symbol table: lines with a word and its number.", "FILE"),
         "disambig": option(
-            "The symbol of back-off arcs, such as #0; <s> and </s> are then not labels. <eps>: the empty label.", "WORD"
+            "The label of back-off arcs, such as #0 (<eps>: the empty label); <s> and </s> are then not labels.", "WORD"
         ),
     },
     "Output": {

@@ -6,7 +6,7 @@ OPTIONS = {
     "Data": {
         **shared("text"),
         "documents": option(
-            "What a document is; blank lines stand between paragraphs (default: lines; with -field, records).",
+            "The unit that is a document; blank lines separate paragraphs (default: lines; with -field, records).",
             "lines|paragraphs|files|records",
         ),
         **shared("tolower field tokenizer encode normalize"),

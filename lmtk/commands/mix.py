@@ -11,7 +11,10 @@ OPTIONS = {
         "weight": option("A weight for each model; the last may be left out (default: learned on -heldout).", "X"),
         "bins": option("Learn separate weights for each range of context frequencies."),
     },
-    "Output": {"write": option("Write the mixture, which is a model itself (-: stdout).", "FILE"), **shared("debug")},
+    "Output": {
+        "write": option("Write the mixture, which can be used like any model (-: stdout).", "FILE"),
+        **shared("debug"),
+    },
     "Training": shared("iterations tolerance"),
     "Parallel": shared("threads"),
 }
@@ -29,10 +32,10 @@ RULES = (
 
 @takes(MixJob, OPTIONS)
 def command(unk, **options):
-    """Mix models of any kind, with weights that are given or learned on held-out text by EM.
+    """Mix models of any kind, with the weights of -lambda or with weights learned on held-out text by EM.
 
-    The learned weights are printed as SRILM's compute-best-mix prints them; -debug 1 also prints those of each
-    iteration. The file of -write names the mixed models, so these must stay where they are.
+    The learned weights are printed in the form of SRILM's compute-best-mix; -debug 1 also prints the weights of each
+    iteration. The file of -write contains the names of the models, so the model files must not be moved.
 
     \b
     Example: lmtk mix -lm interp.lm -lm nplm.bin -heldout valid.txt -write mix.lm

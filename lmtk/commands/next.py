@@ -7,11 +7,11 @@ OPTIONS = {
         "lm": option("Model of any kind.", "FILE"),
         "text": option("Contexts, one a line (default: stdin).", "FILE"),
         **shared("tolower field tokenizer encode normalize"),
-        "no_sos": option("Do not put <s> before a context."),
+        "no_sos": option("Do not add <s> before a context."),
     },
     "Output": {
         "top": option("Print N words for each context (default: 10).", "N", low=1),
-        "unk": option("Print <unk> too."),
+        "unk": option("Print <unk> too, if the model predicts it."),
         "write": option("Write the output to this file (-: stdout).", "FILE"),
     },
 }

@@ -15,7 +15,7 @@ OPTIONS = {
         ),
         "expand_most": option("Stop with an error if the expansion has more than N n-grams.", "N", low=1),
         "expand_exact": option(
-            "Give n-grams of N words or more their exact probabilities if classes expand to several words (0: none).",
+            "Compute exact probabilities for n-grams of N words or more, if the expansion is not exact (0: none).",
             "N",
             low=0,
         ),
@@ -25,7 +25,7 @@ OPTIONS = {
     "Output": {
         "write_lm": option("Write the model as an ARPA file (-: stdout).", "FILE"),
         "write_bin": option("Write the model in binary form.", "FILE"),
-        "write_bin_lm": option("The same as -write-bin (SRILM's name).", "FILE", type=str),
+        "write_bin_lm": option("SRILM's name for -write-bin.", "FILE", type=str),
         **shared("layout closed write_kenlm kenlm_type compact quantize"),
         "write_vocab": option("Write the vocabulary, in byte order.", "FILE"),
         **shared("memuse debug"),
@@ -34,54 +34,56 @@ OPTIONS = {
         "limit_vocab": option("Remove n-grams with words outside -vocab."),
         "renorm": option("Recompute the back-off weights, so that probabilities sum to one."),
         "prune": option(
-            "Remove n-grams whose removal raises perplexity by less than the fraction X; several X print a table of "
-            "sizes.",
+            "Remove n-grams whose removal raises the perplexity by less than the fraction X (such as 1e-8); several X "
+            "print a table of sizes.",
             "X",
             low=0,
         ),
         **shared("prune_to prune_to_size minprune"),
         "prune_history_lm": option(
-            "With -prune: take the probabilities of contexts from this model (for Kneser-Ney models).", "FILE"
+            "With -prune: take the probabilities of contexts from this model; use this for Kneser-Ney models.", "FILE"
         ),
         "prune_lowprobs": option("Remove n-grams whose probability is below the backed-off probability."),
-        "unk": option("Treat <unk> as a word: generate it, and let -renorm give it left-over probability mass."),
+        "unk": option(
+            "Treat <unk> as a word: -gen can print <unk>, and -renorm gives left-over probability mass to <unk>."
+        ),
     },
     "Mixture": {
         "mix_lm": option("Models to merge with -lm.", "FILE"),
         "weight": option("A weight for -lm and for each -mix-lm; the last may be left out.", "X"),
         "mix_lm_n": option(
-            "A second model to merge (-mix-lm2), a third (-mix-lm3), up to 9 (SRILM's spelling).",
+            "The second model to merge (-mix-lm2), the third (-mix-lm3), and so on up to 9, as in SRILM.",
             "FILE",
             name="mix-lmN",
             type=dict[int, str],
         ),
         "mix_lambda_n": option(
-            "The weight of -mix-lmN; -mix-lm gets the rest.", "X", name="mix-lambdaN", type=dict[int, float]
+            "The weight of -mix-lmN; -mix-lm gets the remaining weight.", "X", name="mix-lambdaN", type=dict[int, float]
         ),
         "bayes": option(
-            "Mix the models word by word, weighted by how well they predicted the last N words.", "N", low=0
+            "Mix the models word by word; a model that predicted the last N words better has more weight.", "N", low=0
         ),
         "bayes_scale": option("With -bayes: raise the probability of the last words to the power X.", "X", low=0),
         "loglinear_mix": option(
-            "Mix the log probabilities of the models: word by word, or as one exact model if it is written."
+            "Mix the log probabilities of the models: word by word for a score, as one exact model if it is written."
         ),
         "heldout": option("Learn the weights of -loglinear-mix on this text.", "FILE"),
-        "cache": option("Mix in a unigram cache of the last N words (0: none).", "N", low=0),
+        "cache": option("Mix in a unigram cache of the last N words (0: no cache).", "N", low=0),
         "cache_lambda": option("The weight of -cache.", "X", low=0, high=1),
     },
     "Scoring": {
-        "text": option("Texts to score, as lmtk ppl does.", "FILE", "text", name="ppl"),
+        "text": option("Texts to score, with the report of lmtk ppl.", "FILE", "text", name="ppl"),
         **shared("field tokenizer encode normalize"),
         "counts": option("Count files to score.", "FILE"),
         "count_order": option("Score only counts of n-grams of up to N words.", "N", low=1, high=MAX_ORDER),
         "float_counts": option("Counts may be fractions."),
-        "counts_entropy": option("Weight each count by the probability of its n-gram, to compute an entropy."),
-        "text_has_weights": option("Each line of -ppl begins with its weight."),
+        "counts_entropy": option("Weight each count by the joint probability of its n-gram, to compute an entropy."),
+        "text_has_weights": option("Each line of -ppl begins with the weight of the sentence."),
         "reverse": option("Score each line from its last word to its first."),
         "escape": option("Copy lines that begin with TEXT into the report.", "TEXT"),
         "multiwords": option("Score a joined word such as in_front_of as separate words."),
         "multi_char": option("The character that joins the words of -multiwords.", "C"),
-        "skipoovs": option("Give probability 0 to unknown words and to the words whose context includes them."),
+        "skipoovs": option("Give probability 0 to unknown words, and to words with an unknown word in their context."),
         "zeroprob_word": option("Give words of probability 0 the probability of WORD.", "WORD"),
         "unk_prob": option("log10 p of unknown words (-99: probability 0).", "X"),
     },

@@ -5,7 +5,7 @@ from lmtk.jobs.rules import build, check, wrong
 OPTIONS = {
     "Data": {
         **shared("text"),
-        "counts": option("N-gram counts to learn from: 2-grams, and 1-grams if there are any.", "FILE"),
+        "counts": option("Counts of 2-grams to learn from, and of 1-grams if the file has them.", "FILE"),
         **shared("vocab map_unk tolower no_sos no_eos stream field tokenizer encode normalize"),
     },
     "Classes": {
@@ -30,7 +30,7 @@ OPTIONS = {
     },
     "Parallel": {
         "threads": option(
-            "Threads of the exchange algorithm. With 2 or more the classes differ from those of 1, but are as good.",
+            "Threads of the exchange algorithm; with 2 or more, the classes differ from those of 1 but are as good.",
             "N",
             low=1,
             high=MANY,

@@ -7,7 +7,7 @@ OPTIONS = {
     "Data": {
         **shared("text"),
         "sources": option(
-            "A text that is counted apart; the weights of all -source texts are learned on -heldout.", "FILE"
+            "A text that is counted separately; the weight of each -source text is learned on -heldout.", "FILE"
         ),
         "text_has_weights": option("Each line of -text begins with the number of times that it is counted."),
         "text_has_weights_last": option("Each line of -text ends with the number of times that it is counted."),
@@ -16,11 +16,11 @@ OPTIONS = {
         "nonevents": option("A list of words that occur in contexts only and are never predicted.", "FILE"),
         **shared("classes"),
         "class_lm": option(
-            "Write a class model: a text that names the files of -classes and -lm (or -write-bin); without -lm and "
-            "-write-bin, one binary file.",
+            "Write a class model: a text file with the names of the files of -classes and -lm (or -write-bin); without "
+            "-lm and -write-bin, one binary file.",
             "FILE",
         ),
-        "unk": option("Predict <unk>, which stands for words outside -vocab."),
+        "unk": option("Predict <unk>, the word for all words outside -vocab."),
         **shared("map_unk tolower no_sos no_eos stream field tokenizer encode normalize"),
         "limit_vocab_file": option("With -kenlm: leave out n-grams with words outside this list.", "FILE"),
     },
@@ -29,7 +29,7 @@ OPTIONS = {
         "write_n": option("Write the counts of order N only, as in -write1 FILE.", "FILE"),
         "write_order": option("Let -write write the counts of order N only (0: all).", "N", low=0),
         "recompute": option("Replace the count of each n-gram by the sum over the n-grams that extend it by one word."),
-        "sort": option("Sort n-grams in byte order, instead of the order of first occurrence."),
+        "sort": option("Write n-grams in byte order, instead of the order of first occurrence."),
         "float_counts": option("Read counts that are not whole numbers."),
         "read_with_mincounts": option("Remove n-grams of -read with counts below -gtNmin."),
     },
@@ -41,9 +41,11 @@ OPTIONS = {
         "write_bin": option("Output file for the back-off model, in binary form.", "FILE"),
         "write_binary_lm": option("Write -lm in binary form.", type=bool, default=False),
         **shared("layout closed write_kenlm kenlm_type compact quantize"),
-        "prune": option("Remove n-grams whose removal raises perplexity by less than the fraction X.", "X", low=0),
-        "prune_kneser": option("Like -prune, but the model stays a Kneser-Ney model.", "X", low=0),
-        "grow": option("With -prune-kneser: count only n-grams that may stay, order by order."),
+        "prune": option(
+            "Remove n-grams whose removal raises the perplexity by less than the fraction X (such as 1e-8).", "X", low=0
+        ),
+        "prune_kneser": option("Like -prune, but revise the lower orders of a Kneser-Ney model.", "X", low=0),
+        "grow": option("With -prune-kneser: do not count n-grams that pruning would drop anyway; saves memory."),
         **shared("prune_to prune_to_size minprune"),
         "prune_contexts": option(
             "Take the probabilities of contexts for -prune from the counts or from the model (default: counts for "
@@ -62,12 +64,12 @@ OPTIONS = {
         "gt": option(
             "Read the Good-Turing discounts of order N from this file, or write them if no model is estimated.", "FILE"
         ),
-        "kn_all": option("Like -knN, for all orders that have no other method.", "FILE"),
+        "kn_all": option("Like -knN, for all orders whose method is not set for the order alone.", "FILE"),
         "kn_counts_modified": option(
             "The counts that are read are already continuation counts below the highest order."
         ),
         "kn_modify_counts_at_end": option(
-            "Compute discounts from the counts as read, before they become continuation counts."
+            "Compute discounts from the counts of occurrences, instead of continuation counts."
         ),
         "kn": option(
             "Read the Kneser-Ney discounts of order N from this file, or write them if no model is estimated.", "FILE"
@@ -87,30 +89,34 @@ OPTIONS = {
         "interpolate": option("Interpolate with lower orders."),
         "interpolate_n": option("Interpolate order N with lower orders."),
         "discount_fallback": option(
-            "Kneser-Ney discounts D1 D2 D3+ for orders whose counts give none (without D: 0.5 1 1.5).",
+            "The discounts D1 D2 D3+ of orders for which none can be computed (without D: 0.5 1 1.5).",
             "[D ...]",
             parse=fallback_discounts,
         ),
-        "heldout": option("Tune the Kneser-Ney discounts, and the weights of -source texts, on this text.", "FILE"),
+        "heldout": option("Learn the Kneser-Ney discounts, and the weights of -source texts, on this text.", "FILE"),
         "maxent": option("Estimate a maximum-entropy model, as SRILM does."),
         "maxent_alpha": option("With -maxent: factor of the penalty on the sum of |weight|.", "A", low=0),
         "maxent_sigma2": option("With -maxent: variance of the Gaussian prior of the weights.", "S", low=0),
-        "trust_totals": option("Use a context's count as its total, instead of the sum of its n-grams' counts."),
+        "trust_totals": option(
+            "Use the count of a context as its total, instead of the sum of the counts of its n-grams."
+        ),
     },
     "KenLM": {
-        "prune_by_count": option("Leave out n-grams that occur K times or less; give a K for each order.", "K", low=0),
-        "kenlm": option("Estimate as KenLM's lmplz does: interpolated modified Kneser-Ney smoothing with <unk>."),
+        "prune_by_count": option("Leave out n-grams that occur K times or fewer; give a K for each order.", "K", low=0),
+        "kenlm": option(
+            "Estimate the model as KenLM's lmplz does: interpolated modified Kneser-Ney smoothing with <unk>."
+        ),
         "interpolate_unigrams": option(
             "With -kenlm, 0: <unk> gets all the left-over unigram mass.", "0|1", low=0, high=1
         ),
-        "vocab_pad": option("With -kenlm: assume a vocabulary of N words, unknown words included.", "N", low=0),
-        "verbose_header": option("With -kenlm: begin -lm with comments that name the text and its size."),
+        "vocab_pad": option("With -kenlm: assume a vocabulary of N words, including unknown words.", "N", low=0),
+        "verbose_header": option("With -kenlm: begin the file of -lm with comments that name the text and its size."),
         "open_end": option("With -kenlm: do not add </s> to a last line without a line feed."),
         "skip_symbols": option("With -kenlm: skip <s>, </s> and <unk> in -text."),
     },
     "Parallel": {
         "memory": option(
-            "Use about this much memory, and temporary files beyond it (500M, 4G).", "SIZE", parse=memory_of
+            "Use about this much memory (500M, 4G), and temporary files for the rest.", "SIZE", parse=memory_of
         ),
         **shared("memuse"),
         "mpi": option("Share the work among the ranks started by mpiexec."),

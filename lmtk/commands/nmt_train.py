@@ -31,9 +31,13 @@ OPTIONS = {
     },
     "Training": {
         "minibatch": option("Number of sentence pairs in an update (default: 40, with -paper 80).", "N", low=1),
-        "epochs": option("Passes over the text, at most (default: 16; with -minutes as many as fit).", "N", low=1),
-        "keep": option("Keep the epoch with the best BLEU, or likelihood, of the held-out text.", "bleu|likelihood"),
-        "patience": option("Stop after N epochs without a better one (0: never).", "N", low=0),
+        "epochs": option(
+            "The highest number of passes over the text (default: 16; with -minutes no limit).", "N", low=1
+        ),
+        "keep": option(
+            "Write the model of the epoch with the best BLEU, or likelihood, of the held-out text.", "bleu|likelihood"
+        ),
+        "patience": option("Stop after N epochs without an improvement (0: never).", "N", low=0),
         "rate": option(
             "Adam's rate at the start; at the end it is 1/20 of this (default: 0.001; up to 0.004 for few updates).",
             "X",
@@ -43,19 +47,20 @@ OPTIONS = {
             "The fraction of units dropped in training (default: 0.3, with -paper 0).", "X", low=0, high=0.99
         ),
         "smoothing": option(
-            "Label smoothing: the probability that is spread over all words (default: 0.1, with -paper 0).",
+            "Label smoothing: the fraction of the target probability that is spread over all words (default: 0.1, with "
+            "-paper 0).",
             "X",
             low=0,
             high=0.99,
         ),
         "average": option(
-            "Average the weights over the last share X of the updates, such as 0.1 for a tenth (default: none).",
+            "Average the weights over the last fraction X of the updates, such as 0.1 (default: no averaging).",
             "X",
             low=0,
             high=1,
         ),
         "paper": option(
-            "Use the paper's recipe: its sizes, initial weights, Adadelta, minibatches of 80, no dropout or smoothing."
+            "Use the paper's sizes, initial weights and minibatches of 80; Adadelta; no dropout, no smoothing."
         ),
         **shared("minutes seed save_every resume finish"),
     },
@@ -67,7 +72,7 @@ OPTIONS = {
 def command(**options):
     """Train the translation model of Bahdanau et al. 2015, RNNsearch.
 
-    The model with the highest held-out BLEU is kept. -debug 1 prints one line per epoch.
+    The model of the epoch with the highest held-out BLEU is written. -debug 1 prints one line per epoch.
 
     \b
     Example: lmtk nmt-train -source train.en -target train.fr -shortlist 6000 -model en-fr.bin

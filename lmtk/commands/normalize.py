@@ -39,7 +39,7 @@ class NormalizeJob:
 
 @takes(NormalizeJob, OPTIONS)
 def command(**options):
-    """Normalize text: split punctuation off words, lower the case, and replace numbers and names by symbols.
+    """Normalize text: separate punctuation from words, convert to lower case, replace numbers and names by symbols.
 
     \b
     Example: echo 'Ann paid 1,234.5 crowns.' | lmtk normalize -tokenize -tolower -numbers

@@ -27,12 +27,14 @@ OPTIONS = {
         ),
         "direct": option("Add W, direct connections from the features to the outputs."),
         "tied": option("Use the features of a word as its output weights too; -hidden and -features must be equal."),
-        "init_features": option("Start from these features of words (word2vec text format).", "FILE"),
+        "init_features": option("Start from the features of words in this file (word2vec text format).", "FILE"),
     },
     "Training": {
-        "paper": option("Use the paper's recipe: its rate, decay and weight decay, all words, one example per update."),
+        "paper": option(
+            "Use the paper's rate, schedule and weight decay, with all words as outputs and one example per update."
+        ),
         "epochs": option(
-            "Passes over the text (default: 5; gru, lstm 8; with -paper 20; with -minutes as many as fit).", "N", low=1
+            "Passes over the text (default: 5; gru, lstm 8; with -paper 20; with -minutes no limit).", "N", low=1
         ),
         "rate": option(
             "eps_0, the initial learning rate for one example (default: 0.02; gru, lstm 0.03; with -paper 0.001).",
@@ -53,7 +55,7 @@ OPTIONS = {
             "The learning rate of C, as a multiple of -rate (default: 4; gru, lstm 1; with -paper 1).", "X", low=0
         ),
         "dropout": option(
-            "The fraction of features and hidden units that an update leaves out.", "X", low=0, high=0.99
+            "The fraction of features and hidden units that an update sets to 0, at random.", "X", low=0, high=0.99
         ),
         "minibatch": option(
             "K, the number of examples in an update (default: 256; gru, lstm 1024; with -paper 1).", "K", low=1
@@ -85,10 +87,13 @@ OPTIONS = {
             high=1_000_000,
         ),
         "effective_samples": option(
-            "With -objective sampled: draw words until the effective sample size is X.", "X", low=1, high=1_000_000
+            "With -objective sampled: draw more words until the effective sample size is at least X.",
+            "X",
+            low=1,
+            high=1_000_000,
         ),
         "proposal": option(
-            "The distribution that words are drawn from: uniform, or a back-off model (default: unigram).", "FILE"
+            "The distribution from which words are drawn: uniform, or a back-off model (default: the unigram).", "FILE"
         ),
     },
     "Parallel": {
@@ -105,7 +110,7 @@ OPTIONS = {
 def command(**options):
     """Train the neural model of Bengio et al. 2003: y = b + Wx + U tanh(d + Hx).
 
-    The model with the best held-out perplexity is kept. -debug 1 prints one line per epoch.
+    The model of the epoch with the lowest held-out perplexity is written. -debug 1 prints one line per epoch.
 
     \b
     Example: lmtk nplm-train -text train.txt -heldout valid.txt -unk -hidden 50 -lm nplm.bin

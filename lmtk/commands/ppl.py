@@ -15,8 +15,10 @@ OPTIONS = {
         **shared("classes"),
         "simple_classes": option("Predict words in a class only through their class."),
         "text": option("Text to score, one sentence per line (-: stdin).", "FILE"),
-        "ppl": option("The same as -text (SRILM's name).", "FILE", type=tuple[str, ...], default=()),
-        "counts": option("Count files to score; each n-gram is a prediction of its last word.", "FILE"),
+        "ppl": option("SRILM's name for -text.", "FILE", type=tuple[str, ...], default=()),
+        "counts": option(
+            "Count files to score: the last word of each n-gram is predicted from the words before it.", "FILE"
+        ),
         "count_order": option("Score only counts of n-grams of up to N words.", "N", low=1, high=MAX_ORDER),
         "float_counts": option("Counts may be fractions."),
         "unk": UNK_AS_IS,
@@ -27,29 +29,42 @@ OPTIONS = {
         "add": option(f"Figures to add to each document: {', '.join(FIGURES)}.", "NAME", parse=split),
         "max": option("Keep documents with a perplexity of at most X.", "X", low=0),
         "min": option("Keep documents with a perplexity of at least X.", "X", low=0),
-        "keep": option("Keep this share of the documents: those with the lowest perplexity.", "X"),
+        "keep": option(
+            "Keep the fraction X of the documents (0.7 is 70 percent), those with the lowest perplexity.", "X"
+        ),
         "buckets": option("Sort documents by perplexity into buckets with these names.", "NAME,NAME", parse=split),
-        "cutoffs": option("The perplexities where the second bucket and further ones begin.", "X"),
+        "cutoffs": option("The perplexities that separate the buckets, from low to high.", "X"),
         "shard": option("Read only part i of n of the file.", "I/N"),
         "write_rest": option("Write the lines that are not kept to this file.", "FILE"),
         **shared("quiet"),
     },
     "Output": {
         "format": option("The report to print: srilm or kenlm.", "srilm|kenlm"),
-        "debug": option("0: the report; 1: each sentence too; 2: each word; 3: sums of probabilities.", "N", low=0),
+        "debug": option(
+            "0: the report; 1: also each sentence; 2: also each word; 3: also the sum of all probabilities.", "N", low=0
+        ),
         "write": option("Write the report, or the documents, to this file (-: stdout).", "FILE"),
     },
     "Scoring": {
         "order": option("Use only n-grams of up to N words.", "N", low=1, high=MAX_ORDER),
-        "oov_features": option("Neural models: derive features and probabilities of unseen words from their contexts."),
+        "oov_features": option(
+            "Neural models: give unseen words features and probabilities, computed from their contexts."
+        ),
     },
     "Following the text": {
         "dynamic": option("Neural models: take a gradient step on each segment of the text after scoring it."),
         "dynamic_rate": option("The learning rate of -dynamic for one word.", "X", low=0),
         "dynamic_segment": option("The number of words in a segment of -dynamic.", "N", low=1, high=100_000),
-        "dynamic_decay": option("How far -dynamic returns to the trained parameters after a step.", "X", low=0, high=1),
-        "cache": option("Neural models: mix in a cache of the last N words (0: none).", "N", low=0, high=100_000),
-        "cache_theta": option("The scale of similarities in -cache.", "X", low=0),
+        "dynamic_decay": option(
+            "How far -dynamic returns to the trained parameters after a step (0: not at all, 1: fully).",
+            "X",
+            low=0,
+            high=1,
+        ),
+        "cache": option("Neural models: mix in a cache of the last N words (0: no cache).", "N", low=0, high=100_000),
+        "cache_theta": option(
+            "With -cache: how much the similarity of hidden units counts (0: a unigram cache).", "X", low=0
+        ),
         "cache_lambda": option("The weight of -cache.", "X", low=0, high=1),
     },
     "Parallel": shared("threads"),

@@ -6,8 +6,8 @@ OPTIONS = {
     "Sentences": {
         "lm": option("Model of any kind.", "FILE"),
         "count": option("Print N sentences (default: 10).", "N", low=0),
-        "prefixes": option("Print a random continuation of each line of this file, after the line itself.", "FILE"),
-        "temperature": option("Divide log p by X: below 1, sentences are more probable (default: 1).", "X"),
+        "prefixes": option("Print each line of this file with a random continuation.", "FILE"),
+        "temperature": option("Divide log p by X; values below 1 give more probable sentences (default: 1).", "X"),
         "most": option("Draw at most N words for a sentence (default: 1000).", "N", low=1),
         "unk": option("Allow <unk> to be drawn."),
         **shared("field tokenizer encode normalize seed"),

@@ -2,19 +2,19 @@ from lmtk.commands.options import option, shared, takes
 from lmtk.jobs.rules import build
 from lmtk.jobs.selecting import SelectJob, select
 
-TWO = "one of the domain, then one of general text"
+TWO = "the model of the domain, then the model of general text"
 OPTIONS = {
     "Data": {
         "text": option("The pool, one sentence per line (-: stdin).", "FILE"),
         "lm": option(f"Two models: {TWO}.", "DOMAIN GENERAL"),
         "source": option("One side of the pool, if it is a bitext.", "FILE"),
-        "target": option("The other side, line by line.", "FILE"),
+        "target": option("The other side of the bitext, line by line.", "FILE"),
         "source_lm": option(f"Two models for -source: {TWO}.", "DOMAIN GENERAL"),
         "target_lm": option(f"Two models for -target: {TWO}.", "DOMAIN GENERAL"),
         **shared("tolower field tokenizer encode normalize"),
     },
     "Output": {
-        "keep": option("How many sentences to keep, or which share of them, such as 0.2.", "N"),
+        "keep": option("The number of sentences to keep, or a fraction of them such as 0.2.", "N"),
         "write": option("Output file for the selected sentences (-: stdout).", "FILE"),
         "write_source": option("Output file for the selected lines of -source.", "FILE"),
         "write_target": option("Output file for the selected lines of -target.", "FILE"),
@@ -27,10 +27,10 @@ OPTIONS = {
 
 @takes(SelectJob, OPTIONS)
 def command(**options):
-    """Select the sentences of a large text that are most like a domain, by two language models.
+    """Select the sentences of a large text that are most similar to a domain, by two language models.
 
-    A sentence's score is its cross-entropy per word under the model of the domain, minus that under the model of
-    general text; the lowest scores are kept.
+    The score of a sentence is its cross-entropy per word under the model of the domain, minus its cross-entropy under
+    the model of general text. The sentences with the lowest scores are kept.
 
     \b
     Example: lmtk select -text pool.txt -lm domain.lm general.lm -keep 0.2 -write selected.txt

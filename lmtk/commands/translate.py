@@ -6,7 +6,7 @@ from lmtk.jobs.translating import TranslateJob, translate
 
 OPTIONS = {
     "Data": {
-        "model": option("The translation model (-: stdin); several are an ensemble.", "FILE"),
+        "model": option("The translation model (-: stdin); several models are used as an ensemble.", "FILE"),
         "text": option("Text to translate, one sentence per line (-: stdin).", "FILE"),
         "score": option("Write log10 p of each line of -target, instead of a translation."),
         "target": option("Translations to score, line by line (-: stdin).", "FILE"),
@@ -25,19 +25,23 @@ OPTIONS = {
         ),
         "length_power": option("Rank hypotheses by log p / length^X (0: by log p) (default: 1).", "X", low=0, high=10),
         "max_length_factor": option(
-            "Limit a translation to X times the words of its source, plus 10 (default: 2).", "X", low=0, high=1000
+            "Limit a translation to X times the number of source words, plus 10 (default: 2).", "X", low=0, high=1000
         ),
         "no_unk": option("Never generate [UNK]."),
-        "replace_unk": option("Replace [UNK] by the source word that it attends to."),
+        "replace_unk": option("Replace [UNK] by the source word with the greatest attention weight."),
         "dictionary": option("With -replace-unk: lines with a source word and its translation.", "FILE"),
         "mbr": option(
-            "Choose among the N best translations by minimum Bayes risk: the one most like the others.", "N", low=1
+            "Choose among the N best translations by minimum Bayes risk: the one most similar to the others.",
+            "N",
+            low=1,
         ),
         "mbr_scale": option("With -mbr: weight each translation by p^X (default: 0.8).", "X", low=0, high=100),
         "batch": option("Number of sentences translated at once (default: 240/beam).", "N", low=1),
     },
     "Alignment": {
-        "align": option("Write alignments, as 0-0 2-1: the source word that each word attends to most.", "FILE"),
+        "align": option(
+            "Write alignments such as 0-0 2-1: the source word with the greatest weight for each word.", "FILE"
+        ),
         "soft_align": option("Write the attention weights of each word for each source word.", "FILE"),
         "align_html": option("Write an HTML page that shows the attention weights.", "FILE"),
         "align_plot": option("Draw the attention weights of each sentence into this folder.", "DIR"),
@@ -45,7 +49,7 @@ OPTIONS = {
     },
     "Parallel": {
         "threads": option(
-            "Number of threads, each with its own sentences (default: OPENBLAS_NUM_THREADS, else 1).",
+            "Number of threads, which translate different sentences (default: OPENBLAS_NUM_THREADS, else 1).",
             "N",
             low=1,
             high=MANY,

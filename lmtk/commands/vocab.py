@@ -13,7 +13,7 @@ OPTIONS = {
     "Words": {
         "mincount": option("Write only words that occur N times or more in the texts.", "N", low=0),
         "top": option("Write only the N most frequent words.", "N", low=1),
-        "limit_vocab": option("Write only those words of the texts that are in -vocab."),
+        "limit_vocab": option("Write only the words of the texts that are also in -vocab."),
     },
     "Output": {"write": option("Write the word list (-: stdout).", "FILE")},
 }
@@ -53,8 +53,8 @@ RULES = Rule(nothing_to_read), needs("limit_vocab", "vocab"), *LOWERED_RULES, ne
 def command(**options):
     """Write the words of texts and models, the most frequent first; words of equal count are in byte order.
 
-    The counts of several texts are added. The words of -lm and -vocab are added to those of the texts, and -mincount
-    does not remove them. With -limit-vocab, -vocab adds no words.
+    The counts of several texts are added. The words of -lm and -vocab are added to the words of the texts, and
+    -mincount does not remove them. With -limit-vocab, -vocab adds no words.
 
     \b
     Example: lmtk vocab -text train.txt -mincount 4 -write vocab.txt

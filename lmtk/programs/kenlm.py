@@ -66,20 +66,20 @@ def lmplz_parser():
         "--prune",
         nargs="+",
         default=[],
-        help="leave out n-grams that occur this often or less; a number for each order",
+        help="leave out n-grams that occur this many times or fewer; give a number for each order",
     )
     parser.add_argument("--limit_vocab_file", help="leave out n-grams with words that are not in this list")
     parser.add_argument(
         "--discount_fallback",
         nargs="*",
-        help="discounts for orders whose counts give none (without numbers: 0.5 1 1.5)",
+        help="the discounts of orders for which none can be computed (without numbers: 0.5 1 1.5)",
     )
     parser.add_argument(
         "--interpolate_unigrams",
         nargs="?",
         default="1",
         const="1",
-        help="1: interpolate 1-grams (default), 0: give the left-over mass to <unk>",
+        help="1: interpolate 1-grams (default); 0: give all left-over mass of the 1-grams to <unk>",
     )
     parser.add_argument("--skip_symbols", action="store_true", help="ignore <s>, </s> and <unk> in the text")
     parser.add_argument("--vocab_pad", default="0", help="assume a vocabulary of this many words")
