@@ -125,7 +125,9 @@ def test_merge_of_python_interpolates(held, tmp_path):
 def test_a_model_without_unknown_words_causes_a_warning(tmp_path):
     (tmp_path / "held").write_text(HELD)
     models = lmtk.Model(random_model(1)), lmtk.Model(random_model(2, words="abcxy"))
-    with pytest.warns(LmtkWarning, match="model 1: does not predict <unk>, so 2 words of the other models get"):
+    with pytest.warns(
+        LmtkWarning, match="model 1: the model does not predict <unk>, so 2 words of the other models get"
+    ):
         lmtk.merge(models, (0.5, 0.5), loglinear_mix=True)
     with pytest.raises(LmtkError, match="no word of it is in the models; is it the right text"):
         (tmp_path / "zeros").write_text("nothing known\n")

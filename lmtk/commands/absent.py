@@ -116,26 +116,26 @@ OPTIONS = {
 }
 
 # options of other commands that a command has reasons not to have -> {command: what to do instead}
-OWN_PIECES = "a translation model has pieces of its own, which lmtk nmt-train -bpe learns"
+OWN_PIECES = "a translation model splits words by its own pieces, which lmtk nmt-train -bpe learns"
 WORDS_ONLY = "this command writes words; ngram-count, ppl and others split words into pieces as they read a text"
 REFUSED = {
     "-field": {
-        "nmt-train": "each line must translate the same line there; write each side to a text, as with jq -r .text",
-        "rescore": "n-best lists have a form of their own, which lmtk-rescore(1) describes",
+        "nmt-train": "line n of -source and of -target must be a pair; write each side to a text, as with jq -r .text",
+        "rescore": "lmtk-rescore(1) describes the forms of n-best lists",
         "fst": "this command reads a model and no text",
-        "info": "this command describes a file as it is",
+        "info": "this command describes whole files",
     },
     "-tokenizer": {
         "nmt-train": OWN_PIECES,
         "translate": OWN_PIECES,
         "normalize": WORDS_ONLY,
         "fst": "this command reads a model and no text",
-        "info": "lmtk info -lm FILE prints the digest of the tokenizer that a model remembers",
+        "info": "lmtk info FILE prints the digest of the tokenizer with which a model was made",
     },
     "-encode": {"nmt-train": OWN_PIECES, "translate": OWN_PIECES, "normalize": WORDS_ONLY},
     "-normalize": {
-        "surprisal": "normalised words have other places in their sentence; normalise the text before",
-        "rescore": "hypotheses are scored as they are; normalise the lists before",
+        "surprisal": "normalising changes the positions of words in the sentence; first normalise the text",
+        "rescore": "hypotheses are scored unchanged; first normalise the lists",
     },
 }
 

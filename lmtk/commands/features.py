@@ -107,7 +107,7 @@ RULES = (
     wrong(lambda job: job.picture not in (None, *KINDS), "-plot {plot} must end in .svg, .png or .pdf"),
     wrong(
         lambda job: job.dimensions and (not job.plot or len(job.dimensions) != 2),
-        "-dimensions takes two numbers, and -plot",
+        "-dimensions needs -plot, and takes two numbers",
     ),
     *LOWERED_RULES,
     needs_text(),

@@ -133,10 +133,19 @@ def checked(word, value, option):
             kind = "a finite number"
         low, high = (x if option.number is int or x is None else f"{x:g}" for x in (low, high))
         span = "" if low is None else f" from {low} to {high}" if high is not None else f" of at least {low}"
-        raise UsageError(f"{word} takes {kind}{span}, not {value}")
+        raise UsageError(f"{word} takes {kind}{span}, not {value}{plain_number(value, option.number)}")
     if option.number is int and high is None and number > MOST:
         raise UsageError(f"{word} takes a whole number of at most {MOST}, not {value}")
     return value
+
+
+def plain_number(value, number):
+    """How to write a value such as 100k or 70% as the plain int or float that an option takes, for a message, or ""."""
+    if number is int and (thousands := re.fullmatch(r"(\d+)([kKmM])", value)):
+        return f"; write {int(thousands[1]) * (1000 if thousands[2] in 'kK' else 1_000_000)}"
+    if number is float and (percent := re.fullmatch(r"(\d+(?:\.\d+)?)%", value)):
+        return f"; write {float(percent[1]) / 100:g}"
+    return ""
 
 
 def declared(word):

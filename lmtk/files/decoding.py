@@ -53,11 +53,11 @@ def warn_about_bytes(blocks, path):
         yield block
     if bad:
         line = f"{name}: {counted(bad, 'line is', 'lines are')} not UTF-8"
-        remedy = f"if it is {FORMS[form]}, convert it: iconv -f {form} -t utf-8"
+        remedy = f"if the text is {FORMS[form]}, convert it: iconv -f {form} -t utf-8"
         warnings.warn(f"{line}; {remedy}", LmtkWarning, stacklevel=2)
     if returns:
-        line = f"{name}: {counted(returns, 'carriage return')} inside lines, taken as blanks; tr '\\r' '\\n'"
-        warnings.warn(f"{line} turns them into line ends", LmtkWarning, stacklevel=2)
+        line = f"{name}: {counted(returns, 'carriage return')} inside lines, read as blanks; tr '\\r' '\\n'"
+        warnings.warn(f"{line} makes them line ends", LmtkWarning, stacklevel=2)
 
 
 def warn_if_model(blocks, path):
@@ -131,7 +131,9 @@ def decode_blocks(stream, path, size=BLOCK, eager=False, pieces=False, as_is=Fal
             has_nul = True
             place = (number if counts_lines else line_number(path, offset)) + block.count(b"\n", 0, block.index(b"\0"))
             warnings.warn(
-                f"{name_of(path)}:{place}: NUL bytes in the text; they stay in their words", LmtkWarning, stacklevel=2
+                f"{name_of(path)}:{place}: NUL bytes in the text; they are read as parts of words",
+                LmtkWarning,
+                stacklevel=2,
             )
         end = len(block) if fills and len(block) < size else block.rfind(b"\n") + 1
         if not end and sum(map(len, parts)) + len(block) < limit:

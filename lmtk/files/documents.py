@@ -73,7 +73,7 @@ def take(stream, path, at, end):
         if at == size == 0 and line.startswith(PARQUET):
             raise FormatError(
                 path,
-                "a parquet file, not JSON lines; only -text with -field reads it, as a file and not in a pipe",
+                "a parquet file, not JSON lines; give it to -text with -field, as a file and not through a pipe",
             )
         if len(line) > LONGEST:
             message = f"the line is longer than {LONGEST >> 20} MB; are there line ends between the documents?"
@@ -143,7 +143,9 @@ def read_parquet(path, column):
                 raise FormatError(path, f'no column "{column}" in it; give one of its columns as -field: {names}')
             kind = schema.field(column).type
             if not (pyarrow.types.is_string(kind) or pyarrow.types.is_large_string(kind)):
-                raise FormatError(path, f'its column "{column}" has no texts, but {kind}; give another as -field')
+                raise FormatError(
+                    path, f'the column "{column}" has values of type {kind}, not texts; give another column as -field'
+                )
             for batch in file.iter_batches(ROWS, columns=[column]):
                 yield [NO_STRING if text is None else text for text in batch.column(0).to_pylist()]
     except (pyarrow.ArrowException, OSError) as e:

@@ -238,9 +238,9 @@ def compile_ngrams(ngrams, numbers, form):
         order = order[np.argsort(source[order], kind="stable")]
     tell(sizes, ngrams.path)
     if sizes[START] < 0:
-        raise FormatError(ngrams.path, "the model has no <s>, with which the FST would start")
+        raise FormatError(ngrams.path, "the model has no <s>, with which an FST must start")
     if not (np.isfinite(final[0]) if folded else (label[order] == eos).any()):
-        raise FormatError(ngrams.path, "the model has no 1-gram </s>, so the FST would have no end")
+        raise FormatError(ngrams.path, "the model has no 1-gram </s>, with which an FST must end")
     if (label[order] == backoff).all():
         raise FormatError(ngrams.path, "no n-gram is left; do the model and the symbol table belong together?")
     begins = np.concatenate(([0], np.cumsum(np.bincount(source[order], minlength=sizes[STATES]))))
@@ -268,7 +268,7 @@ def tell(sizes, path):
     """Warns of the n-grams that `add_ngrams` has left out, except those with words without a label."""
     for place, why in (
         (MISPLACED, "left out, because <s> is not their first word or </s> not their last one"),
-        (ORPHANS, "left out, because the model lacks the n-gram without the last word"),
+        (ORPHANS, "left out, because the model does not have the n-gram without its last word"),
         (REPEATED, "repeated; the first of each is kept"),
     ):
         if sizes[place]:

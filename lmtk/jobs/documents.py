@@ -96,7 +96,7 @@ def bad_figure(job):
     """The message about an -add that is not a figure, or None."""
     for text in job.documents.add:
         if (name := text.rpartition("=")[2]) not in FIGURES:
-            return f"-add takes {', '.join(FIGURES)}, or FIELD=NAME with one of these names; it cannot be {name!r}"
+            return f"-add takes {', '.join(FIGURES)}, or FIELD=NAME with one of these names, not {name!r}"
     return None
 
 
@@ -128,7 +128,7 @@ DOCUMENT_RULES = (
     Rule(doubled_field),
     of_documents(
         lambda what: what.keep is not None and not 0 < what.keep <= 1,
-        "-keep is the share of documents to keep, above 0 and up to 1; it cannot be {keep:g}",
+        "-keep takes the fraction of documents to keep, above 0 and up to 1, not {keep:g}",
     ),
     excludes("keep", "max min buckets"),
     of_documents(
@@ -148,12 +148,12 @@ DOCUMENT_RULES = (
     ),
     of_documents(
         lambda what: what.cutoffs and (len(what.cutoffs) != len(what.buckets) - 1 or not_ascending(what.cutoffs)),
-        "-cutoffs takes the perplexities where all buckets but the first begin: one number less than there are "
-        "-buckets, in ascending order",
+        "-cutoffs takes the perplexities that separate the buckets, in ascending order: one number fewer than -buckets "
+        "has names",
     ),
     of_documents(
         lambda what: what.shard and what.part is None,
-        "-shard is i/n, part i of n with i from 1 to n, such as 3/8; it cannot be {shard}",
+        "-shard takes i/n for part i of n parts, such as 3/8, not {shard}",
     ),
     wrong(
         lambda job: job.documents.jsonl and job.write and "{bucket}" in job.write and not job.documents.buckets,
@@ -244,7 +244,7 @@ def field_of(job):
 def outcome(what, outputs, problem):
     """What happens to the lines with a problem, in words. outputs: how many files the chosen documents go to."""
     if problem == Problems.NUL:
-        return "NUL stays in its word"
+        return "NUL is read as a part of the word"
     if not outputs:
         return "not scored"
     if outputs > 1 or what.selects:

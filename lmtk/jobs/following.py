@@ -96,7 +96,7 @@ def print_next_words(job):
             out.flush()
     if unknown[0]:
         count = counted(unknown[1], "context word")
-        remedy = "is it the model's tokenizer?" if job.reading.tokenizer else "-tolower may help"
+        remedy = "was the model made with this tokenizer?" if job.reading.tokenizer else "-tolower may help"
         text = f"{name_of(job.lm)}: the model does not have {unknown[0]} of {count}; {remedy}"
         warnings.warn(text, LmtkWarning, stacklevel=1)
 

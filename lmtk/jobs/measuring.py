@@ -90,7 +90,7 @@ def twice(job):
     """The message about a model that is listed twice, or None."""
     names = [lm for lm in job.lm if isinstance(lm, str)]
     again = next((name for name in names if names.count(name) > 1), None)
-    return again and f"-lm lists {again} twice; each model has its own columns"
+    return again and f"-lm lists {again} twice; give each model once"
 
 
 def field_of_table(job):
@@ -241,7 +241,9 @@ def check_names(path, names, header, added):
     """
     if header and names != header[1]:
         columns = " and ".join(f"({', '.join(map(shown, n))})" for n in (names, header[1]))
-        raise FormatError(path, f"its columns differ from those of {name_of(header[0])}: {columns}; give it alone", 1)
+        raise FormatError(
+            path, f"its columns differ from the columns of {name_of(header[0])}: {columns}; give it alone", 1
+        )
     for name in names[1:]:
         if os.fsdecode(name) in added:
             raise FormatError(path, f"its column {shown(name)} has the name of an output column; rename it", 1)

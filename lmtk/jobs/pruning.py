@@ -94,7 +94,7 @@ def fit(job, total, cut_to, write):
         pruned, limit = cut_to(job.prune_to)
         if limit == float("inf"):
             told = f"{counted(sum(pruned.sizes), 'n-gram')} always stay, the 1-grams among them"
-            raise LmtkError(f"-prune-to {job.prune_to} cannot be reached: {told}; ask for as many or more")
+            raise LmtkError(f"-prune-to {job.prune_to} cannot be reached: {told}; give this number or more")
         return pruned, limit
     return fit_to_size(job, total, cut_to, write)
 
@@ -118,7 +118,7 @@ def fit_to_size(job, total, cut_to, write):
             elif limit == float("inf") or most == 1:
                 raise LmtkError(
                     f"-prune-to-size cannot be reached: the {counted(number, 'n-gram')} that always stay take {size} "
-                    "bytes; ask for more"
+                    "bytes; give a larger size"
                 )
             else:
                 high = most

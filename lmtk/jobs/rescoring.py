@@ -74,7 +74,7 @@ def added_and_made(job):
     """The message about two ways to make the score, or None."""
     if job.makes_score and (job.lmw or job.wtw is not None):
         adding, making = "lmw" if job.lmw else "wtw", "tune" if job.tune else "weights"
-        return f"-{adding} adds to the list's score, but -{making} replaces it; give one of them"
+        return f"-{adding} adds to the score in the list, but -{making} replaces this score; give only one of the two"
     return None
 
 
@@ -107,7 +107,7 @@ RULES = (
         "-write-nbest-dir needs lists with different file names",
     ),
     wrong(
-        overwrites_lists, "-write-nbest-dir {write_nbest_dir} is the folder of the lists that are read; choose another"
+        overwrites_lists, "-write-nbest-dir {write_nbest_dir} is the folder of the input lists; choose another folder"
     ),
     excludes("write_nbest_dir", "write", "-write cannot be combined with -write-nbest-dir"),
     *PIECE_RULES,
@@ -198,7 +198,7 @@ OF_SRILM = (
     ),
     Rule(
         lambda job: (
-            f"a list of SRILM's has room for one model's score, not {job.models}; mix them first (lmtk mix)"
+            f"a list of SRILM can have the score of one model only, not of {job.models}; first mix them (lmtk mix)"
             if job.models > 1
             else None
         )
@@ -307,7 +307,7 @@ def tune(job, lists, weights, references):
         alone = np.append(np.zeros(len(weights)), 1.0)
         after, learned = max(best_of(lists, [alone]), (before, alone), key=lambda scored: scored[0])
         if job.debug:
-            say("no weights of the features reach the BLEU of the lists as they were: their score is added as score=")
+            say("no weights reach the BLEU of the original order; the original score is added as the feature score=")
     if job.debug:
         size = f"{counted(len(lists.starts) - 1, 'list')}, {counted(len(lists.words), 'hypothesis', 'hypotheses')}"
         say(f"{size}: {show(before)}, tuned {show(after).split()[-1]}")

@@ -76,15 +76,15 @@ RULES = (
     needs("write_source write_target", "keep"),
     wrong(
         lambda job: job.keep is None and not job.write_scores,
-        "-keep is missing; give a number of sentences or a share of them (-write-scores alone writes the scores)",
+        "-keep is missing; give a number of sentences or a fraction below 1 (-write-scores alone writes the scores)",
     ),
     wrong(
         lambda job: job.keep is not None and not job.keep > 0,
-        "-keep must be above 0; give a number of sentences or a share of them",
+        "-keep must be above 0; give a number of sentences or a fraction below 1",
     ),
     wrong(
         lambda job: (job.keep or 0) > 1 and job.keep % 1,
-        "-keep is a whole number of sentences, or a share below 1 such as 0.2; it cannot be {keep:g}",
+        "-keep takes a whole number of sentences, or a fraction below 1 such as 0.2, not {keep:g}",
     ),
     wrong(lambda job: job.source and job.keep and not job.write_source, "-source needs -write-source"),
     wrong(lambda job: job.target and job.keep and not job.write_target, "-target needs -write-target"),
@@ -92,8 +92,8 @@ RULES = (
     excludes(
         "field tokenizer normalize",
         "source",
-        "-field, -tokenizer and -normalize work with -text, not with the two sides of a bitext; convert both sides "
-        "to lines of words before",
+        "-field, -tokenizer and -normalize work with -text, not with the two sides of a bitext; first convert "
+        "both sides to lines of words",
     ),
 )
 
@@ -278,7 +278,7 @@ def choose(job, sides, results):
     number = int(keep) if keep == int(keep) else max(1, round(keep * candidates))
     if number > candidates:
         limit = f"it has {counted(candidates, one)}, and -keep is {number}"
-        raise LmtkError(f"{name}: {limit}; give at most {candidates}, or a share such as 0.2")
+        raise LmtkError(f"{name}: {limit}; give at most {candidates}, or a fraction such as 0.2")
     best = np.argsort(scores, kind="stable")[:number]
     chosen = np.zeros(len(scores), bool)
     chosen[best] = True

@@ -85,8 +85,8 @@ def rising(cutoffs):
 RULES = (
     wrong(
         lambda job: job.prune_by_count and not rising(job.prune_by_count),
-        "-prune-by-count must begin with 0, for 1-grams, and must not fall from order to order; to drop rare words use "
-        "lmtk vocab -mincount",
+        "-prune-by-count must begin with 0, for 1-grams, and must not fall from order to order; to remove rare words "
+        "use lmtk vocab -mincount",
     ),
 )
 

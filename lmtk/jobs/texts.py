@@ -204,7 +204,7 @@ class Reading:
             return
         if not self.tokenizer:
             message = f"{name} was made with a tokenizer, and this text is read as words"
-            warnings.warn(f"{message}; give its tokenizer as -tokenizer FILE", LmtkWarning, stacklevel=1)
+            warnings.warn(f"{message}; give the tokenizer of the model as -tokenizer FILE", LmtkWarning, stacklevel=1)
         elif self.digest() not in (None, of_model):
             message = f"{name} was made with another tokenizer than {self.tokenizer}"
             warnings.warn(f"{message}; give the tokenizer of the model", LmtkWarning, stacklevel=1)
@@ -279,12 +279,14 @@ class Problems:
             warnings.warn(message, LmtkWarning, stacklevel=1)
 
 
-OUTCOMES = {Problems.EMPTY: "read as a blank line", Problems.NUL: "NUL stays in its word"}
+OUTCOMES = {Problems.EMPTY: "read as a blank line", Problems.NUL: "NUL is read as a part of the word"}
 FIELD_RULES = (wrong(lambda job: flatten(job)["field"][1] == "", "-field is empty; give the name of a field"),)
 PIECE_RULES = one_of("encode", ("nemo",)), needs("encode", "tokenizer")
 READING_RULES = *FIELD_RULES, one_of("normalize", ("ccnet",)), *PIECE_RULES
 # of jobs that can put a text in lower case
-NOT_LOWERED = excludes("tokenizer", "tolower", "-tokenizer cannot be combined with -tolower; lower the text before")
+NOT_LOWERED = excludes(
+    "tokenizer", "tolower", "-tokenizer cannot be combined with -tolower; first convert the text to lower case"
+)
 LOWERED_RULES = *READING_RULES, NOT_LOWERED
 
 

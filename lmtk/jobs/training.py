@@ -188,7 +188,7 @@ RULES = (
     ),
     wrong(
         lambda job: job.hidden == 0 and not job.direct,
-        "-hidden 0 needs -direct, or nothing connects the features to the outputs",
+        "-hidden 0 needs -direct, because otherwise nothing connects the features to the outputs",
     ),
     wrong(lambda job: job.target_weights and not is_energy(job), "-target-weights needs -model energy"),
     wrong(
@@ -213,7 +213,7 @@ RULES = (
     ),
     wrong(lambda job: job.tree_features and job.objective != "tree", "-tree-features needs -objective tree"),
     wrong(lambda job: job.classes and job.tree_features, "-classes cannot be combined with -tree-features"),
-    needs("patience", "heldout", "-patience needs -heldout, whose perplexity it watches"),
+    needs("patience", "heldout", "-patience needs -heldout"),
     excludes("minutes", "mpi"),
     needs("parallel", "mpi"),
     one_of("parallel", ("outputs", "data")),

@@ -47,7 +47,7 @@ RULES = (
     excludes("keep_symbols", "text", "-keep-symbols needs the binary form; leave out -text"),
     wrong(
         lambda job: job.text and not (job.symbols or job.write_symbols),
-        "-text needs -symbols FILE or -write-symbols FILE, or nobody knows the words of the labels",
+        "-text needs -symbols FILE or -write-symbols FILE, because otherwise the words of the labels are lost",
     ),
     wrong(
         lambda job: job.disambig and len(job.disambig.split()) != 1,

@@ -98,7 +98,7 @@ def searches_and_scores(job):
         job, "n_best mbr scores no_unk replace_unk batch beam length_power max_length_factor reference"
     )
     if job.score and options:
-        return f"{options[0]} cannot be combined with -score, which makes no translations"
+        return f"{options[0]} cannot be combined with -score, which does not translate"
     return None
 
 
@@ -131,8 +131,8 @@ RULES = (
     excludes(
         "field",
         "target reference",
-        "-field cannot be combined with -target or -reference, whose lines belong to the lines of a text; write the "
-        "text of the field to a file before",
+        "-field cannot be combined with -target or -reference, whose lines belong to the lines of a text; first write "
+        "the text of the field to a file",
     ),
 )
 

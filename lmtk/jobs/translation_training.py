@@ -70,7 +70,7 @@ RULES = (
     ),
     wrong(
         lambda job: job.patience not in (0, TrainTranslationJob.patience) and not job.heldout_source,
-        "-patience needs -heldout-source and -heldout-target, whose figures it watches",
+        "-patience needs -heldout-source and -heldout-target",
     ),
     NO_EPOCHS,
     one_of("attention", ("additive", "none")),

@@ -134,7 +134,7 @@ def first_words(rows, path):
         cut.append((number, line))
     if several:
         many = counted(several, "expansion has", "expansions have")
-        told = f"{many} several words; with -simple-classes only the first of them stands for the class"
+        told = f"{many} several words; with -simple-classes only the first word is in the class"
         warnings.warn(f"{name_of(path)}: {told}", LmtkWarning, stacklevel=2)
     return cut, later
 

@@ -279,7 +279,7 @@ def block(V, comm):
 def tell_alone():
     """Warns, on the first rank, if mpiexec started several processes of a job that does not share its work."""
     if (size := mpiexec.started()) > 1 and mpiexec.first():
-        text = f"mpiexec started {size} processes, each of which does the whole job; -mpi shares it among them"
+        text = f"mpiexec started {size} processes, and each does the whole job; with -mpi they share the job"
         warnings.warn(text, LmtkWarning, stacklevel=2)
 
 

@@ -79,7 +79,7 @@ def read(paths):
                     names = line_names
                 if line_names != names:
                     now, before = format_names(line_names), format_names(names)
-                    raise ValueError(f"the features are {now}, but those of earlier lines are {before}")
+                    raise ValueError(f"this line has the features {now}, but earlier lines have {before}")
             except UnicodeDecodeError:
                 raise FormatError(path, "not UTF-8; convert it with iconv", number) from None
             except ValueError as e:

@@ -174,7 +174,7 @@ def read_classes(path, vocab):
         if word < vocab.V:
             name = names.setdefault(fields[0], len(names))
             if classes[word] not in (-1, name):
-                message = f"'{shown(fields[-1])}' is in a second class; a word can be in one only"
+                message = f"'{shown(fields[-1])}' already has another class; a word can be in one class only"
                 raise FormatError(path, message, number)
             classes[word] = name
     if not names:

@@ -220,7 +220,7 @@ def filter(words):
     modes = [word for word in chosen if word in MODES]
     left = set(chosen) - {*MODES, "context", "raw", "arpa"}
     if left or not modes:
-        raise UsageError(f"{f'no {left.pop()} here; ' if left else ''}{usage}")
+        raise UsageError(f"{f'no mode {left.pop()}; ' if left else ''}{usage}")
     kind, _, name = given.rpartition(":")
     if kind not in ("", "vocab", "model"):
         raise UsageError(f"write vocab:FILE or model:FILE, not {kind}:FILE")

@@ -84,7 +84,9 @@ class Map:
             if word in self.rows:
                 if word > EOS:
                     where = f"{name_of(path)}:{line_number}"
-                    message = f"{where}: {shown(fields[0])} has another line above, which this line replaces"
+                    message = (
+                        f"{where}: {shown(fields[0])} has two lines in the map; this line replaces the earlier one"
+                    )
                     warnings.warn(message, LmtkWarning, stacklevel=2)
                 del self.rows[word]
                 self.history.append(~word)

@@ -42,7 +42,7 @@ def check_lines(source, target, lines, target_lines):
         fewer, more = sorted((lines, target_lines))
         raise FormatError(
             shorter,
-            f"{counted(fewer, 'line')}, but the other side has {more}; each line must translate the same line there",
+            f"{counted(fewer, 'line')}, but the other side has {more}; line n must be the translation of line n there",
         )
 
 

@@ -71,14 +71,14 @@ def read_items(path, column, rows):
     _, header = next(rows, (0, b""))
     names, sentence = header.split(b"\t"), os.fsencode(column)
     if b'"%s"' % sentence in names:
-        raise FormatError(path, "the names of columns have quotation marks; write the table without these", 1)
+        raise FormatError(path, "the names of columns have quotation marks; write the table without quotation marks", 1)
     if sentence not in names and len(names) == 1 and b"," in header:
         raise FormatError(path, COMMAS)
     if sentence not in names:
         columns = ", ".join(map(shown, names))
         raise FormatError(path, f"no column {column} in the header ({columns}); -column names the sentences' column", 1)
     if twice := [name for name in names if names.count(name) > 1]:
-        raise FormatError(path, f"two columns are called {shown(twice[0])}; give each a name of its own", 1)
+        raise FormatError(path, f"two columns are called {shown(twice[0])}; give each column a different name", 1)
     kept = [i for i, name in enumerate(names) if name not in (ITEM, sentence)]
     at, place = names.index(sentence), names.index(ITEM) if ITEM in names and sentence != ITEM else None
 
