@@ -94,7 +94,7 @@ def find_underfitting(curve, unigram):
     name, logp, base = ("held-out", e.heldout, heldout) if heldout is not None else ("training", e.training, training)
     if logp is None or logp > base - CLEARLY or (heldout is None and (e.estimated or e.number == 1)):
         return None
-    return f"{name} ppl= {perplexity(logp):.4g} is above the perplexity of the unigram, {perplexity(base):.4g}"
+    return f"{name} ppl= {perplexity(logp):.4g} is above the perplexity of the unigram model, {perplexity(base):.4g}"
 
 
 def find_overfitting(curve):

@@ -22,6 +22,7 @@ TEXT = {
 ARPA = "lmtk.ngram.arpa.reader:read_text"
 DATA = re.compile(rb"(?m)^[ \t]*\\data\\[ \t\r]*$")
 KENLM_READER = "lmtk.kenlm.reading:read"
+TOKENIZERS = "lmtk.text.tokenizer_files:find_description"
 LAYERS, OUTPUTS = ("", "-tdnn", "-rnn", "-gru", "-lstm"), ("", "-tied", "-class", "-tree")
 BINARY = {
     **{f"nplm{layer}{output}": "lmtk.nplm.network:from_arrays" for layer in LAYERS for output in OUTPUTS},
@@ -159,6 +160,8 @@ def describe(path, shown=10):
         if head.startswith(KENLM):
             model, kind = import_function(KENLM_READER)(stream, path)
             return [*model.describe(), ("file", f"KenLM's, {kind}")], model.vocab.words
+        if describe_bytes := import_function(TOKENIZERS)(head):
+            return describe_bytes(stream.read(), path), []
         name = find_reader(head)
         if not name:
             blocks = warn_about_bytes(decode_blocks(stream, path), path)

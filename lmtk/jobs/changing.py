@@ -90,9 +90,10 @@ def warn_of_kneser_ney(job, model):
     from lmtk.ngram.mass import is_far_from_text
 
     if is_far_from_text(model):
+        option = "prune" if job.prune else "prune-to" if job.prune_to else "prune-to-size"
         warnings.warn(
-            f"{job.name}: this looks like a Kneser-Ney model, whose 1-grams are not the frequencies of words; -prune "
-            "keeps the wrong n-grams of such a model, so prune while counting (ngram-count -prune) or add "
+            f"{job.name}: this looks like a Kneser-Ney model, whose 1-grams are not the frequencies of words; "
+            f"-{option} keeps the wrong n-grams of such a model, so prune while counting (ngram-count -{option}) or add "
             "-prune-history-lm with a Good-Turing model",
             LmtkWarning,
             stacklevel=2,

@@ -1,5 +1,7 @@
 """The next word, for models of any kind: the most probable words after contexts, and random sentences."""
 
+import os
+import shlex
 import warnings
 from dataclasses import dataclass, field
 from itertools import islice
@@ -78,6 +80,10 @@ def print_next_words(job):
     from lmtk.reports.following import Follower, largest
     from lmtk.text.vocab import lower
 
+    for path in job.text:
+        if path != "-" and not os.path.exists(path):
+            echo = f"echo {shlex.quote(path)} | lmtk next -lm {shlex.quote(os.fspath(job.lm))}"
+            raise LmtkError(f"{path}: no such file of contexts; to give a context itself: {echo}")
     model, unknown = Follower(load(job.lm)), [0, 0]
     check_outputs(job.write, texts=job.text, inputs=[job.reading.tokenizer])
     job.reading.check_model(model.lm, job.lm)

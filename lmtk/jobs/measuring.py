@@ -212,10 +212,11 @@ def labels(models):
 
 def batches_of(job, path):
     """(the names of the columns of a text that are kept, an iterator of batches: lists of pairs (Item, Words))."""
-    from lmtk.text.items import is_table, read_items, split, split_into_pieces
+    from lmtk.text.items import is_table, read_items, split, split_into_pieces, warn_if_table
 
     column = job.column or (SENTENCES if is_table(path) else None)
-    names, items = read_items(path, column, job.reading.lines(path))
+    rows = job.reading.lines(path)
+    names, items = read_items(path, column, rows if column or job.reading.field else warn_if_table(path, rows))
     separator = os.fsencode(job.region_separator or "")
     if job.tokenizer:
         split = partial(split_into_pieces, tokenizer=job.reading.encoder.tokenizer)

@@ -236,8 +236,9 @@ RULES = (
     *LOWERED_RULES,
 )
 # what to do about an epoch that is worse than the unigram, and about one that overfits
+SLOW = "the recipe of -paper learns slowly, so more -epochs or -minutes may help"
 REMEDIES = (
-    "a lower -rate may help, if the held-out text is like the training text",
+    "a lower -rate may help, if the held-out text is similar to the training text",
     "fewer -epochs, -dropout, more -weight-decay or fewer -hidden units may help",
 )
 # options without a default of their own, which the recipe fills in
@@ -286,7 +287,7 @@ def learn(job, comm):
         unigram=training.unigram_logp(data, vocab), save_every=job.life.save_every,
         arrays=lambda progress, now: training.checkpoint_arrays(now, progress),
         parts=lambda progress: training.best_network(progress, settings).parts(),
-        line=line, remedies=REMEDIES,
+        line=line, remedies=(SLOW if job.paper and job.rate is None else REMEDIES[0], REMEDIES[1]),
     )  # fmt: skip
     fresh = training.begin(network, settings)
     like = training.checkpoint_arrays(fresh.network, fresh), network.named()

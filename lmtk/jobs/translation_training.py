@@ -151,7 +151,7 @@ def run_of(job, settings, texts):
     from lmtk.nmt import network, training
 
     x, y, text, held = texts.x, texts.y, texts.text, texts.held
-    slow = "Adadelta begins slowly, more -epochs may help"
+    slow = "Adadelta learns slowly at first, so more -epochs may help"
     return run.Run(
         program="nmt-train", model=job.model, settings=settings,
         inputs={"source, -target or held-out texts": training.fingerprint(text, held)},
@@ -211,7 +211,7 @@ def tell_sizes(texts):
 
     text = texts.text
     out = f"{len(text.source)} pairs" + (f" ({text.left_out} left out: empty or too long)" if text.left_out else "")
-    sys.stderr.write(f"{out}, {len(texts.x.words)} source and {texts.y.V} target words\n")
+    sys.stderr.write(f"{out}, {texts.x.V} source and {texts.y.V} target words with </s> and [UNK]\n")
     if texts.held:
         sys.stderr.write(f"greedy BLEU, as sacrebleu's {SIGNATURE}\n")
 

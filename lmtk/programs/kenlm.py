@@ -101,7 +101,8 @@ def lmplz(words):
     if wrong := [word for word in rest if word.startswith("-")]:
         raise UsageError(f"no option {wrong[0]}")
     if rest:  # as lmplz does; scripts write there a type that build_binary takes
-        warnings.warn(f"'{' '.join(rest)}' has no option before it and is ignored", LmtkWarning, stacklevel=1)
+        hint = f"; to read this text, write < {rest[0]} or --text {rest[0]}" if os.path.isfile(rest[0]) else ""
+        warnings.warn(f"'{' '.join(rest)}' has no option before it and is ignored{hint}", LmtkWarning, stacklevel=1)
     if o.intermediate or o.collapse_values:
         raise UsageError("--intermediate and --collapse_values write files that only KenLM reads; use --arpa")
     if o.temp_prefix:

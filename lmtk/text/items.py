@@ -6,11 +6,12 @@ are kept. `read_items` reads both, `split` finds the words, the pieces of words 
 
 import os
 import re
+import warnings
 from bisect import bisect_right
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
+from itertools import accumulate, chain, islice, pairwise
 
-from lmtk.errors import FormatError, counted, shown
+from lmtk.errors import FormatError, LmtkWarning, counted, name_of, shown
 from lmtk.files.decoding import WORD
 from lmtk.files.outputs import SUFFIX
 from lmtk.text.subwords import MARK, word_numbers
@@ -55,6 +56,17 @@ class Words:
 def is_table(path):
     """Whether a file is a table by its name."""
     return TABLE.fullmatch(os.fspath(path)) is not None
+
+
+def warn_if_table(path, rows):
+    """The (number, line) of a text again; warns if the first two lines have equally many tabs, as in a table."""
+    first = list(islice(rows, 2))
+    tabs = [line.count(b"\t") for _, line in first]
+    if len(tabs) == 2 and tabs[0] == tabs[1] > 0:
+        message = f"{name_of(path)}: it looks like a table, but is read as plain text"
+        remedy = "give its file a name that ends in .tsv, or name the column of the sentences with -column"
+        warnings.warn(f"{message}; {remedy}", LmtkWarning, stacklevel=2)
+    return chain(first, rows)
 
 
 def read_items(path, column, rows):
