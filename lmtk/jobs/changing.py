@@ -93,8 +93,8 @@ def warn_of_kneser_ney(job, model):
         option = "prune" if job.prune else "prune-to" if job.prune_to else "prune-to-size"
         warnings.warn(
             f"{job.name}: this looks like a Kneser-Ney model, whose 1-grams are not the frequencies of words; "
-            f"-{option} keeps the wrong n-grams of such a model, so prune while counting (ngram-count -{option}) or add "
-            "-prune-history-lm with a Good-Turing model",
+            f"-{option} keeps the wrong n-grams of such a model, so prune while counting (ngram-count -{option}) or "
+            "add -prune-history-lm with a Good-Turing model",
             LmtkWarning,
             stacklevel=2,
         )

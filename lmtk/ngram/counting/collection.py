@@ -384,9 +384,7 @@ def weighted_lines(path, blocks, floats, weight_of=FIRST):
         if times is None:
             line = next(n for n, (weight, _) in enumerate(rows) if weight and parse_counts([weight], floats) is None)
             expected = "a number" if floats else "a whole number (-float-counts allows fractions)"
-            message = (
-                f"expected the number of times that the line is counted, {expected}, found '{shown(rows[line][0])}'"
-            )
+            message = f"expected the weight of the line, {expected}, found '{shown(rows[line][0])}'"
             raise FormatError(path, message, lines + line + 1)
         lines += len(rows)
         yield [sentence for weight, sentence in rows if weight], times
