@@ -500,7 +500,7 @@ WB, UNI = FILES / "wb.arpa", FILES / "uni.arpa"
             lambda: lmtk.train(["a b"], "m", heldout=3),
             "heldout must be the name of a file or a list of sentences, not 3",
         ),
-        (lambda: lmtk.train(["a b"], "m", patience=3), "patience needs heldout, whose perplexity it watches"),
+        (lambda: lmtk.train(["a b"], "m", patience=3), "patience needs heldout"),
         (lambda: lmtk.translate(3, []), "model must be the file of a translation model, or a list of files, not 3"),
         (lambda: lmtk.translate("m", 3), "text must be the name of a file or a list of sentences, not 3"),
     ],

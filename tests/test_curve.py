@@ -41,7 +41,7 @@ def test_an_epoch_above_the_unigram_is_told():
     above = lambda found, *unigram: curve.find_underfitting(found, unigram)
     base = -math.log(100)
     assert "held-out ppl= 120 is above" in above(epochs((50, 120)), base, base)
-    assert "perplexity of the unigram, 100" in above(epochs((50, 120)), base, base)
+    assert "perplexity of the unigram model, 100" in above(epochs((50, 120)), base, base)
     assert not above(epochs((500, 99)), base, base) and not above(epochs((50, 101)), base, base)
     # without held-out text: as words were seen during an epoch, from before it learned anything on
     alone = [Epoch(1, -math.log(200)), Epoch(2, -math.log(150))]

@@ -233,7 +233,7 @@ def test_wrong_documents(model):
     ):
         with pytest.raises(lmtk.errors.UsageError, match=message):
             lmtk.score_documents(model, documents)
-    with pytest.raises(lmtk.errors.UsageError, match="keep is the share of documents"):
+    with pytest.raises(lmtk.errors.UsageError, match="keep takes the fraction of documents"):
         lmtk.score_documents(model, ["a"], keep=2)
     with pytest.raises(lmtk.errors.LmtkError, match='the documents:1: the documents have no field "x"'):
         lmtk.score_documents(model, [{"text": "a"}], field="x")

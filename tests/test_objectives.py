@@ -304,7 +304,7 @@ def test_classes_of_a_file(tmp_path):
     path.write_text("X a\n\nY 0.5 c\nY 0.5 b\nY 0.1 zebra\n")
     assert classes.read_classes(str(path), vocab).tolist() == [0, 1, 1, 2]
     for bad, message in (
-        ("X a\nY a\n", "classes:2: 'a' is in a second class"),
+        ("X a\nY a\n", "classes:2: 'a' already has another class"),
         ("a\n", "classes:1: expected a class and a word, got 1"),
         ("X zebra\n", "no word of the vocabulary has a"),
     ):
