@@ -83,7 +83,7 @@ def print_next_words(job):
     for path in job.text:
         if path != "-" and not os.path.exists(path):
             echo = f"echo {shlex.quote(path)} | lmtk next -lm {shlex.quote(os.fspath(job.lm))}"
-            raise LmtkError(f"{path}: no such file of contexts; to give a context itself: {echo}")
+            raise LmtkError(f"{path}: No such file or directory; to give a context itself: {echo}")
     model, unknown = Follower(load(job.lm)), [0, 0]
     check_outputs(job.write, texts=job.text, inputs=[job.reading.tokenizer])
     job.reading.check_model(model.lm, job.lm)
