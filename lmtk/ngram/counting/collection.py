@@ -262,13 +262,7 @@ def collect(sources, form="counts", memory=None, comm=ALONE, replace=None):
         return lines, *read_texts(blocks, source.index, sources.marks, memory, source.given)
 
     lines, ids, starts, blocks = comm.each(read)
-    index = source.index.words()
-    words = common_words(blocks, index, comm) if comm.size > 1 else index
-    if sources.least:
-        unused = comm.share(source.unused)
-        words = [word for word in words if word not in unused]
-    place = {word: i for i, word in enumerate(words)}
-    new_id = np.array([place.get(word, 0) for word in index], np.int32)
+    words, new_id = common_ids(source, blocks, comm)
     if replace:
         words, of = replace(words)
         new_id = of[new_id]
@@ -295,6 +289,20 @@ def collect(sources, form="counts", memory=None, comm=ALONE, replace=None):
         parts += [(to_rows(levels, W), [level.count for level in levels])] if tokens else []
         levels = from_rows(*merged(parts), W)
     return in_memory(Counts(words, levels), memory) if comm.rank == 0 else Counts(words, levels)
+
+
+def common_ids(source, blocks, comm):
+    """(the words that all ranks count, the new id of each word in the index of an Input). blocks: as `read_texts` has
+    them.
+    """
+    words = index = source.index.words()
+    if comm.size > 1:
+        words = common_words(blocks, index, comm)
+    if source.sources.least:
+        unused = comm.share(source.unused)
+        words = [word for word in words if word not in unused]
+    place = {word: i for i, word in enumerate(words)}
+    return words, np.array([place.get(word, 0) for word in index], np.int32)
 
 
 def text_of(raw, source, comm):
