@@ -2,8 +2,10 @@
 
 A large job runs kernels, which take seconds to compile, once, and 0.04 s to load. A small job runs the plain twin of
 each kernel, in Python or numpy. A job in between runs kernels if it has a name, and the cache has the kernels of an
-earlier job of this name.
+earlier job of this name. A job that comes in many parts runs kernels once its parts make a large job.
 """
+
+from collections import Counter
 
 # kind -> the least size that is large
 LARGE = {
@@ -14,13 +16,16 @@ LARGE = {
     "states": 1 << 14,  # of such units, at all time steps of a minibatch
 }
 done = set()  # the names of this process's large jobs
+sizes = Counter()  # name -> the size of all parts of this process's jobs of this name
 
 
 def pays(kind, n, job=""):
-    """Whether kernels pay for a job of size n. If the cache has the kernels of an earlier job of this name, a sixteenth
-    of the size is enough.
+    """Whether kernels pay for a job of size n, or for the next part, of size n, of all jobs of this name. If the cache
+    has the kernels of an earlier job of this name, a sixteenth of the size is enough.
     """
-    if n >= LARGE[kind]:
+    if job:
+        sizes[job] += n
+    if n >= LARGE[kind] or sizes[job] >= LARGE[kind]:
         done.add(job)
         return True
     if not job or n < LARGE[kind] >> 4:
