@@ -135,18 +135,21 @@ def test_a_kernel_takes_bytes_arrays_of_no_dimension_and_tuples_in_tuples():
 def test_a_smaller_job_is_large_where_the_cache_has_its_kernels(tmp_path, monkeypatch):
     monkeypatch.setattr(kernel_cache, "folder", lambda: kernel_cache.opened(str(tmp_path)))
     monkeypatch.setattr(jit, "used", {})
-    monkeypatch.setattr(large, "done", set())
+    monkeypatch.setattr(large, "sizes", {})
     kernel, size = jit.jit(takes.__wrapped__), LARGE["arpa"]
 
     def known(job="read", n=size - 1):
         jit.recorded.cache_clear()
+        large.sizes.clear()
         return pays("arpa", n, job)
 
     assert not known()
+    large.sizes.clear()
     assert pays("arpa", size, "read")
     large.learn()  # no kernel has run
     assert not known()
     kernel(3)
+    assert pays("arpa", size, "read")
     large.learn()
     assert known() and known(n=size >> 4)
     assert not any((known("write"), known(""), known(n=size >> 5)))
@@ -158,3 +161,11 @@ def test_a_smaller_job_is_large_where_the_cache_has_its_kernels(tmp_path, monkey
     (found,) = (path for path in tmp_path.iterdir() if "takes" in path.name)
     found.unlink()
     assert not known()
+
+
+def test_the_parts_of_a_job_add_up(monkeypatch):
+    monkeypatch.setattr(large, "sizes", {})
+    monkeypatch.setattr(jit, "recorded", lambda job: False)
+    part = LARGE["ngrams"] // 4
+    parts = [("ngrams", "score")] * 5 + [("ngrams", "")] * 5 + [("ngrams", "print")] * 3
+    assert [pays(kind, part, job) for kind, job in parts] == [False] * 3 + [True] * 2 + [False] * 8

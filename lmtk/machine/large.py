@@ -2,10 +2,8 @@
 
 A large job runs kernels, which take seconds to compile, once, and 0.04 s to load. A small job runs the plain twin of
 each kernel, in Python or numpy. A job in between runs kernels if it has a name, and the cache has the kernels of an
-earlier job of this name. A job that comes in many parts runs kernels once its parts make a large job.
+earlier job of this name. The parts of a job that has a name add up, until they are large together.
 """
-
-from collections import Counter
 
 # kind -> the least size that is large
 LARGE = {
@@ -15,18 +13,15 @@ LARGE = {
     "units": 1 << 12,  # hidden units with gates at one time step
     "states": 1 << 14,  # of such units, at all time steps of a minibatch
 }
-done = set()  # the names of this process's large jobs
-sizes = Counter()  # name -> the size of all parts of this process's jobs of this name
+sizes = {}  # (kind, name) -> the size of all of this process's jobs of this name
 
 
 def pays(kind, n, job=""):
-    """Whether kernels pay for a job of size n, or for the next part, of size n, of all jobs of this name. If the cache
-    has the kernels of an earlier job of this name, a sixteenth of the size is enough.
+    """Whether kernels pay for a job of size n, together with all that was done under its name. If the cache has the
+    kernels of an earlier job of this name, a sixteenth of the size is enough.
     """
-    if job:
-        sizes[job] += n
-    if n >= LARGE[kind] or sizes[job] >= LARGE[kind]:
-        done.add(job)
+    sizes[kind, job] = n + (sizes.get((kind, job), 0) if job else 0)
+    if sizes[kind, job] >= LARGE[kind]:
         return True
     if not job or n < LARGE[kind] >> 4:
         return False
@@ -39,7 +34,7 @@ def learn():
     """Notes in the cache which kernels the large jobs of this process have used. To be called once these have ended
     without an error.
     """
-    for job in done - {""}:
+    for job in {job for (kind, job), size in sizes.items() if job and size >= LARGE[kind]}:
         from lmtk.machine.jit import record
 
         record(job)
