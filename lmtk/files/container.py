@@ -28,7 +28,7 @@ from lmtk import __version__
 from lmtk.errors import FormatError
 from lmtk.files.outputs import Output
 from lmtk.machine import memory
-from lmtk.machine.threads import map_in_order
+from lmtk.machine.threads import count, helper_pool, map_in_order
 
 VERSION = 1
 DTYPES = {"I64": "<i8", "F64": "<f8", "F32": "<f4", "I32": "<i4", "U8": "<u1"}  # in the order of a file's arrays
@@ -144,7 +144,8 @@ def read(stream, path, sums="now"):
     memory-mapped; a pipe is read whole. All sizes are checked against the file, and the description and all arrays
     against their checksums. Raises FormatError.
 
-    sums: when to check the arrays of a large mapped file: "now"; "later", in `finish`; or "never".
+    sums: when to check the arrays of a large mapped file: "now"; "later", while the job works, until `finish` waits for
+    the check; or "never".
     """
     size = int.from_bytes(stream.read(8), "little")
     if size > MAX_HEADER:
@@ -172,7 +173,7 @@ def read(stream, path, sums="now"):
     if not (large and isinstance(data, np.memmap)) or sums == "now":
         check()
     elif sums == "later":
-        unfinished.append(check)
+        unfinished.append(helper_pool(os.getpid()).submit(check).result if count() > 1 else check)
     return about, arrays
 
 
