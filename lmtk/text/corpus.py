@@ -121,15 +121,15 @@ class Reader:
     """Reads the ids of the blocks of a text by an index of words, Growing or Closed.
 
     It reads in Python, and from the first large block on by the kernel. `finish` gives the new words to a Growing
-    index. It must be called after the last block, and may be called after others.
+    index. It must be called after the last block, and may be called after others. job: as for `pays`.
     """
 
-    def __init__(self, index, tolower=False):
-        self.index, self.tolower, self.table = index, tolower, None
+    def __init__(self, index, tolower=False, job="look-up"):
+        self.index, self.tolower, self.job, self.table = index, tolower, job, None
 
-    def is_large(self, block, job="look-up"):
-        """Whether kernels read a block: a large one, or one that comes after a large one. job: as for `pays`."""
-        return self.table is not None or pays("text", len(block), job)
+    def is_large(self, block):
+        """Whether kernels read a block: a large one, or one that comes after a large one."""
+        return self.table is not None or pays("text", len(block), self.job)
 
     def ids(self, block):
         """(n,) int32: the ids of `tokens(block)`."""

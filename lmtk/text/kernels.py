@@ -165,6 +165,19 @@ def renumber(ids, new_id, out):
         out[i] = new_id[ids[i]]
 
 
+@sealed
+def join_parts(numbers, starts, lengths, parts, out):
+    """out <- numbers[starts[j] : starts[j] + lengths[j]] for each j of `parts` (N,), end to end; the j -1 stands for
+    the last of the starts.
+    """
+    at = 0
+    for j in parts:
+        first = starts[j]
+        for i in range(first, first + lengths[j]):
+            out[at] = numbers[i]
+            at += 1
+
+
 @inlined
 def read_number(text, i):
     """(where the number at text[i] ends, the number, whether it was read). Minus zero becomes zero.

@@ -7,13 +7,14 @@ Most of a text's words occur many times. Where the pieces of a word do not depen
 PieceReader keeps what it makes of each word, so that most words of a text are only looked up in a table.
 """
 
-from itertools import accumulate, chain, islice, pairwise
+from itertools import accumulate, islice, pairwise
 
 import numpy as np
 
 from lmtk.errors import FormatError, LmtkError, UsageError
 from lmtk.files.inputs import open_in
 from lmtk.text.corpus import NEWLINE, Growing, Reader, tokens
+from lmtk.text.kernels import join_parts
 from lmtk.text.subwords import import_sentencepiece
 
 MARK = "\u2581"  # SentencePiece's sign for a blank
@@ -218,8 +219,8 @@ class Encoder:
 class PieceReader:
     """Converts the words of a text to units of their pieces: blocks of whole lines, bytes -> units.
 
-    encoder: makes the pieces. units: a function from pieces, a string with blanks between them, to a sequence of
-    numbers. line_end: the unit that ends a line; its type is that of all units. If the encoder splits by words, each
+    encoder: makes the pieces. units: a function from lines of pieces, bytes with blanks between the pieces, to their
+    units. line_end: the unit that ends a line; its type is that of all units. If the encoder splits by words, each
     distinct word is split once, and its units are kept until there are KEPT words.
 
     Word j has the units pieces[starts[j] : starts[j] + lengths[j]]; is_tied[j]: they depend on its neighbours. The last
@@ -231,7 +232,7 @@ class PieceReader:
         self.clear()
 
     def clear(self):
-        self.reader = Reader(Growing(()))
+        self.reader = Reader(Growing(()), job="pieces")
         self.pieces, self.is_tied = self.line_end, np.zeros(1, bool)
         self.starts, self.lengths = np.zeros(1, np.int64), np.ones(1, np.int64)
 
@@ -244,17 +245,25 @@ class PieceReader:
         if len(self.starts) > KEPT:
             self.clear()
         words = self.reader.ids(block)
-        self.add(self.new_words())
+        if new := self.new_words():
+            self.add(new)
+        units, is_tied = self.units_of(words), self.is_tied[words]
+        if is_tied.any():
+            line_of = np.searchsorted(np.flatnonzero(words == NEWLINE), np.flatnonzero(is_tied))
+            return self.with_whole_lines(units, block, sorted(set(line_of.tolist())))
+        return units
+
+    def units_of(self, words):
+        """The units of words (N,)."""
         lengths = self.lengths[words]
+        if self.reader.table:
+            units = np.empty(lengths.sum(), self.pieces.dtype)
+            join_parts(self.pieces, self.starts, self.lengths, words, units)
+            return units
         ends = np.cumsum(lengths)
         places = np.repeat(self.starts[words] - ends + lengths, lengths)
         places += np.arange(len(places))
-        units = self.pieces[places]
-        is_tied = self.is_tied[words]
-        if is_tied.any():
-            line_of = np.searchsorted(np.flatnonzero(words == NEWLINE), np.flatnonzero(is_tied))
-            return self.with_whole_lines(units, block, np.unique(line_of).tolist())
-        return units
+        return self.pieces[places]
 
     def new_words(self):
         """The words that were read since the last call."""
@@ -267,37 +276,45 @@ class PieceReader:
         """Split new words, and keep their units."""
         known = len(self.starts) - 1
         texts = self.encoder.words([word.decode("utf-8", "replace") for word in words])
-        units = [() if text is None else self.units(text) for text in texts]
-        lengths = np.fromiter(map(len, units), np.int64, len(units))
-        more = np.fromiter(chain.from_iterable(units), self.line_end.dtype, int(lengths.sum()))
-        self.pieces = np.concatenate((self.pieces[:-1], more, self.line_end))
-        self.lengths = np.concatenate((self.lengths[:known], lengths, [1]))
+        units = self.units_of_lines([text or "" for text in texts])
+        self.pieces = np.concatenate((self.pieces[:-1], units[units != self.line_end], self.line_end))
+        self.lengths = np.concatenate((self.lengths[:known], np.diff(self.line_starts(units)) - 1, [1]))
         self.starts = np.cumsum(self.lengths) - self.lengths
         self.is_tied = np.concatenate((self.is_tied[:known], [text is None for text in texts], [False]))
 
     def with_whole_lines(self, units, block, lines):
         """The units of a block in which some lines, in ascending order, are split as wholes."""
-        rows, starts = block.split(b"\n"), np.append(0, np.flatnonzero(units == self.line_end) + 1)
-        parts, done = [], 0
-        for line in lines:
-            parts += [units[done : starts[line]], self.of_lines([rows[line].decode("utf-8", "replace")])]
+        rows = block.split(b"\n")
+        whole = self.of_lines([rows[line].decode("utf-8", "replace") for line in lines])
+        starts, begins, parts, done = self.line_starts(units), self.line_starts(whole), [], 0
+        for line, begin, end in zip(lines, begins, begins[1:]):
+            parts += [units[done : starts[line]], whole[begin:end]]
             done = starts[line + 1]
         return np.concatenate((*parts, units[done:]))
 
+    def line_starts(self, units):
+        """Where the lines of some units begin, and where the last line ends."""
+        return np.append(0, np.flatnonzero(units == self.line_end) + 1)
+
     def of_lines(self, lines):
         """The units of lines, strings, each split as a whole."""
-        units = [np.array([], self.line_end.dtype)]
-        for line in self.encoder.lines(lines):
-            numbers = self.units(line)
-            units += [np.fromiter(numbers, self.line_end.dtype, len(numbers)), self.line_end]
-        return np.concatenate(units)
+        return self.units_of_lines(self.encoder.lines(lines))
+
+    def units_of_lines(self, lines):
+        """The units of lines of pieces, strings."""
+        return self.units("".join([line + "\n" for line in lines]).encode())
 
 
 def piece_ids(encoder, index):
     """A PieceReader whose units are the ids of pieces. index: Closed or Growing; NEWLINE ends a line."""
-    return PieceReader(encoder, lambda text: list(map(index.__getitem__, tokens(text.encode()))), np.int32(NEWLINE))
+
+    def ids(text):
+        pieces = tokens(text)
+        return np.fromiter(map(index.__getitem__, pieces), np.int32, len(pieces))
+
+    return PieceReader(encoder, ids, np.int32(NEWLINE))
 
 
 def piece_text(encoder):
     """A PieceReader whose units are the bytes of a text with a blank after each piece."""
-    return PieceReader(encoder, lambda text: text.encode() + b" ", np.uint8(10))
+    return PieceReader(encoder, lambda text: np.frombuffer(text.replace(b"\n", b" \n"), np.uint8), np.uint8(10))

@@ -301,9 +301,9 @@ def read_rows(path, index, order=None, floats=False, tolower=False, text=None):
 
 def row_parts(path, index, order=None, floats=False, tolower=False, text=None):
     """Yields (rows, weights) of each block of a count file, as `parse_rows` returns them. Raises FormatError."""
-    before, reader = 0, Reader(index, tolower)
+    before, reader = 0, Reader(index, tolower, "parse")
     for block in blocks(path) if text is None else text:
-        large = not floats and reader.is_large(block, "parse")
+        large = not floats and reader.is_large(block)
         try:
             found = parse_many(block, reader, order) if large else parse_rows(block, index, order, floats, tolower)
         except BadLine as e:
