@@ -11,7 +11,6 @@ from itertools import groupby
 import numpy as np
 
 from lmtk.errors import FormatError
-from lmtk.joint.dynamic import joint
 from lmtk.lm import ABSENT, LN10, NONE, UNKNOWN, unique_rows, vocabulary_sums
 from lmtk.machine.threads import Scratch, map_in_order
 from lmtk.ngram.model import summing, walking
@@ -282,6 +281,8 @@ def counts_tally(model, counts, by_bytes, debug, write, unk, entropy):
         eos = corpus.ids[corpus.scored] == vocab.eos_id
         ends, inside, oovs, zeros = (weight[x].sum() for x in (eos, ~eos, oov, zero))
         if entropy:
+            from lmtk.joint.dynamic import joint
+
             scored = lambda corpus: model.score(corpus).logp
             weight = weight * 10 ** joint(scored, vocab, corpus.ids.reshape(len(weight), -1), unk)[:, 0]
         whole.add(Tally(ends, inside, oovs, zeros, weight @ log10p))
