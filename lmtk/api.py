@@ -10,6 +10,7 @@ import numpy as np
 from lmtk.errors import FormatError
 from lmtk.files.registry import load
 from lmtk.lm import LN10, after, reach
+from lmtk.machine.jit import BYTES, of_numbers
 from lmtk.machine.threads import map_in_order
 from lmtk.ngram.model import walking
 from lmtk.ngram.model.backoff import Backoff
@@ -366,8 +367,8 @@ class Model:
             log10p = np.array([p for p, _ in scored], np.float32)
             return float(kenlm.sums_in_turn(log10p, np.array([0]), np.array([len(log10p)]))[0]), len(log10p)
         text = as_bytes(sentence).translate(BLANKS) + b" "
-        handle, table, unk, first, last = self._scoring
-        return walking.score_text(handle, table, unk, text, first if bos else -1, last if eos else -1)
+        score_text, handle, table, unk, first, last = self._scoring
+        return score_text(handle, table, unk, first if bos else -1, last if eos else -1, id(text) + BYTES, len(text))
 
     @cached_property
     def _table_handle(self):
@@ -375,11 +376,12 @@ class Model:
 
     @cached_property
     def _scoring(self):
-        """Arguments of `walking.score_text`: the addresses of the model and of the table of words, the ids of <unk>,
-        <s> and </s>.
+        """`walking.score_text` and arguments of it: the addresses of the model and of the table of words, the ids of
+        <unk>, <s> and </s>.
         """
-        index = self._index
-        return self._handle, address_of(self._table_handle), index.unk, index[SOS], index[EOS]
+        index, blank = self._index, b" "
+        numbers = self._handle, address_of(self._table_handle), index.unk, index[SOS], index[EOS]
+        return of_numbers(walking.score_text, *numbers, id(blank) + BYTES, len(blank)), *numbers
 
     @cached_property
     def _plain(self):

@@ -20,10 +20,8 @@ ROW_MAJOR, NO_TRANSPOSE, TRANSPOSE = 101, 111, 112
 def library():
     """The OpenBLAS that numpy's wheel carries, or None (numpy built otherwise)."""
     for path in sorted((Path(np.__file__).parent.parent / "numpy.libs").glob("*openblas64_*")):
-        try:
+        with contextlib.suppress(OSError):
             return ctypes.CDLL(str(path))
-        except OSError:
-            continue
     return None
 
 

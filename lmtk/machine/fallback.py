@@ -10,11 +10,6 @@ from lmtk.machine.jit import dispatcher_of
 from lmtk.machine.kernel_cache import folder_for_numba
 
 
-def run(kernel, arguments):
-    """The result of a kernel for these arguments."""
-    return for_python(kernel)(*arguments)
-
-
 @cache
 def for_python(kernel):
     """numba's function for a kernel, to be called by Python. numba's cache does not see changes in other modules."""

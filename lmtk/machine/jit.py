@@ -89,8 +89,8 @@ def of_numba(module, name):
 def fallback(kernel, arguments):
     """The result of a kernel by public parts of numba."""
     with lock:
-        run = compiler("fallback").run
-    return run(kernel, arguments)
+        run = compiler("fallback").for_python(kernel)
+    return run(*arguments)
 
 
 @cache
@@ -103,6 +103,13 @@ def compiler(name):
     for tell in notes if "numba" not in sys.modules else ():
         tell(f"first run: compiling, 2 to 13 s, once; kept in {kernel_cache.folder()[1] or 'memory only'}")
     return import_module(module)
+
+
+def of_numbers(kernel, *numbers):
+    """A function that calls the kernel for numbers of the same types as these, and does not look at types again."""
+    kernel(*numbers)
+    code = kernel.codes[kinds_of(numbers, [])]
+    return code if code is not fallback else lambda *others: fallback(kernel, others)
 
 
 def kinds_of(arguments, values):

@@ -272,8 +272,8 @@ def walk(memory, logs, where, far, slots, spans, unigram, first, V, single, ids,
 
 def make_handle(nodes, unigram, first):
     """Make a handle: an int64 array with the addresses and lengths of a Walk's arrays, and scratch memory for the
-    weights of `step`. Kernels that are called often take a handle, since passing an array costs 0.1 us. The arrays must
-    outlive the handle.
+    weights of `step` and `score_text`, which hold Python's lock. Kernels that are called often take a handle, since
+    passing an array costs 0.1 us. The arrays must outlive the handle.
     """
     arrays = nodes.memory, nodes.where, unigram, first, nodes.far, nodes.slots, nodes.spans
     sizes = nodes.memory.size, nodes.order, len(unigram), len(nodes.far), nodes.slots.size, len(nodes.spans)
@@ -369,10 +369,10 @@ def table_at(table):
 
 
 @jit(nogil=False)
-def score_text(handle, table, unk, text, sos, eos):
-    """(KenLM's log10 p of a sentence, in single precision; the number of its words, </s> included). text: the sentence
-    and a blank, uint8; table: the address of a `make_table_handle`; sos, eos: the ids of the marks around the sentence,
-    or -1 for none.
+def score_text(handle, table, unk, sos, eos, address, size):
+    """(KenLM's log10 p of a sentence, in single precision; the number of its words, </s> included). address, size: of
+    the bytes of the sentence and a blank; table: the address of a `make_table_handle`; sos, eos: the ids of the marks
+    around the sentence, or -1 for none. All arguments are numbers, since arrays and bytes take time to pass.
 
     All n-grams of the sentence are found first, an order at a time, so that their random reads overlap: the k-gram that
     ends at token i extends the (k - 1)-gram that ends at i - 1. `walk` makes fewer searches, but needs many tokens for
@@ -380,18 +380,18 @@ def score_text(handle, table, unk, text, sos, eos):
     """
     memory, logs, where, _, slots, spans, unigram, first = arrays_at(handle)
     known, letters, ends, value = table_at(table)
-    ids, n, begin = np.empty(len(text) + 2, np.int32), len(where), np.int64(sos >= 0)
+    ids, n, begin = np.empty(size + 2, np.int32), len(where), np.int64(sos >= 0)
     ids[0] = sos
-    N = begin + look_up(text, 0, known, letters, ends, value, 0, -1, unk, ids[begin:])[1]
+    N = begin + look_up(array_at(address, size, np.uint8), 0, known, letters, ends, value, 0, -1, unk, ids[begin:])[1]
     if eos >= 0:
         ids[N] = eos
         N += 1
-    node = np.full((n, N), -1)  # node[k - 1, i]: the k-gram that ends at token i, -1 for none
+    room = np.full((n + 5, N), -1)
+    node = room[:n]  # node[k - 1, i]: the k-gram that ends at token i, -1 for none
     for i in range(N):
         node[0, i] = unigram[u64(ids[i])]
         fetch(memory, where, 1, max(node[0, i], 0))
-    words, lows, highs = np.empty(N, np.int64), np.empty(N, np.int64), np.empty(N, np.int64)
-    at, found = np.empty(N, np.int64), np.empty(N, np.int64)
+    words, lows, highs, at, found = room[n], room[n + 1], room[n + 2], room[n + 3], room[n + 4]
     for k in range(1, n):
         many = 0
         for i in range(1, N):
@@ -404,10 +404,10 @@ def score_text(handle, table, unk, text, sos, eos):
             node[k, at[j]] = found[j]
             if found[j] >= 0 and k + 1 < n:
                 fetch(memory, where, k + 1, found[j])
-    total, weights = np.float32(0), np.empty(n + 1, np.float32)
+    total, weights = np.float32(0), array_at(handle + 8 * 13, 2 * n, np.float32)
     for i in range(begin, N):
         p, many = first[u64(ids[i])], 0
-        if i and (node[:, i - 1] < 0).all():
+        if i and node[0, i - 1] < 0 and (node[:, i - 1] < 0).all():
             weights[0], many = 0, 1  # KenLM's missing <unk> has the weight +0
         for k in range(min(n - 1, i), 0, -1):
             context = node[k - 1, i - 1]
