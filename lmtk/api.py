@@ -224,6 +224,7 @@ class Model:
             return p
 
         if "_step" in vars(self):  # from now on the instance has this method itself, with what it needs at hand
+            base_score.follower = self._follower  # the handle has addresses of its arrays
             self.BaseScore = base_score
         return base_score(in_state, word, out_state)
 

@@ -1,6 +1,7 @@
 """lmtk from Python: the interface of lmtk.load, KenLM's figures, and the README's examples."""
 
 import copy
+import gc
 import inspect
 import json
 import math
@@ -10,6 +11,7 @@ import random
 import re
 import subprocess
 import sys
+import weakref
 from types import SimpleNamespace
 
 import numpy as np
@@ -20,7 +22,7 @@ from hypothesis import strategies as st
 from small_models import models
 
 import lmtk
-from lmtk.api import Model
+from lmtk.api import FEW, Model
 from lmtk.errors import FormatError, LmtkError, UsageError
 from lmtk.ngram.estimate.methods import Method
 from lmtk.reports import kenlm
@@ -279,6 +281,16 @@ def test_states_and_many_sentences_give_the_same_numbers(large_from, name, large
     assert model.score_many([]).tolist() == []
     with pytest.raises(ValueError):
         model.score_many((np.array([len(model.vocab.words)]), np.array([0, 1])))
+
+
+def test_a_method_keeps_the_arrays_of_its_model():
+    model, state = lmtk.Model(FILES / "wb.arpa"), lmtk.State()
+    model.BeginSentenceWrite(state)
+    before = [model.BaseScore(state, "the", lmtk.State()) for _ in range(2 * FEW)]
+    follower, base_score = weakref.ref(model._follower), model.BaseScore
+    del model
+    gc.collect()
+    assert follower() is not None and base_score(state, "the", lmtk.State()) == before[0]
 
 
 def test_a_large_model_is_loaded_with_its_tables(large_from):

@@ -144,8 +144,8 @@ def read(stream, path, sums="now"):
     memory-mapped; a pipe is read whole. All sizes are checked against the file, and the description and all arrays
     against their checksums. Raises FormatError.
 
-    sums: when to check the arrays of a large mapped file: "now"; "later", while the job works, until `finish` waits for
-    the check; or "never".
+    sums: when to check the arrays of a large mapped file: "now"; "later", by one thread while the job works, and by all
+    threads in `finish`; or "never".
     """
     size = int.from_bytes(stream.read(8), "little")
     if size > MAX_HEADER:
@@ -163,17 +163,18 @@ def read(stream, path, sums="now"):
             arrays[name] = part.view(DTYPES[dtype]).reshape(tuple(map(operator.index, shape)))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError):
         raise damage_error(path) from None
-    large = total >= LARGE
+    large, unchecked = total >= LARGE, iter(expected)
 
-    def check():
-        for is_right in (map_in_order if large else map)(lambda pair: zlib.crc32(pair[0]) == pair[1], expected):
+    def check(map=map_in_order if large else map):
+        for is_right in map(lambda pair: zlib.crc32(pair[0]) == pair[1], unchecked):
             if not is_right:
                 raise damage_error(path)
 
     if not (large and isinstance(data, np.memmap)) or sums == "now":
         check()
     elif sums == "later":
-        unfinished.append(helper_pool(os.getpid()).submit(check).result if count() > 1 else check)
+        helper = helper_pool(os.getpid()).submit(check, map) if count() > 1 else None
+        unfinished.append(lambda: (check(), helper and helper.result()))
     return about, arrays
 
 
