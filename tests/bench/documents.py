@@ -5,6 +5,10 @@ The bound of lmtk is random reads of memory, one or two an order and piece; read
 as long together. datatrove needs its package and KenLM's module (the package ufal-kenlm); where they are missing,
 lmtk's figures stand alone. Rounds take turns, the figures are medians of processor time, and the first round is left
 out, since it compiles kernels.
+
+A second table has the wall time of lmtk ppl on all cores, with its start and the reading of its files. Beside it stand
+two calls in a Python program that has everything in memory: SentencePiece's encode and lmtk's score_many. The bound of
+the command is its start, about 0.13 s, and half of the processor time of its work.
 """
 
 import argparse
@@ -14,6 +18,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 
 ORDER = 5
 THEIRS = """
@@ -40,6 +45,24 @@ begun = time.process_time()
 lmtk.score_documents(model, "docs.jsonl", write="ours", **how)
 print(time.process_time() - begun)
 """
+CALLS = """
+import json, time
+import lmtk, sentencepiece
+model = lmtk.load("binary")
+encode = sentencepiece.SentencePieceProcessor(model_file="sp.model").encode
+with open("docs.jsonl") as documents:
+    texts = [json.loads(line)["text"] for line in documents]
+model.score_many(["a"])
+begun = time.perf_counter()
+pieces = [" ".join(line) for line in encode(texts, out_type=str)]
+encoded = time.perf_counter()
+model.score_many(pieces)
+print(encoded - begun, time.perf_counter() - encoded)
+"""
+COMMANDS = {
+    "ppl -jsonl": "-jsonl docs.jsonl -add perplexity -write scored",
+    "ppl -text": "-text docs.jsonl -field text -write report",
+}
 
 
 def main():
@@ -66,6 +89,9 @@ def main():
             print(f"largest difference of a perplexity: {largest_difference(folder):.3f}")
         else:
             print("datatrove or kenlm is missing: no comparison")
+        walls = [walls_of_commands(folder) for _ in range(options.rounds + 1)][1:]
+        for name in walls[0]:
+            print(f"{name:20} {statistics.median(wall[name] for wall in walls):6.2f} s of wall time")
 
 
 def prepare(options, folder):
@@ -108,6 +134,19 @@ def run(code, folder):
     if done.returncode and "ModuleNotFoundError" not in done.stderr:
         raise SystemExit(done.stderr)
     return None if done.returncode else float(done.stdout)
+
+
+def walls_of_commands(folder):
+    """{name: seconds of wall time} of each of the COMMANDS and of the CALLS."""
+    walls = {}
+    for name, words in COMMANDS.items():
+        line = [sys.executable, "-m", "lmtk", "ppl", "-lm", "binary", "-tokenizer", "sp.model", *words.split()]
+        begun = time.perf_counter()
+        subprocess.run(line, cwd=folder, check=True)
+        walls[name] = time.perf_counter() - begun
+    done = subprocess.run([sys.executable, "-c", CALLS], cwd=folder, capture_output=True, text=True, check=True)
+    walls["encode"], walls["score_many"] = map(float, done.stdout.split())
+    return walls
 
 
 def largest_difference(folder):
