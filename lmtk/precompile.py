@@ -64,6 +64,8 @@ STAGES = [
         "ppl -lm wb.bin -text text -format kenlm -debug 2",
         "ppl -lm wb.arpa -text text -format kenlm -debug 1",
         "ppl -lm wb.bin -text text -debug 2",
+        "ppl -lm wb.bin -text text -normalize ccnet",
+        "ppl -lm wb.bin -jsonl documents -normalize ccnet -add perplexity -write scored",
         "mix -lm wb.bin nplm.bin -heldout heldout -unk -write mixture.lm",
         "next -lm wb.bin -text heldout",
         "count-of -index text.index -text heldout",
@@ -77,11 +79,12 @@ STAGES = [
 
 
 def write_texts():
-    """A text and a held-out text of random words, whose counts give every kind of discount."""
+    """A text, a held-out text and documents of random words, whose counts give every kind of discount."""
     chosen = random.Random(1)
     words = [f"w{int(chosen.paretovariate(0.6))}" for _ in range(20_000)]
     lines = [" ".join(words[i : i + chosen.randint(1, 12)]) for i in range(0, 19_000, 9)]
-    for path, content in (("text", lines), ("heldout", lines[:40])):
+    documents = [f'{{"text": "{line}"}}' for line in lines]
+    for path, content in (("text", lines), ("heldout", lines[:40]), ("documents", documents)):
         with open(path, "w") as out:
             out.write("\n".join(content) + "\n")
 
