@@ -104,12 +104,12 @@ def small_job():
 LIMITS = {
     "record classes of lmtk.ngram": (30, 14),
     "lines that ask `pays`": (12, 12),
-    "functions with more than 7 parameters": (36, 40),
+    "functions with more than 7 parameters": (35, 40),
     "functions of more than 60 lines": (6, 6),
     "functions of more than 100 lines": (0, 0),
     "modules that a small ngram-count enters": (17, 20),
     "calls between modules of a small ngram-count": (75, 100),
-    "lines of lmtk/ngram": (11686, 9000),
+    "lines of lmtk/ngram": (11637, 9000),
     "lines of lmtk/machine": (1980, 1400),
 }
 

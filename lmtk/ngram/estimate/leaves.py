@@ -25,9 +25,7 @@ import numpy as np
 from lmtk.errors import LmtkError
 from lmtk.machine.jit import jit
 from lmtk.ngram.counting.counts import Level
-from lmtk.ngram.estimate.suffix import Suffixes, blocks_of, kind_of_begins, orders_at
-
-u64 = np.uint64
+from lmtk.ngram.estimate.suffix import Suffixes, blocks_of, kind_of_begins, orders_at, ranks_of
 
 
 @dataclass(frozen=True)
@@ -123,16 +121,14 @@ def suffixes_from(orders, raw, W):
         fresh.append(np.bincount(suffixes[k][raw[k + 1] > 0], minlength=sizes[k - 1]).astype(np.int32))
     places = W + sum(np.count_nonzero(np.diff(x) == 0) for x in suffixes[1:])
     begins, come = np.empty(places, kind_of_begins(n)), np.empty(places, np.int32)
-    rank = np.zeros((n, places // 64 + 2, 2), u64)
     first = np.zeros(base[n], np.int32)
     find_places(W, base, suffix, begins, come, first)
     start = np.append(first[:W], places).astype(np.int64)
     find_contexts(base, context, first, begins, come)
-    find_ranks(begins, rank)
     words = np.concatenate((np.arange(W + 1, dtype=np.int32), np.empty(base[-1] - W - 1, np.int32)))
     find_oldest(base, context, words)
     blocks = blocks_of(begins, start, words[base[2] : base[3]])
-    return Suffixes(come, begins, rank, words, base[:-1], *blocks, start, start, sizes, raw, fresh)
+    return Suffixes(come, begins, ranks_of(begins, n), words, base[:-1], *blocks, start, start, sizes, raw, fresh)
 
 
 @jit
@@ -226,23 +222,6 @@ def find_contexts(base, context, first, begins, come):
     for j in range(len(come)):
         _, m = orders_at(begins, j)
         come[j] = first[base[m - 1] + context[come[j]]] if m > 1 else 0
-
-
-@jit
-def find_ranks(begins, rank):
-    """rank <- as in Suffixes, from begins."""
-    N = len(begins)
-    for k in range(1, len(rank) + 1):
-        found = 0
-        for b in range(rank.shape[1]):
-            bits = u64(0)
-            for j in range(64 * b, min(64 * b + 64, N)):
-                f, m = orders_at(begins, j)
-                bits |= u64((f <= k) & (k <= m)) << u64(j & 63)
-            rank[k - 1, b, 0], rank[k - 1, b, 1] = bits, u64(found)
-            while bits:
-                bits &= bits - u64(1)
-                found += 1
 
 
 @jit

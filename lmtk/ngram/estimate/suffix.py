@@ -41,12 +41,11 @@ from lmtk.machine.threads import Scratch, count, map_at_once, map_in_order
 from lmtk.text.corpus import Marks
 
 SOME = 512  # positions whose random reads are made together, so that they overlap
-RANGE = 1 << 16  # positions compared together, a multiple of 64
+RANGE = 1 << 16  # positions compared together
 LOW = 14  # the highest order for which f and m fit 4 bits each
 SHARES = 8  # of the words, for each thread that sorts
 PIECE = 1 << 16  # about so many positions has a segment, up to order LOW: its arrays stay in a cache
 u64 = np.uint64
-load8 = of_numba("lmtk.machine.intrinsics", "load8")
 prefetch = of_numba("lmtk.machine.intrinsics", "prefetch")
 
 
@@ -126,26 +125,24 @@ def suffix_order(x, n, W, marks):
         order, other = other, order
     come = other
     map_at_once(lambda s: sort_last(x, order, *edges[s], heads[s].copy(), come), shares)
-    begins, rank = np.empty(N, kind_of_begins(n)), np.zeros((n, N // 64 + 2, 2), u64)
-    ranges = [(a, min(a + RANGE, N)) for a in range(0, N, RANGE)]
-    sizes = np.zeros((len(ranges) + 1, n), np.int64)
+    begins, ranges = np.empty(N, kind_of_begins(n)), [(a, min(a + RANGE, N)) for a in range(0, N, RANGE)]
     # each order has room for N n-grams; pages that are not touched take no memory
     base = np.array([0, 0, *range(W + 1, W + 1 + N * (n - 1), N)])
     words, ends, scratch = untouched(W + 1 + N * (n - 1), np.int32), base.copy(), Scratch()
     words[: W + 1] = np.arange(W + 1)
 
-    def oldest_words(r):
+    def oldest_words(places):
         with scratch.lent() as room:
-            oldest = room("words", (n, RANGE + 1), np.int32)
-            compare(around, n, order, come, *ranges[r], W, marks.sos, marks.eos, begins, rank, sizes[r], oldest)
-            return [oldest[k, : sizes[r, k]].copy() for k in range(1, n)]
+            oldest, sizes = room("words", (n, RANGE + 1), np.int32), np.zeros(n, np.int64)
+            compare(around, n, order, come, *places, W, marks.sos, marks.eos, begins, sizes, oldest)
+            return [oldest[k, : sizes[k]].copy() for k in range(1, n)]
 
-    for oldest in map_in_order(oldest_words, range(len(ranges))):
+    for oldest in map_in_order(oldest_words, ranges):
         for k, column in enumerate(oldest, 2):
             words[ends[k] :][: len(column)] = column
             ends[k] += len(column)
-    shift_ranks(rank, sizes, N)
-    sizes = sizes[-1].tolist()
+    rank = ranks_of(begins, n)
+    sizes = rank[:, -1, 1].tolist()
     blocks = blocks_of(begins, start, words[base[2] :][: sizes[1]])
     return Suffixes(come, begins, rank, words, base, *blocks, start, start, sizes, marks=marks)
 
@@ -270,34 +267,23 @@ def sort_last(x, order, begin, end, head, come):
             head[w] += 1
 
 
-@inlined
-def bits_of(flags, begin):
-    """The 64 flags from `begin` on, of a byte each, as the bits of a uint64."""
-    bits = u64(0)
-    for i in range(0, 64, 8):
-        bits |= ((load8(flags, begin + i) * u64(0x0102040810204080)) >> u64(56)) << u64(i)
-    return bits
-
-
 @jit
-def compare(x, n, order, come, begin, end, W, sos, eos, begins, rank, sizes, oldest):
+def compare(x, n, order, come, begin, end, W, sos, eos, begins, sizes, oldest):
     """Hard to read: SOME places at a time are compared word by word, in loops without branches.
-    begins, rank <- at the places begin .. end, by comparing each place with the one before; `begin` is a multiple of
-    64. sizes (n,) <- how many n-grams of each order begin there; oldest (n, RANGE + 1) <- their oldest words, W for the
-    border. x: the last n - 1 positions of the text, the text, and its first position. sos, eos: whether <s> and </s>
-    count.
+    begins <- at the places begin .. end, by comparing each place with the one before. sizes (n,), 0 before, <- how many
+    n-grams of each order from 2 on begin there; oldest (n, RANGE + 1) <- their oldest words, W for the border. x: the
+    last n - 1 positions of the text, the text, and its first position. sos, eos: whether <s> and </s> count.
 
     Bound by two random reads a place.
     """
     words = np.empty((n, SOME + 1), np.int32)
     same, common, inside, longest = np.empty((4, SOME), np.int32)
-    place, flags = np.empty(SOME, np.int64), np.zeros(SOME, np.uint8)
+    place = np.empty(SOME, np.int64)
     words[:, SOME] = -1
     if begin > 0:
         p = np.int64(order[come[begin - 1]]) + n
         for d in range(n):
             words[d, SOME] = x[p - d]
-    sizes[:] = 0
     for start in range(begin, end, SOME):
         size = min(SOME, end - start)
         for i in range(size):
@@ -326,47 +312,48 @@ def compare(x, n, order, come, begin, end, W, sos, eos, begins, rank, sizes, old
                 inside[i] &= word
         for i in range(size):
             begins[start + i] = (common[i] + 1) | longest[i] << 4 * begins.itemsize
-        for k in range(1, n + 1):
-            found, row, mine = sizes[k - 1], words[k - 1], oldest[k - 1]
+        for k in range(2, n + 1):
+            found, row, of_order = sizes[k - 1], words[k - 1], oldest[k - 1]
             for i in range(size):
-                flags[i] = (common[i] < k) & (longest[i] >= k)
-            flags[size:] = 0
-            for block in range(0, size, 64):
-                b = (start + block) >> 6
-                rank[k - 1, b, 0], rank[k - 1, b, 1] = bits_of(flags, block), u64(found)
-                for i in range(block, min(block + 64, size)):
-                    mine[found] = row[i + 1] if row[i + 1] else W
-                    found += flags[i]
+                of_order[found] = row[i + 1] if row[i + 1] else W
+                found += (common[i] < k) & (longest[i] >= k)
             sizes[k - 1] = found
 
 
+def ranks_of(begins, n, threads=None):
+    """`rank` of the table above, from `begins`; rank[:, -1, 1] are the numbers of n-grams of each order."""
+    rank = np.empty((n, len(begins) // 64 + 2, 2), u64)
+    map_at_once(lambda k: find_ranks(begins, k, rank[k - 1]), range(1, n + 1), threads)
+    return rank
+
+
 @jit
-def shift_ranks(rank, sizes, N):
-    """Makes the counts in rank, which begin at 0 in each range, continue from range to range. sizes (R + 1, n), the
-    number of n-grams in each range, becomes the number before it, in place.
-    """
-    for k in range(rank.shape[0]):
-        total = 0
-        for r in range(len(sizes)):
-            here = sizes[r, k]
-            sizes[r, k] = total
-            if r < len(sizes) - 1:
-                for b in range(r * (RANGE >> 6), min((r + 1) * (RANGE >> 6), (N + 63) >> 6)):
-                    rank[k, b, 1] += u64(total)
-            total += here
-        for b in range((N + 63) >> 6, rank.shape[1]):
-            rank[k, b, 1] = u64(total)
+def find_ranks(begins, k, rank):
+    """rank (B, 2) <- that of order k, by one pass over `begins`."""
+    total = u64(0)
+    for b in range(len(rank)):
+        bits = u64(0)
+        for j in range(64 * b, min(64 * b + 64, len(begins))):
+            f, m = orders_at(begins, j)
+            bits |= u64((f <= k) & (k <= m)) << u64(j & 63)
+        rank[b, 0], rank[b, 1] = bits, total
+        total += ones_in(bits)
 
 
 @inlined
 def number(rank, k, j):
     """How many n-grams of order k begin before the place j."""
     b = j >> 6
-    x = rank[k - 1, b, 0] & ((u64(1) << u64(j & 63)) - u64(1))
+    return np.int64(rank[k - 1, b, 1] + ones_in(rank[k - 1, b, 0] & ((u64(1) << u64(j & 63)) - u64(1))))
+
+
+@inlined
+def ones_in(x):
+    """How many bits of a uint64 are 1."""
     x -= (x >> u64(1)) & u64(0x5555555555555555)
     x = (x & u64(0x3333333333333333)) + ((x >> u64(2)) & u64(0x3333333333333333))
     x = (x + (x >> u64(4))) & u64(0x0F0F0F0F0F0F0F0F)
-    return np.int64(rank[k - 1, b, 1] + ((x * u64(0x0101010101010101)) >> u64(56)))
+    return (x * u64(0x0101010101010101)) >> u64(56)
 
 
 @jit

@@ -20,7 +20,7 @@ from lmtk.files.column import Column
 from lmtk.ngram.counting.counts import find, from_rows
 from lmtk.ngram.estimate import engine, leaves
 from lmtk.ngram.estimate.buckets.ordering import put_bucket
-from lmtk.ngram.estimate.suffix import Suffixes, kind_of_begins
+from lmtk.ngram.estimate.suffix import Suffixes, kind_of_begins, ranks_of
 
 
 def ids_of(counts, vocab):
@@ -130,13 +130,11 @@ def in_suffix_order(rows, weights, W):
     base = np.cumsum([0, 0, *map(len, keys)])
     size = len(keys[0]) + sum(np.count_nonzero(np.diff(x) == 0) for x in suffixes[1:])
     begins, leaf, first = np.empty(size, kind_of_begins(n)), np.empty(size, np.int32), np.zeros(base[n], np.int32)
-    rank = np.zeros((n, size // 64 + 2, 2), np.uint64)
     leaves.find_places(len(keys[0]), base, np.concatenate(suffixes).astype(np.int32), begins, leaf, first)
-    leaves.find_ranks(begins, rank)
     words = np.concatenate([np.zeros(0, np.int32), *((key % (W + 1)).astype(np.int32) for key in keys[1:])])
     start = np.zeros(W + 1, np.int64)
     start[keys[0] + 1] = np.diff(np.append(first[: len(keys[0])], size))
     ended, sizes = np.cumsum(start), [*map(len, keys)]
     no_words = np.cumsum([0, 0, 0, *sizes[1:]])
-    x = Suffixes(None, begins, rank, words, no_words, None, None, ended, ended, sizes)
+    x = Suffixes(None, begins, ranks_of(begins, n, 1), words, no_words, None, None, ended, ended, sizes)
     return keys, [level.count for level in levels], x, (leaf, base, first)

@@ -8,7 +8,7 @@ from lmtk.machine.jit import jit
 from lmtk.ngram.estimate import engine, suffix
 from lmtk.ngram.estimate.buckets.dealing import records
 from lmtk.ngram.estimate.buckets.division import contexts_from
-from lmtk.ngram.estimate.suffix import kind_of_begins, orders_at, prefetch
+from lmtk.ngram.estimate.suffix import kind_of_begins, orders_at, prefetch, ranks_of
 
 SIZE = suffix.SOME
 
@@ -30,13 +30,13 @@ def sort_bucket(job, b, last, marks):
         ended = start.astype(np.int64)
         heads[:, 0], heads[:, 1] = start[:-1], -1
         follow(rows, order, contexts.begins, marks.sos, marks.eos, heads, come, begins)
-        rank, sizes = np.zeros((n, N // 64 + 2, 2), np.uint64), np.empty(n, np.int64)
-        words = room("words", (n - 1, N), np.int32)
-        index(rows, order, come, begins, W, rank, sizes, words)
+        rank, words = ranks_of(begins, n, 1), room("words", (n - 1, N), np.int32)
+        sizes = rank[:, -1, 1].tolist()
+        find_oldest(rows, order, come, begins, W, words)
         words = [np.arange(W + 1, dtype=np.int32), *(row[:size] for row, size in zip(words, sizes[1:]))]
     base, start = np.cumsum([0, 0, W + 1, *sizes[1:]]), job.start(b)
     words = np.concatenate(words)
-    events = suffix.Suffixes(come, begins, rank, words, base, None, None, ended, ended, sizes.tolist())
+    events = suffix.Suffixes(come, begins, rank, words, base, None, None, ended, ended, sizes)
     counts = put_bucket(job, b, last, events, replace(contexts, start=start, ended=start))
     bigrams = np.empty(W + 1, np.int64)
     suffix.numbers(rank, 2, ended, bigrams)
@@ -126,34 +126,21 @@ def follow(rows, order, contexts, sos, eos, heads, come, begins):
 
 
 @jit
-def index(rows, order, come, begins, W, rank, sizes, words):
-    """rank, sizes (n,), words (n - 1, N) <- as in Suffixes, for the events of sorted rows; words from order 2 on."""
-    N, n = len(order), len(sizes)
-    place, bits = np.empty(SIZE, np.int64), np.empty(n, np.uint64)
-    sizes[:] = 0
+def find_oldest(rows, order, come, begins, W, words):
+    """words (n - 1, N) <- the oldest words of the events of sorted rows, as in Suffixes, from order 2 on."""
+    N, n = len(order), len(words) + 1
+    place, ends = np.empty(SIZE, np.int64), np.zeros(n + 1, np.int64)
     for start in range(0, N, SIZE):
         size = min(SIZE, N - start)
         for i in range(size):
             place[i] = order[come[start + i]]
             prefetch(rows, place[i] * (n + 1))
-        for block in range(0, size, 64):
-            b = (start + block) >> 6
-            bits[:] = 0
-            for k in range(n):
-                rank[k, b, 1] = np.uint64(sizes[k])
-            for i in range(block, min(block + 64, size)):
-                f, m = orders_at(begins, start + i)
-                for k in range(f, m + 1):
-                    bits[k - 1] |= np.uint64(1) << np.uint64(i - block)
-                    if k > 1:
-                        word = rows[place[i], n + 1 - k]
-                        words[k - 2, sizes[k - 1]] = word if word else W
-                    sizes[k - 1] += 1
-            for k in range(n):
-                rank[k, b, 0] = bits[k]
-    for k in range(n):
-        for block in range((N + 63) >> 6, rank.shape[1]):
-            rank[k, block, 1] = np.uint64(sizes[k])
+        for i in range(size):
+            f, m = orders_at(begins, start + i)
+            for k in range(max(f, 2), m + 1):
+                word = rows[place[i], n + 1 - k]
+                words[k - 2, ends[k]] = word if word else W
+                ends[k] += 1
 
 
 def compared(flat, n, order, W, marks):
@@ -162,16 +149,16 @@ def compared(flat, n, order, W, marks):
     """
     N, R = len(order), suffix.RANGE
     begins, places = np.empty(N, kind_of_begins(n)), np.arange(N, dtype=np.int32)
-    rank = np.zeros((n, N // 64 + 2, 2), np.uint64)
-    sizes, oldest, words = np.zeros((-(-N // R) + 1, n), np.int64), np.empty((n, R + 1), np.int32), []
-    for r, a in enumerate(range(0, N, R)):
-        given = a, min(a + R, N), W, marks.sos, marks.eos, begins, rank, sizes[r], oldest
-        suffix.compare(flat, n, order, places, *given)
-        words.append([oldest[k, : sizes[r, k]].copy() for k in range(1, n)])
-    suffix.shift_ranks(rank, sizes, N)
+    oldest, words = np.empty((n, R + 1), np.int32), []
+    for a in range(0, N, R):
+        sizes = np.zeros(n, np.int64)
+        suffix.compare(flat, n, order, places, a, min(a + R, N), W, marks.sos, marks.eos, begins, sizes, oldest)
+        words.append([oldest[k, : sizes[k]].copy() for k in range(1, n)])
+    rank = ranks_of(begins, n, 1)
+    sizes = rank[:, -1, 1].tolist()
     words = np.concatenate([np.zeros(0, np.int32), *(part for column in zip(*words) for part in column)])
-    base = np.cumsum([0, 0, 0, *sizes[-1, 1:]])
-    return suffix.Suffixes(None, begins, rank, words, base, None, None, None, None, sizes[-1].tolist())
+    base = np.cumsum([0, 0, 0, *sizes[1:]])
+    return suffix.Suffixes(None, begins, rank, words, base, None, None, None, None, sizes)
 
 
 @jit
