@@ -198,39 +198,26 @@ def read_text(stream, path, seen=()):
         vocab = vocab_of({"V": V, "unk": settings[b"unk"].decode("latin-1")}, words, path)
         if order < 1 or alpha.shape != (B, order + 1) or len(words) != int(settings[b"words"]):
             raise ValueError
-        index = Known(vocab.index)
-        rows, counts = [], []
+        index, rows, counts = vocab.index | {b"\n": -1}, [], []
         for k in range(1, order + 1):
             body, line = bodies[b"%d-grams" % k]
-            row, count = parse_rows(body + b"\n", index, floats=settings[b"counts"] == b"real")
+            floats = settings[b"counts"] == b"real"
+            try:
+                row, count = parse_rows(body + b"\n", index, floats=floats)
+            except KeyError as e:
+                message = f"the word {shown(e.args[0])} of an n-gram is not in \\words\\"
+                raise FormatError(path, message) from None
             if set(row) - {k}:
                 raise FormatError(path, f"an n-gram of another order among the {k}-grams", line)
             rows.append(row.get(k, np.zeros((0, k), np.int32)))
             counts.append(count.get(k, np.zeros(0, np.int64)))
     except BadLine as e:
         raise FormatError(path, f"expected words and a count, found '{e.args[1]}'", line + e.args[0]) from None
-    except UnknownWord as e:
-        raise FormatError(path, f"the word {e.args[0]} of an n-gram is not in \\words\\") from None
     except (ValueError, KeyError, IndexError):
         raise FormatError(
             path, "damaged: a section of the \\interp\\ model, or a number in it, is missing or wrong"
         ) from None
     return checked(Interpolated(vocab, order, from_rows(rows, counts, len(words)), alpha), path)
-
-
-class UnknownWord(Exception):
-    pass
-
-
-class Known(dict):
-    """The ids of a vocabulary; any other word raises UnknownWord."""
-
-    def __init__(self, index):
-        super().__init__(index)
-        self[b"\n"] = -1
-
-    def __missing__(self, word):
-        raise UnknownWord(shown(word))
 
 
 def checked(model, path):
