@@ -326,16 +326,18 @@ def test_many_counts_are_written_as_few(tmp_path, large_from, by_bytes, order):
             assert written[0] == written[1]
 
 
-def test_kenlm_layout_of_many_lines_is_that_of_few():
+def test_kenlm_layout_by_kernels_has_the_shortest_digits():
     random = np.random.default_rng(1)
     powers = [*2.0 ** np.arange(-20, 20), *10.0 ** np.arange(-9, 9), 0.30103, 9999.9995, 0.99999994, 9.9999995, 0, 99]
     x = np.concatenate([random.random(3000) * 7, random.random(300) * 1e-3, powers]).astype(np.float32)
     p, weight = 0 - x, random.permutation(np.concatenate([x[::2], -x[1::2]])) + np.float32(0)
     words = [b"a", b"<s>", "z\u00e9".encode(), b"long" * 9]
-    rows, cells = random.integers(0, 4, (len(p), 3)), kenlm_layout.word_cells(words)
-    for weights in (weight[: len(p)], None):
-        expected = kenlm_layout.formatted(rows, p, weights, words)
-        assert kenlm_layout.printed(rows, p, weights, cells) == expected
+    rows, weight = random.integers(0, 4, (3, len(p))), weight[: len(p)]
+    starts = [f"{kenlm.shortest(x)}\t".encode() + b" ".join(words[w] for w in row) for x, row in zip(p, rows.T)]
+    weights = [f"\t{kenlm.shortest(x)}".encode() for x in weight]
+    for order, ends in ((4, weights), (3, [b""] * len(p))):
+        lines = kenlm_layout.lines_of(words, order)(rows, p, weight, None, 3, None)
+        assert bytes(lines) == b"".join(b"%s%s\n" % both for both in zip(starts, ends, strict=True))
     assert [kenlm.shortest(np.float32(v)) for v in (0, -1e-7, 1.5, 0.30103)] == ["0", "-1e-7", "1.5", "0.30103"]
 
 

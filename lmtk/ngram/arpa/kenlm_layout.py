@@ -2,15 +2,11 @@
 each n-gram below the highest order, and lines sorted by the numbers of their words, compared from the last word back.
 """
 
-from functools import partial
-
 import numpy as np
 
-from lmtk.machine import memory
-from lmtk.machine.threads import map_in_order
 from lmtk.ngram.arpa import sorting
 from lmtk.ngram.arpa.digits import shortest
-from lmtk.ngram.arpa.printing import PIECE, Layout, print_rows, print_short, word_cells
+from lmtk.ngram.arpa.printing import Layout, print_rows, print_short, word_cells
 from lmtk.ngram.arpa.writer import printed_ngrams
 from lmtk.ngram.model.nodes import ZERO
 from lmtk.text.vocab import EOS, SOS
@@ -49,60 +45,40 @@ def layout(vocab, order):
 
 def lines_of(words, order):
     """`lines` of a printing.Layout for n-grams that are in order and all printed; rows have places in `words`."""
-    cells, sos = word_cells(words), words.index(SOS)
+    (letters, ends, cells), sos = word_cells(words), words.index(SOS)
 
     def lines(rows, log10p, weights, flags, k, room):
-        p, weight = log10p + np.float32(0), None if k == order else weights + np.float32(0)
+        p, weight = (np.where(np.isneginf(x), np.float32(ZERO), x + np.float32(0)) for x in (log10p, weights))
         if k == 1:
             p[rows[0] == sos] = 0
-        for x in (p, weight) if weight is not None else (p,):
-            x[np.isneginf(x)] = ZERO
-        return printed(rows.T, p, weight, cells)
+        p, flags = print_short(p, 9), np.full(len(p), 3 if k < order else 1, np.uint8)
+        weight = print_short(weight, 10) if k < order else p
+        text = np.empty(int(np.diff(ends)[rows].sum()) + len(p) * (48 + k) + 64, np.uint8)
+        rows = np.ascontiguousarray(rows, np.int32)
+        return text[: print_rows(rows, p, weight, flags, cells, letters, ends, text, len(text))].data
 
     return lines
 
 
 def write_text(out, model):
     """Write a Backoff model as an ARPA file in lmplz's form."""
-    old = model.vocab
-    words, rank = numbers(old)
-    sizes = model.sizes
-    out.write(b"\\data\\\n" + b"".join(b"ngram %d=%d\n" % (k, size) for k, size in enumerate(sizes, 1)))
-    many, letters = model.is_large(), word_cells(words)
-    if many and memory.bound:
+    words, rank = numbers(model.vocab)
+    out.write(b"\\data\\\n" + b"".join(b"ngram %d=%d\n" % (k, size) for k, size in enumerate(model.sizes, 1)))
+    if model.is_large():
         sorting.write_sections(out, model, rank, lines_of(words, model.order))
-        out.write(b"\n\\end\\\n")
-        return
-    for k, (rows, log10p, log10bow, _) in enumerate(printed_ngrams(model), 1):
-        out.write(b"\n\\%d-grams:\n" % k)
-        rows = rank[rows]
-        place = np.lexsort(rows.T)
-        if k == 1 and rank[old.sos_id] < len(place):
-            log10p = np.where(rows[:, 0] == rank[old.sos_id], np.float32(0), log10p)
-        rows, p, weight = rows[place], log10p[place], log10bow[place]
-        weight = weight if k < model.order else None
-        lines = partial(printed, cells=letters) if many else partial(formatted, words=words)
-        spans = [slice(a, a + PIECE) for a in range(0, len(rows), PIECE)]
-        parts = ((rows[s], p[s], None if weight is None else weight[s]) for s in spans)
-        out.writelines(map_in_order(lambda part, lines=lines: lines(*part), parts))
+    else:
+        format_sections(out, model, words, rank)
     out.write(b"\n\\end\\\n")
 
 
-def formatted(rows, p, weight, words):
-    """Format the lines of n-grams (N, k) in Python. p, weight (N,) float32: log10; weight is None at the highest
-    order.
-    """
-    ends = [b"\n"] * len(rows) if weight is None else [f"\t{shortest(x)}\n".encode() for x in weight]
-    texts = (b" ".join([words[w] for w in row]) for row in rows.tolist())
-    return b"".join([b"%s\t%s%s" % (shortest(x).encode(), text, end) for x, text, end in zip(p, texts, ends)])
-
-
-def printed(rows, p, weight, cells):
-    """Print the lines of n-grams by kernels. rows, p, weight: as for `formatted`; cells: the result of `word_cells`."""
-    letters, ends, short = cells
-    flags = np.full(len(p), 1 if weight is None else 3, np.uint8)
-    p = print_short(p, 9)
-    weight = p if weight is None else print_short(weight, 10)
-    text = np.empty(int(np.diff(ends)[rows].sum()) + len(rows) * (48 + rows.shape[1]) + 64, np.uint8)
-    rows = np.ascontiguousarray(rows.T, np.int32)
-    return text[: print_rows(rows, p, weight, flags, short, letters, ends, text, len(text))].data
+def format_sections(out, model, words, rank):
+    """Write the sections of `write_text` in Python. words, rank: as from `numbers`."""
+    for k, (rows, log10p, log10bow, _) in enumerate(printed_ngrams(model), 1):
+        out.write(b"\n\\%d-grams:\n" % k)
+        rows = rank[rows]
+        if k == 1:
+            log10p[rows[:, 0] == rank[model.vocab.sos_id]] = 0
+        place = np.lexsort(rows.T)
+        for row, p, bow in zip(rows[place].tolist(), log10p[place], log10bow[place]):
+            end = f"\t{shortest(bow)}\n" if k < model.order else "\n"
+            out.write(b"%s\t%s%s" % (shortest(p).encode(), b" ".join([words[w] for w in row]), end.encode()))
