@@ -195,7 +195,7 @@ def sort_rows(rows, weights, W):
     order, other = np.empty((2, base[-1]), np.int32)
     for d in range(n - 1, -1, -1):
         order[base[d] : base[d + 1]] = np.arange(base[d], base[d + 1])
-        kernels.sort_rows(order, words[d], base[d], W, other)
+        kernels.sort_by(order, words[d], base[d], W, other)
         order, other = other, order
     weight = np.concatenate(weights)
     weights.clear()
@@ -417,7 +417,7 @@ def by_first(first, nodes):
 def sorted_by(order, key, size):
     """order (N,) int32 sorted by key[order], which is below `size`; the sort is stable."""
     out = np.empty_like(order)
-    kernels.sort_by(order, key, size, out)
+    kernels.sort_by(order, key, 0, size, out)
     return out
 
 

@@ -98,34 +98,20 @@ def count_nodes(v, W, order, keys, count, first, sizes):
 
 
 @jit
-def sort_by(order, key, size, out):
-    """out (N,) int32 <- `order`, sorted by key[order], which is below `size`, by a stable counting sort. Bound by two
-    random accesses an item.
+def sort_by(order, key, begin, size, out):
+    """out (N,) int32 <- `order`, from `begin` on, sorted by key[order], which is below `size`, by a stable counting
+    sort. The sorted part of `order` has the numbers from `begin` on. Bound by two random accesses an item.
     """
     start = np.zeros(size + 1, np.int32)
-    for i in range(len(key)):
+    start[0] = begin
+    for i in range(begin, len(key)):
         start[key[i] + 1] += 1
     for i in range(size):
         start[i + 1] += start[i]
-    for i in range(len(order)):
+    for i in range(begin, len(order)):
         c = key[order[i]]
         out[start[c]] = order[i]
         start[c] += 1
-
-
-@jit
-def sort_rows(order, words, begin, W, out):
-    """out[begin:] <- order[begin:], sorted by words[order], which are below W, by a stable counting sort."""
-    start = np.zeros(W + 1, np.int64)
-    start[0] = begin
-    for i in range(begin, len(words)):
-        start[words[i] + 1] += 1
-    for w in range(W):
-        start[w + 1] += start[w]
-    for i in range(begin, len(order)):
-        w = words[order[i]]
-        out[start[w]] = order[i]
-        start[w] += 1
 
 
 @jit
