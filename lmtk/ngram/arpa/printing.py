@@ -16,8 +16,8 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from lmtk.machine.jit import inlined, jit, of_numba
-from lmtk.machine.memory import give_back, trim
-from lmtk.machine.threads import Scratch, map_in_order
+from lmtk.machine.memory import give_back, trim, zeros
+from lmtk.machine.threads import Scratch, map_at_once, map_in_order
 from lmtk.ngram.arpa.digits import print_shortest, shortest
 from lmtk.ngram.edit.union import sort
 from lmtk.ngram.estimate import suffix
@@ -100,21 +100,13 @@ def write_sorted(out, model, rank, own=False):
     if own:
         trim()
     nodes, cells, scratch = model.nodes, word_cells(model.vocab.words), Scratch()
-    levels, memory, where = nodes.checked_levels(len(model.vocab.words)), nodes.memory, nodes.where
-    longest = longest_word(cells)
-    weighted = [np.empty(len(above) - 1, np.uint8) for above in levels[:-1]]
-
-    def look(k):
-        return look_at_children(levels[k]["child"], levels[k + 1]["word"], levels[k + 1]["log10p"], rank, weighted[k])
-
-    is_sorted, parents = zip(*map_in_order(look, range(nodes.order)))
+    nodes.checked_levels(len(model.vocab.words))
+    memory, where, longest = nodes.memory, nodes.where, longest_word(cells)
+    weighted, is_sorted, parents = weights_written(nodes, rank)
     turned = [np.empty(0, np.int32) if is_so else rank for is_so in is_sorted]
-    weighted = [*weighted[1:], np.empty(0, np.uint8)]
-    for k in range(nodes.order - 1, 1, -1):  # as in SRILM, the weights of suffixes of contexts are written too
-        mark_suffixes(nodes, k, weighted)
 
     def contexts_of_orders():
-        contexts = np.array([[0, len(levels[1]) - 1]], np.int32)
+        contexts = np.array([[0, nodes.size(1)]], np.int32)
         yield contexts
         for k in range(1, nodes.order):
             ordered = np.empty((parents[k], k + 2), np.int32)
@@ -149,19 +141,39 @@ def write_sorted(out, model, rank, own=False):
         written = contexts
 
 
+def weights_written(nodes, rank):
+    """`writer.weights_stated` by kernels: for each order, whether the file states the weight of each node, (N,) uint8;
+    (0,) for the highest order. Two tuples go with it: whether the children of all nodes are in the order of `rank`
+    (W,), and how many nodes have children, both from the root on.
+    """
+    weighted = [zeros(len(level) - 1, np.uint8) for level in nodes.levels[:-1]]
+
+    def look(k):
+        level, longer = nodes.levels[k : k + 2]
+        children = level["child"], longer["word"], longer["log10p"]
+        return look_at_children(*children, level["log10bow"], rank, weighted[k])
+
+    is_sorted, parents = zip(*map_at_once(look, range(nodes.order)))
+    weighted = [*weighted[1:], np.empty(0, np.uint8)]
+    for k in range(nodes.order - 1, 1, -1):  # as in SRILM, the weights of suffixes of contexts are written too
+        mark_suffixes(nodes, k, weighted)
+    return weighted, is_sorted, parents
+
+
 @jit
-def look_at_children(child, word, log10p, rank, context):
-    """context (P,) uint8 <- whether any child of each node has a probability. word, log10p: of the next order. Returns
-    whether all children are in the order of `rank` (W,), and how many nodes have children. One pass over memory.
+def look_at_children(child, word, log10p, bow, rank, weighted):
+    """weighted (P,) uint8 <- whether any child of each node has a probability, or its weight `bow` is not 0; -0.0
+    counts as not 0. word, log10p: of the next order. Returns whether all children are in the order of `rank` (W,), and
+    how many nodes have children. One pass over memory.
     """
     straight, many = True, 0
-    for i in range(len(context)):
-        context[i], many = 0, many + (child[i] < child[i + 1])
+    for i in range(len(weighted)):
+        is_stated, many = bow[i] != 0 or math.copysign(1, bow[i]) < 0, many + (child[i] < child[i + 1])
         for j in range(child[i], child[i + 1]):
             if j > child[i] and rank[word[j]] < rank[word[j - 1]]:
                 straight = False
-            if log10p[j] == log10p[j]:
-                context[i] = 1
+            is_stated |= log10p[j] == log10p[j]
+        weighted[i] = is_stated
     return straight, many
 
 
@@ -218,8 +230,7 @@ def gather_lines(contexts, memory, logs, where, rank, weighted, rows, p, bow, fl
     bow are log10.
 
     rank (W,): each word's place in byte order, or (0,) if children are sorted already. weighted: whether the weight of
-    a node is written even if it is 0; (0,) at the highest order. A weight of -0.0 is always written. Bound by a random
-    read a context.
+    a node is written; (0,) at the highest order. Bound by a random read a context.
     """
     k, line = len(rows), 0
     below, width, at_p = where[k - 1, AT], where[k - 1, WIDTH], where[k - 1, P]
@@ -243,8 +254,8 @@ def gather_lines(contexts, memory, logs, where, rank, weighted, rows, p, bow, fl
             there = value == value
             p[line], flags[line] = value if there else np.float32(0), there
             if there and len(weighted):
-                bow[line] = weight = logs[at + BOW]
-                flags[line] |= 2 if weighted[node] or weight != 0 or math.copysign(1, weight) < 0 else 0
+                bow[line] = logs[at + BOW]
+                flags[line] |= 2 if weighted[node] else 0
             for j in range(k - 1):
                 rows[j, line] = contexts[i, j]
             rows[k - 1, line] = memory[at]
@@ -412,12 +423,8 @@ def put(text, at, cells, i):
 def put_word(text, at, w, letters, ends, cells):
     """Puts a word and a blank into text, from `word_cells`. Returns where they end."""
     after = put(text, at, cells, w)
-    return after if after > at else put_letters(text, at, w, letters, ends)
-
-
-@inlined
-def put_letters(text, at, w, letters, ends):
-    """Puts a word and a blank into text. Returns where they end."""
+    if after > at:
+        return after
     for i in range(ends[w], ends[w + 1]):
         text[at] = letters[i]
         at += 1

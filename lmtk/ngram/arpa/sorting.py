@@ -3,23 +3,21 @@
 The nodes of an order are sorted by their first words. For lines in another order, the nodes become rows. These are
 dealt to ranges of the leading word, which is compared first; then each range is sorted by itself.
 
-symbol  shape        meaning
-row     (k + 3,)     int32: the numbers of an n-gram's words, log10 p and log10 of its weight (the bits of float32), and
-                     flags as printing.print_rows has them
-weighted (sum N_k,)  uint8: whether the file states the weight of a node; order k < n begins at base[k - 1]
+symbol   shape     meaning
+row      (k + 3,)  int32: the numbers of an n-gram's words, log10 p and log10 of its weight (the bits of float32), and
+                   flags as printing.print_rows has them
+weighted (N_k,)    uint8: whether the file states the weight of a node; (0,) for the highest order
 """
-
-import math
 
 import numpy as np
 
 from lmtk.files.column import Shelf
 from lmtk.machine import memory
 from lmtk.machine.jit import inlined, jit
-from lmtk.machine.threads import Scratch, map_at_once, map_in_order, parts_of
-from lmtk.ngram.arpa.printing import PIECE
+from lmtk.machine.threads import Scratch, map_in_order
+from lmtk.ngram.arpa.printing import PIECE, weights_written
 from lmtk.ngram.counting.counts import sorted_by
-from lmtk.ngram.model.nodes import AT, BOW, CHILD, WIDE, WIDTH, N, P, mark_suffixes
+from lmtk.ngram.model.nodes import AT, BOW, CHILD, WIDE, WIDTH, N, P
 
 BYTES, LEAST = 512, 1 << 16  # bytes of memory for each row of a range; rows of a range, at least
 f32 = np.float32
@@ -32,13 +30,13 @@ def write_sections(out, model, rank, lines, context_first=False):
     """
     nodes, scratch = model.nodes, Scratch()
     nodes.checked_levels(len(model.vocab.words))
-    weighted, base = weights_written(nodes)
+    weighted, *_ = weights_written(nodes, rank)
     most = max(memory.bound // BYTES, LEAST) if memory.bound else 1 << 40
     for k in range(1, nodes.order + 1):
         out.write(b"\n\\%d-grams:\n" % k)
         lead = k - 2 if context_first and k > 1 else k - 1
         columns = [*([k - 1] if lead < k - 1 else []), *range(lead + 1)]  # the last decides first
-        for rows in ranges(nodes, k, lead, rank, weighted[base[k - 1] :], most):
+        for rows in ranges(nodes, k, lead, rank, weighted[k - 1], most):
             place = np.arange(len(rows), dtype=np.int32)
             for column in columns:
                 place = sorted_by(place, np.ascontiguousarray(rows[:, column]), len(rank))
@@ -50,20 +48,6 @@ def write_sections(out, model, rank, lines, context_first=False):
                     return bytes(lines(columns[:k], *columns[k : k + 2].view(f32), flags, k, room))
 
             out.writelines(map_in_order(lines_of, range(0, len(rows), PIECE)))
-
-
-def weights_written(nodes):
-    """(weighted, base), as in the table above."""
-    where, sizes = nodes.where, nodes.where[:, N]
-    base = np.concatenate(([0], np.cumsum(sizes)))
-    weighted = memory.zeros(base[-2], np.uint8)
-    for k in range(1, nodes.order):
-        of_order = weighted[base[k - 1] :]
-        work = lambda part, k=k, out=of_order: look_at_children(nodes.memory, nodes.logs, where, k, *part, out)
-        map_at_once(work, parts_of(sizes[k - 1]))
-    for k in range(nodes.order - 1, 1, -1):
-        mark_suffixes(nodes, k, np.split(weighted, base[1:-2]))
-    return weighted, base
 
 
 def ranges(nodes, k, lead, rank, weighted, most):
@@ -144,19 +128,3 @@ def count_words(memory, where, k, d, rank, many):
     for i in range(where[d - 1, N]):
         at = begin + width * i
         many[rank[memory[at]]] += memory[at + WIDE + CHILD] - memory[at + CHILD] if d < k else 1
-
-
-@jit
-def look_at_children(memory, logs, where, k, first, last, weighted):
-    """weighted (N_k,), from `first` up to `last`, <- whether a child of the node has a probability, or the node's
-    weight is not 0. A weight of -0.0 counts as not 0.
-    """
-    begin, below, width, p = where[k - 1, AT], where[k, AT], where[k, WIDTH], where[k, P]
-    for i in range(first, last):
-        at = begin + WIDE * i
-        bow = logs[at + BOW]
-        there = bow != 0 or math.copysign(1, bow) < 0
-        for child in range(memory[at + CHILD], memory[at + WIDE + CHILD]):
-            value = logs[below + width * child + p]
-            there |= value == value
-        weighted[i] = there
