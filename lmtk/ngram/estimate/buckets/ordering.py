@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from lmtk.machine.jit import jit
+from lmtk.ngram.counting.kernels import sort_by
 from lmtk.ngram.estimate import engine, suffix
 from lmtk.ngram.estimate.buckets.dealing import records
 from lmtk.ngram.estimate.buckets.division import contexts_from
@@ -22,13 +23,11 @@ def sort_bucket(job, b, last, marks):
     with job.scratch.lent() as room:
         flat = room("flat", n - 1 + N * (n + 1), np.int32)
         rows = records(job, b, flat)
-        order, other, column = room("order", (3, N), np.int32)
-        start, heads = room("start", W + 1, np.int32), room("heads", (W, 2), np.int32)
-        sort_rows(rows, n, W, column, start, order, other)
+        order, heads = sort_rows(rows, W, room), room("heads", (W, 2), np.int32)
         contexts = compared(flat, n, order * np.int32(n + 1) + np.int32(n - 2), W, marks)
         come, begins = np.empty(N, np.int32), np.empty(N, kind_of_begins(n))
-        ended = start.astype(np.int64)
-        heads[:, 0], heads[:, 1] = start[:-1], -1
+        ended = np.concatenate(([0], np.cumsum(np.bincount(rows[:, n], minlength=W))))
+        heads[:, 0], heads[:, 1] = ended[:-1], -1
         follow(rows, order, contexts.begins, marks.sos, marks.eos, heads, come, begins)
         rank, words = ranks_of(begins, n, 1), room("words", (n - 1, N), np.int32)
         sizes = rank[:, -1, 1].tolist()
@@ -65,33 +64,20 @@ def put_bucket(job, b, last, events, contexts):
     return counted, changes if is_last else None
 
 
-@jit
-def sort_rows(rows, n, W, column, start, order, other):
-    """order (N,) <- the rows (N, n + 1), stably sorted by their words n - 1, n - 2 .. 0. start (W + 1,) <- how many
-    rows have a lower word n than each. column, other (N,): scratch. Bound by two random reads for each word of a row.
+def sort_rows(rows, W, room):
+    """(N,) int32: the rows (N, n + 1), stably sorted by their words n - 1, n - 2 .. 0. room: of a Scratch. Bound by two
+    random reads for each word of a row.
     """
-    N = len(order)
-    into, from_ = (order, other) if n % 2 else (other, order)
-    for i in range(N):
-        from_[i] = i
-    for d in range(n + 1):
-        start[:] = 0
-        for i in range(N):
-            word = rows[i, d]
-            column[i] = word if word or d >= n - 1 else W  # as <s>, the border comes last
-        for i in range(N):
-            start[column[i]] += 1
-        total = 0
-        for w in range(W + 1):
-            here = start[w]
-            start[w] = total
-            total += here
-        for i in range(N if d < n else 0):
-            row = from_[i]
-            word = column[row]
-            into[start[word]] = row
-            start[word] += 1
-        into, from_ = from_, into
+    n = rows.shape[1] - 1
+    order, other, column = room("order", (3, len(rows)), np.int32)
+    order[:] = np.arange(len(rows))
+    for d in range(n):
+        column[:] = rows[:, d]
+        if d < n - 1:
+            column[column == 0] = W  # as <s>, the border comes last
+        sort_by(order, column, 0, W + 1, other)
+        order, other = other, order
+    return order
 
 
 @jit
