@@ -272,10 +272,10 @@ def learn(job, comm):
     """Trains with the ranks of `comm`."""
     from lmtk import run
     from lmtk.jobs.progress import Reporter
-    from lmtk.machine.parallel import Common
     from lmtk.machine.threads import count
     from lmtk.ngram.generation import mean_chances
     from lmtk.nplm import training
+    from lmtk.nplm.asynchronous import Common
 
     settings, data, network, noise, inputs = comm.share(lambda: prepare(job, comm))
     vocab = network.vocab
@@ -302,8 +302,8 @@ def prepare(job, comm):
     """(training.Settings, training.Data, the network before training, the model of -proposal, what the inputs are)."""
     from lmtk import run
     from lmtk.files.inputs import digest
-    from lmtk.machine.parallel import block
     from lmtk.nplm import training
+    from lmtk.nplm.outputs import block
     from lmtk.text.corpus import whole_corpus
 
     inputs = job.vocab, job.classes, job.proposal, job.init_features, job.tree_features, job.lm_rest

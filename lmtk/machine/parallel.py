@@ -1,10 +1,8 @@
-"""The ranks of a job: `Alone`, or `Many` under mpiexec. The ranks of a node may share arrays (`Common`), or work as one
-rank in as many threads (`pooled`).
+"""The ranks of a job: `Alone`, or `Many` under mpiexec. The ranks of a node may work as one rank in as many threads
+(`pooled`).
 
 A communicator has rank, size, sum, max, largest, total, join, share, each, swap, swap_all, gather, follow, place and
-times; only Many has tell, send and receive. All ranks must call the same methods in the same order. In training (Bengio
-et al. 2003, section 3.2) each rank holds a block of ceil(V / size) output units; all other parameters are the same on
-every rank.
+times; only Many has tell, send and receive. All ranks must call the same methods in the same order.
 """
 
 import atexit
@@ -63,39 +61,6 @@ class Alone:
 
 
 ALONE = Alone()
-
-
-class Common(Alone):
-    """The communicator of asynchronous training (Bengio et al. 2003, section 3.1): each rank works as if alone, on
-    arrays that the ranks of its node share. Nothing keeps two ranks from writing at the same time.
-    """
-
-    def __init__(self, comm):
-        self.MPI = comm.MPI
-        self.node, self.heads, self.nodes = nodes(comm)
-        self.placed = []
-
-    def place(self, a):
-        """A copy of the first rank's array in memory that the ranks of the node share. a: C or Fortran contiguous."""
-        window = self.MPI.Win.Allocate_shared(a.nbytes if self.node.rank == 0 else 0, a.itemsize, comm=self.node)
-        buffer = window.Shared_query(0)[0]
-        out = np.ndarray(a.shape, a.dtype, buffer, strides=a.strides)
-        if self.node.rank == 0:
-            out[...] = a
-        self.placed.append((window, np.frombuffer(buffer, a.dtype)))
-        wait(self.node.Ibarrier())
-        return out
-
-    def average(self):
-        """Sets all placed arrays to their means over the nodes. The ranks of a node wait for one another."""
-        if self.nodes == 1:
-            return
-        wait(self.node.Ibarrier())
-        if self.heads:
-            for _, flat in self.placed:
-                wait(self.heads.Iallreduce(self.MPI.IN_PLACE, flat))
-                flat /= self.nodes
-        wait(self.node.Ibarrier())
 
 
 class Many:
@@ -263,17 +228,6 @@ def nodes(comm):
     node = comm.world.Split_type(comm.MPI.COMM_TYPE_SHARED)
     heads = comm.world.Split(0 if node.rank == 0 else comm.MPI.UNDEFINED)
     return node, heads if node.rank == 0 else None, comm.total(int(node.rank == 0))
-
-
-def block(V, comm):
-    """(first, last + 1) of this rank's output units. Raises LmtkError if a rank would have none."""
-    size = -(-V // comm.size)
-    first = comm.rank * size
-    if (comm.size - 1) * size >= V:
-        raise LmtkError(
-            f"{V} words in blocks of {size} are too few for {comm.size} ranks; run with {-(-V // size)} ranks"
-        )
-    return first, min(first + size, V)
 
 
 def tell_alone():

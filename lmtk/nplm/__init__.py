@@ -7,7 +7,7 @@ paper's letters.
 `training` runs the epochs with the settings of `recipes`. For each minibatch, `objectives` chooses how the output layer
 learns, `sgd` makes the update, `sampled` and `nce` draw the words that the output layer is trained on, and `pace`
 limits the learning rates. `single` trains the output layer on one example at a time, as the paper does. `running`
-arranges a text for recurrent layers.
+arranges a text for recurrent layers. `asynchronous` shares parameters among ranks.
 
 `energy` and `energy_sgd` are the energy-based network of section 5.1. `oov` gives vectors to words unseen in training,
 `senses` gives a word several vectors, and `features` compares, writes and draws the vectors.

@@ -14,9 +14,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from lmtk.errors import LmtkError
 from lmtk.files.declared import optional, reals
-from lmtk.machine import parallel
 from lmtk.machine.blas import shares
+from lmtk.machine.parallel import ALONE
 from lmtk.machine.threads import map_at_once
 from lmtk.nplm import kernels, model
 from lmtk.nplm.pace import rate_factors, variances
@@ -128,7 +129,7 @@ class Blocks:
 
     blocks: list
     V: int
-    comm: object = parallel.ALONE
+    comm: object = ALONE
     threads: int = 1
     decay: float = 0.0
     buffers: list = field(default_factory=list)
@@ -150,7 +151,20 @@ def count_blocks(threads):
     return threads if threads == 1 else 2 * threads
 
 
-def make_blocks(U, W, b, threads, comm=parallel.ALONE, low=None, decay=0.0):
+def block(V, comm):
+    """(first, last + 1) of this rank's output units (Bengio et al. 2003, section 3.2): each rank holds a block of
+    ceil(V / size); all other parameters are the same on every rank. Raises LmtkError if a rank would have none.
+    """
+    size = -(-V // comm.size)
+    first = comm.rank * size
+    if (comm.size - 1) * size >= V:
+        raise LmtkError(
+            f"{V} words in blocks of {size} are too few for {comm.size} ranks; run with {-(-V // size)} ranks"
+        )
+    return first, min(first + size, V)
+
+
+def make_blocks(U, W, b, threads, comm=ALONE, low=None, decay=0.0):
     """Copy U, W and b of section 2 into the Blocks of this rank, in memory that `comm` provides.
 
     Each rank has ceil(V / ranks) output units, the last rank fewer (section 3.2). These are cut into blocks of equal
@@ -158,7 +172,7 @@ def make_blocks(U, W, b, threads, comm=parallel.ALONE, low=None, decay=0.0):
     weight decay that each update applies.
     """
     low = np.zeros_like(b) if low is None else low
-    first, end = parallel.block(len(b), comm)
+    first, end = block(len(b), comm)
     size = -(-(end - first) // count_blocks(threads))
     rows = (slice(i, min(i + size, end)) for i in range(first, end, size))
     stacked = (U, b[:, None]) if W is None else (U, W, b[:, None])
@@ -230,7 +244,7 @@ class Rows:
     low: np.ndarray
     V: int
     first: int = 0
-    comm: object = parallel.ALONE
+    comm: object = ALONE
     threads: int = 1
     C: np.ndarray | None = None
     b: np.ndarray | None = None
@@ -267,14 +281,14 @@ class Rows:
             self.M[:, :-1] *= f32(keep)
 
 
-def make_rows(U, W, b, threads=1, comm=parallel.ALONE, C=None, low=None):
+def make_rows(U, W, b, threads=1, comm=ALONE, C=None, low=None):
     """Copy U, W and b into the Rows of this rank. If U is None, the layer is tied to C, which is not copied. low (V,):
     what single precision rounds off b; None: 0.
     """
     low = np.zeros_like(b) if low is None else low
     if U is None:
         return Rows(None, comm.place(low.copy()), len(b), 0, comm, threads, C, comm.place(b.copy()))
-    first, end = parallel.block(len(b), comm)
+    first, end = block(len(b), comm)
     part = slice(first, end)
     M = kernels.stack_weights(U[part], None if W is None else W[part], b[part])
     return Rows(comm.place(np.ascontiguousarray(M, f32)), comm.place(low[part].copy()), len(b), first, comm, threads)

@@ -247,9 +247,9 @@ def train(progress, data, settings, threads, comm=ALONE, common=None):
     """Train from the state `progress`, and change it; yield (epoch over, words, network) after each minibatch.
 
     words: how many were read since the last yield. network: a function that copies the parameters into a model; all
-    ranks of `comm` call it together. common: a `parallel.Common` for asynchronous training (section 3.1): each rank
-    takes every size-th minibatch; after ROUNDS of them, all ranks average their parameters, and this yields. Raises
-    Diverged if the likelihood is not finite; `progress` then still has the best network so far.
+    ranks of `comm` call it together. common: an `asynchronous.Common` for asynchronous training (section 3.1): each
+    rank takes every size-th minibatch; after ROUNDS of them, all ranks average their parameters, and this yields.
+    Raises Diverged if the likelihood is not finite; `progress` then still has the best network so far.
     """
     memory.keep()
     N, last = len(data.w), count_steps(data, settings)

@@ -35,7 +35,8 @@ def main():
 def work(given):
     import numpy as np
 
-    from lmtk.machine.parallel import Common, ranks, wait
+    from lmtk.machine.parallel import ranks, wait
+    from lmtk.nplm.asynchronous import Common
 
     V, n, m, h, K, steps = 17907, 5, 30, 100, given.minibatch, 24
     random = np.random.default_rng(1)

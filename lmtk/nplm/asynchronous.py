@@ -1,0 +1,38 @@
+"""Asynchronous training (Bengio et al. 2003, section 3.1): the ranks of a node update the same parameters at once."""
+
+import numpy as np
+
+from lmtk.machine.parallel import Alone, nodes, wait
+
+
+class Common(Alone):
+    """The communicator of asynchronous training: each rank works as if alone, on arrays that the ranks of its node
+    share. Nothing keeps two ranks from writing at the same time.
+    """
+
+    def __init__(self, comm):
+        self.MPI = comm.MPI
+        self.node, self.heads, self.nodes = nodes(comm)
+        self.placed = []
+
+    def place(self, a):
+        """A copy of the first rank's array in memory that the ranks of the node share. a: C or Fortran contiguous."""
+        window = self.MPI.Win.Allocate_shared(a.nbytes if self.node.rank == 0 else 0, a.itemsize, comm=self.node)
+        buffer = window.Shared_query(0)[0]
+        out = np.ndarray(a.shape, a.dtype, buffer, strides=a.strides)
+        if self.node.rank == 0:
+            out[...] = a
+        self.placed.append((window, np.frombuffer(buffer, a.dtype)))
+        wait(self.node.Ibarrier())
+        return out
+
+    def average(self):
+        """Sets all placed arrays to their means over the nodes. The ranks of a node wait for one another."""
+        if self.nodes == 1:
+            return
+        wait(self.node.Ibarrier())
+        if self.heads:
+            for _, flat in self.placed:
+                wait(self.heads.Iallreduce(self.MPI.IN_PLACE, flat))
+                flat /= self.nodes
+        wait(self.node.Ibarrier())
