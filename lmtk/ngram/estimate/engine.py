@@ -175,8 +175,8 @@ class Estimator:
         for k, grams in enumerate(gather(self.suffixes, segment, room), 2):
             count, predicted, unknowns = grams.raw, slice(None), 0
             if self.continued(k):
-                count = grams.children
-                suffix.put_raw_counts(grams.node, self.suffixes.oldest(k), grams.raw, self.vocab.V, count)
+                count, is_first = grams.children, self.suffixes.oldest(k)[grams.node] >= self.vocab.V
+                count[is_first] = grams.raw[is_first]  # no word precedes these n-grams, which begin with <s> or such
             if self.has_others:
                 word = grams.parent if k == 2 else word[grams.parent]
                 predicted, unknowns = self.predicted(k, grams, word)

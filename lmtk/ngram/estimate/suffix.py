@@ -547,14 +547,6 @@ def sum_up(types, total):
 
 
 @jit
-def put_raw_counts(node, oldest, raw, V, count):
-    """count (N,) <- raw, for the n-grams whose oldest word is not predicted, such as <s>: no word precedes these."""
-    for i in range(len(node)):
-        if oldest[node[i]] >= V:
-            count[i] = raw[i]
-
-
-@jit
 def cut_places(begins, every, most, cuts):
     """cuts <- places about `every` apart at which an n-gram of an order up to `most` begins, from 0 to the end. Returns
     their number.
