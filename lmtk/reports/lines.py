@@ -6,7 +6,7 @@ Numbers and words are copied as cells, which `ngram.printing` describes. Bound b
 import numpy as np
 
 from lmtk.machine.jit import inlined, jit
-from lmtk.ngram.arpa.digits import print_powers, put_digits
+from lmtk.ngram.arpa.digits import NEAR, POWERS, put_digits
 from lmtk.ngram.arpa.printing import (
     cell,
     fill_cells,
@@ -21,6 +21,7 @@ from lmtk.ngram.arpa.printing import (
 
 u64 = np.uint64
 BLANK, TAB, LINE = 32, 9, 10
+LEAST = -45.0  # log10 of the least power that kernels print
 
 
 def constant(text):
@@ -49,6 +50,37 @@ def predictions(words, tags, tag, corpus, never, log10p, sos):
     sentences = corpus.starts, corpus.ids, corpus.scored
     print_predictions(sentences, sos, tag, (p, logs), (words, word_cells(tags)), text, stops)
     return text.data, stops
+
+
+@jit
+def print_powers(x, end, cells):
+    """cells (N, 16), zeros of uint8, <- 10^x as "%.7g" and the byte `end`, for x (N,) float64. A cell stays empty if x
+    is not between LEAST and 0, or if another rounding is NEAR.
+    """
+    for i in range(len(x)):
+        if not LEAST < x[i] <= 0:
+            continue
+        p, e = 10.0 ** x[i], np.int64(np.floor(x[i]))
+        scaled = p * POWERS[6 - e]
+        if scaled < 999999.5:
+            e -= 1
+            scaled = p * POWERS[6 - e]
+        r = np.int64(np.rint(scaled))
+        if abs(scaled - r) > 0.5 - NEAR:
+            continue
+        digits = 7
+        while r % 10 == 0:
+            r //= 10
+            digits -= 1
+        if digits < 1:  # 10000000
+            digits, e = 1, e + 1
+        small = e < -4
+        at = put_digits(cells[i], 0, r, digits, 0 if small else e)
+        if small:
+            cells[i, at], cells[i, at + 1] = 101, 45
+            cells[i, at + 2], cells[i, at + 3] = 48 + -e // 10, 48 + -e % 10
+            at += 4
+        cells[i, at], cells[i, 15] = end, at + 1
 
 
 @jit

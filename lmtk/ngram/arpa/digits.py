@@ -1,4 +1,4 @@
-"""Prints numbers: with the fewest digits that read back as the same number, or powers of ten with seven digits.
+"""Prints numbers with the fewest digits that read back as the same number.
 
 A cell is an array of 16 bytes or more: text, and its length in the last byte. The kernels leave a cell empty, with the
 length 0, where the digits are hard to get right; Python fills these cells.
@@ -10,7 +10,6 @@ import numpy as np
 
 from lmtk.machine.jit import inlined, jit
 
-LEAST = -45.0  # log10 of the least power that kernels print
 POWERS = 10.0 ** np.arange(60)
 NEAR = 1e-6  # in units of the last digit: if another rounding is so near, Python decides between the two
 
@@ -80,34 +79,3 @@ def put_digits(text, at, r, digits, e):
     if n > before:
         text[at + before] = 46
     return at + n + (n > before)
-
-
-@jit
-def print_powers(x, end, cells):
-    """cells (N, 16), zeros of uint8, <- 10^x as "%.7g" and the byte `end`, for x (N,) float64. A cell stays empty if x
-    is not between LEAST and 0, or if another rounding is NEAR.
-    """
-    for i in range(len(x)):
-        if not LEAST < x[i] <= 0:
-            continue
-        p, e = 10.0 ** x[i], np.int64(np.floor(x[i]))
-        scaled = p * POWERS[6 - e]
-        if scaled < 999999.5:
-            e -= 1
-            scaled = p * POWERS[6 - e]
-        r = np.int64(np.rint(scaled))
-        if abs(scaled - r) > 0.5 - NEAR:
-            continue
-        digits = 7
-        while r % 10 == 0:
-            r //= 10
-            digits -= 1
-        if digits < 1:  # 10000000
-            digits, e = 1, e + 1
-        small = e < -4
-        at = put_digits(cells[i], 0, r, digits, 0 if small else e)
-        if small:
-            cells[i, at], cells[i, at + 1] = 101, 45
-            cells[i, at + 2], cells[i, at + 3] = 48 + -e // 10, 48 + -e % 10
-            at += 4
-        cells[i, at], cells[i, 15] = end, at + 1
