@@ -85,6 +85,13 @@ class Shelf:
             e.filename = tempfile.gettempdir()
             raise
 
+    def deal(self, rows, of, name=()):
+        """Add each of `rows` (N, ...) at the end of the array (*name, i), where i is its number in `of` (N,)."""
+        order = np.argsort(of, kind="stable")
+        numbers, first = np.unique(of[order], return_index=True)
+        for i, part in zip(numbers.tolist(), np.split(rows[order], first[1:])):
+            self.add((*name, i), part)
+
     def size(self, name):
         return sum(size for size, _ in self.parts.get(name, ()))
 

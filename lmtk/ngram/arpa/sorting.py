@@ -66,13 +66,9 @@ def ranges(nodes, k, lead, rank, weighted, most):
         return
     of, shelf = np.repeat(np.arange(len(cuts) - 1, dtype=np.uint16), np.diff(cuts)), Shelf()
     for rows in pieces:
-        range_ = of[rows[:, lead]]
-        place, sizes = np.argsort(range_, kind="stable"), np.bincount(range_, minlength=len(cuts) - 1)
-        for r, part in enumerate(np.split(rows[place], np.cumsum(sizes)[:-1])):
-            if len(part):
-                shelf.add(r, part)
+        shelf.deal(rows, of[rows[:, lead]])
     for r in range(len(cuts) - 1):
-        yield shelf.get(r, np.int32).reshape(-1, k + 3)
+        yield shelf.get((r,), np.int32).reshape(-1, k + 3)
 
 
 def rows_of(nodes, k, first, rank, weighted):

@@ -55,21 +55,14 @@ def deal_out(job, counts, exact):
             else:
                 ends_in_word = ends_in_word or bool((count[rows[:, 0] < job.vocab.V] > 0).any())
                 rows = np.hstack((above[first : first + int(parent[-1]) + 1][parent], rows))
-                deal(job, ("context", k), rows, of[rows[:, -1]])
-                deal(job, ("event", k), np.hstack((rows, count.view(np.int32).reshape(-1, 2))), of[rows[:, -2]])
+                job.shelf.deal(rows, of[rows[:, -1]], ("context", k))
+                rows_with_counts = np.hstack((rows, count.view(np.int32).reshape(-1, 2)))
+                job.shelf.deal(rows_with_counts, of[rows[:, -2]], ("event", k))
             column.append(rows)
         above = column.array().reshape(-1, k)
     if exact or not ends_in_word:
         engine.need_seen(once, job.vocab)
     return once
-
-
-def deal(job, name, rows, bucket):
-    """Puts rows on the shelf. bucket (N,): the bucket of each row."""
-    place, sizes = np.argsort(bucket, kind="stable"), np.bincount(bucket, minlength=len(job.bounds) - 1)
-    for b, part in enumerate(np.split(rows[place], np.cumsum(sizes)[:-1])):
-        if len(part):
-            job.shelf.add((*name, b), part)
 
 
 def sort_bucket(job, b, last):
