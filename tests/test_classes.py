@@ -144,5 +144,5 @@ def test_the_size_of_steps_changes_no_merger(tmp_path, monkeypatch, window):
         state = induction.merging_of(data, order, window)
         shares = list(induction.mergers(state, order, window, 3))
         assert shares[-1] == 1 and shares == sorted(shares)
-        found.append(induction.merged_classes(state, order).tolist())
+        found.append(induction.merged_classes(state, order, np.arange(len(data.words)), order).tolist())
     assert found[0] == found[1] == found[2] and set(found[0]) == {-1, 0, 1, 2}

@@ -202,11 +202,11 @@ def merge_words(job, bigrams, g, bar):
     for share in induction.mergers(merging, order, window, bigrams.G, save):
         bar(share, "merging")
         if save and merging.m and merging.m % save == 0:
-            g = induction.words_of_merged(merging, order, of, words)
+            g = induction.merged_classes(merging, order, of, words)
             grouping = Grouping(g, int(g.max()) + 1)
             with open_out(numbered_name(job.classes, merging.m)) as out:
                 files.write_classes(out, induction.made(data, grouping, bigrams.unseen, bigrams.unk))
-    return induction.words_of_merged(merging, order, of, words)
+    return induction.merged_classes(merging, order, of, words)
 
 
 def numbered_name(path, number):

@@ -249,24 +249,15 @@ def classes_as_words(data, g, G):
     return Bigrams([b"%08d" % c for c in range(C)], key // C, key % C, count, uses), C
 
 
-def merged_classes(state, order):
-    """The class (W,) of each of the words `order` after the mergers, numbered by their first words in `order`; other
-    words: -1.
+def merged_classes(state, order, of, words):
+    """The class (W,) of each of `words` after the mergers of `order`, numbered by their first words in `order`; other
+    words: -1. of[w]: the id that stood for word w in the mergers.
     """
     parent, *_ = state.forest
-    g = np.full(len(parent), -1, np.int32)
+    class_of, g = np.full(len(parent), -1, np.int32), np.full(len(of), -1, np.int32)
     _, first, own = np.unique(roots(parent)[order], return_index=True, return_inverse=True)
-    g[order] = np.argsort(np.argsort(first))[own]
-    return g
-
-
-def words_of_merged(state, order, of, words):
-    """The class (W,) of each of `words` after the mergers of `order`, -1 for other words. of[w] is the id that stood
-    for word w in the mergers.
-    """
-    merged = merged_classes(state, order)
-    g = np.full(len(of), -1, np.int32)
-    g[words] = merged[of[words]]
+    class_of[order] = np.argsort(np.argsort(first))[own]
+    g[words] = class_of[of[words]]
     return g
 
 
