@@ -68,7 +68,7 @@ def test_a_kernel_with_a_function_in_it_is_found_again():
     for number in (1, 1, 2):
         scope = {"jit": jit}
         exec(source.format(number), scope)
-        made.append(jit.digest_of(scope["kernel"], (float,)))
+        made.append(jit.file_of(scope["kernel"], (float,)))
     assert made[0] == made[1] != made[2]
 
 

@@ -136,8 +136,11 @@ def kinds_of(arguments, values):
 
 
 def file_of(kernel, kinds):
-    """The name of the kernel's file in the cache, for arguments of these kinds."""
-    return f"{kernel.__module__}.{kernel.__name__}-{digest_of(kernel, kinds)}"
+    """The name of the kernel's file in the cache, for arguments of these kinds: its machine code depends on nothing
+    else than what is in the digest.
+    """
+    digits = digest(repr((machine(), kinds, meaning(kernel, {}))).encode()).hex()
+    return f"{kernel.__module__}.{kernel.__name__}-{digits}"
 
 
 def record(job):
@@ -235,11 +238,6 @@ def processor():
         first = file.read(1 << 14).partition(b"\n\n")[0]
     names = rb"vendor_id|cpu family|model|stepping|flags|CPU .*|Features"
     return re.findall(rb"(?m)^(?:%s)[ \t]*:.*" % names, first)
-
-
-def digest_of(kernel, kinds):
-    """A digest, in hexadecimal, of everything on which the machine code of a kernel depends."""
-    return digest(repr((machine(), kinds, meaning(kernel, {}))).encode()).hex()
 
 
 def meaning(kernel, parts):

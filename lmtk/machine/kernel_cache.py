@@ -127,10 +127,8 @@ def sum_of(name, data):
 
 def has(name):
     """Whether the cache has a file of this name."""
-    descriptor, _ = folder()
-    with suppress(OSError):
-        return descriptor is not None and stat.S_ISREG(os.lstat(name, dir_fd=descriptor).st_mode)
-    return False
+    _, path = folder()
+    return path is not None and os.path.isfile(os.path.join(path, name))
 
 
 @cache
