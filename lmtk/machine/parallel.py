@@ -18,7 +18,6 @@ import numpy as np
 from lmtk.errors import LmtkError, LmtkWarning, UsageError
 from lmtk.machine import mpiexec, threads
 
-PIECE = 1 << 23  # bytes that `send` sends together
 IDLE = 0.01  # seconds between two checks of a rank that has nothing to do
 MOMENT = 0.3  # seconds: ranks that fail within them print one error
 LONG = 30  # seconds until a rank that leaves the error to another ends by itself
@@ -155,21 +154,21 @@ class Many:
 
         return hear
 
-    def send(self, size, get):
-        """Sends `size` bytes to rank 0, in pieces; get(begin, end) gives a piece, uint8."""
-        self.world.send(size, 0)
-        self.sent += size
-        for begin in range(0, size, PIECE):
-            self.world.Send(get(begin, min(begin + PIECE, size)), 0)
+    def send(self, parts):
+        """Sends a list of bytes to rank 0."""
+        sizes = [*map(len, parts)]
+        self.world.send(sizes, 0)
+        self.sent += sum(sizes)
+        for part in parts:
+            self.world.Send(part, 0)
 
     def receive(self, rank, write):
-        """On rank 0, receives the bytes that a rank sends by `send`; write(piece) is called with each piece."""
-        size = self.world.recv(source=rank)
-        buffer = np.empty(min(size, PIECE), np.uint8)
-        for begin in range(0, size, PIECE):
-            piece = buffer[: min(PIECE, size - begin)]
-            self.world.Recv(piece, rank)
-            write(piece.data)
+        """On rank 0, receives the bytes that a rank sends by `send`; write(part) is called with each part."""
+        sizes = self.world.recv(source=rank)
+        buffer = np.empty(max(sizes, default=0), np.uint8)
+        for size in sizes:
+            self.world.Recv(buffer[:size], rank)
+            write(buffer[:size].data)
 
     def gather(self, thing):
         """The list of each rank's `thing`, in the order of ranks, on every rank."""

@@ -51,57 +51,48 @@ def write_alone(out):
     yield out, lambda: None
 
 
-class Buffer:
-    """Keeps the bytes that are written, in memory that is used again."""
+class Parts(list):
+    """The parts of a file, bytes."""
 
-    def __init__(self):
-        self.room, self.size = np.empty(0, np.uint8), 0
-
-    def write(self, some):
-        end = self.size + len(some)
-        if end > len(self.room):
-            room = np.empty(2 * end, np.uint8)
-            room[: self.size] = self.room[: self.size]
-            self.room = room
-        self.room[self.size : end] = np.frombuffer(some, np.uint8)
-        self.size = end
+    write = list.append
 
 
 @contextlib.contextmanager
 def write_together(out, comm, path):
-    """Yields (a Buffer to which a rank writes, a function that all ranks must call equally often). The function puts
-    the bytes that the ranks have written since the last call, in the order of ranks, into rank 0's `out`.
+    """Yields (the Parts to which a rank writes, a function that all ranks must call equally often). The function puts
+    the parts that the ranks have written since the last call, in the order of ranks, into rank 0's `out`.
 
     If `out` is a plain file that all ranks can open, each rank writes to its own place in it, one call later, so that
     none waits for the others' sizes; otherwise rank 0 receives all.
     """
-    buffer, end, ahead, spare = Buffer(), 0, deque(), []
+    parts, end, ahead = Parts(), 0, deque()
     name, file = open_shared(out, comm)
 
     def done():
-        ahead.append((buffer.room, buffer.size, comm.tell(buffer.size)))
-        buffer.room, buffer.size = spare.pop() if spare else np.empty(0, np.uint8), 0
+        ahead.append(([*parts], comm.tell(sum(map(len, parts)))))
+        parts.clear()
         if len(ahead) > 1 or file is None:
             put()
 
     def put():
         nonlocal end
-        room, size, told = ahead.popleft()
-        sizes = told()
+        ready, sizes_of_ranks = ahead.popleft()
+        sizes = sizes_of_ranks()
         at = end + sum(sizes[: comm.rank])
         end += sum(sizes)
         if file is not None:
-            put_at(file, room[:size], at)
+            for part in ready:
+                put_at(file, memoryview(part), at)
+                at += len(part)
         elif out:
-            out.write(room[:size].data)
+            out.writelines(ready)
             for rank in range(1, comm.size):
                 comm.receive(rank, out.write)
         else:
-            comm.send(size, lambda begin, end: room[begin:end])
-        spare.append(room)
+            comm.send(ready)
 
     try:
-        yield buffer, done
+        yield parts, done
         while ahead:
             put()
         comm.gather(None)  # rank 0's file is whole when every rank has written
@@ -132,7 +123,7 @@ def open_shared(out, comm):
 
 
 def put_at(file, data, at):
-    """Writes data (N,) of uint8 to its place in a file."""
+    """Writes a memoryview of bytes to its place in a file."""
     while len(data):
         size = os.pwrite(file, data, at)
         data, at = data[size:], at + size
