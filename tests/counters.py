@@ -110,7 +110,7 @@ LIMITS = {
     "modules that a small ngram-count enters": (17, 20),
     "calls between modules of a small ngram-count": (75, 100),
     "lines of lmtk/ngram": (11478, 9000),
-    "lines of lmtk/machine": (1929, 1400),
+    "lines of lmtk/machine": (1925, 1400),
 }
 
 

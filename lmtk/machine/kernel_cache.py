@@ -65,12 +65,8 @@ def opened(path):
 
 
 def prefixes(path):
-    """Yields an absolute path and those of all folders above it."""
-    while True:
-        yield path
-        if path == os.path.dirname(path):
-            return
-        path = os.path.dirname(path)
+    """An absolute path and those of all folders above it."""
+    return [path[:i] or "/" for i, letter in enumerate(path + "/") if letter == "/"]
 
 
 def is_safe(path):
