@@ -29,7 +29,7 @@ from lmtk.ngram.estimate.buckets.passing import fetch_parts
 from lmtk.ngram.estimate.suffix import number, orders_at, sum_up
 from lmtk.ngram.model.backoff import Backoff
 from lmtk.ngram.model.building import finish
-from lmtk.ngram.model.nodes import BOW, CHILD, NODE, WIDE, allocate, as_matrix
+from lmtk.ngram.model.nodes import NODE, allocate, as_matrix
 
 LEAST = 1 << 16  # places of a range
 f32 = np.float32
@@ -102,7 +102,8 @@ def put_from_shelf(job, size, records):
         dealt = Shelf()
         lacking += sum(job.each(partial(deal_events, job, k, size, base, dealt), f"nodes of order {k}"))
         for r in range(-(-len(here) // size)):
-            put_events(dealt.get(r, np.int32).reshape(-1, 4), as_matrix(here))
+            place, word, p, end = dealt.get(r, np.int32).reshape(-1, 4).T
+            here["word"][place], here["log10p"][place], here["suffix"][place] = word, p.view(f32), end
         if k < job.order:
             for b, (place,) in zip(job.mine, fetch_parts(job, k, [place_for])):
                 job.shelf.add(("place of contexts", b), place)
@@ -134,7 +135,9 @@ def place_children(job, k, size, above):
     back, total = Shelf(), 0
     for r in range(-(-len(above) // size)):
         for b in job.mine:
-            put_contexts(dealt.get((r, b), np.int32).reshape(-1, 3), as_matrix(above))
+            place, types, bow = dealt.get((r, b), np.int32).reshape(-1, 3).T
+            bow = bow.view(f32)
+            child[place], above["log10bow"][place] = types, np.where(np.isnan(bow), f32(0), bow)
         total = sum_up(child[r * size : (r + 1) * size], total)
         for b in job.mine:
             back.add(b, child[dealt.get((r, b), np.int32)[::3]])
@@ -252,25 +255,6 @@ def deal_contexts(place, types, bow, size, head, rows):
             at = head[place[i] // size]
             head[place[i] // size] += 1
             rows[at, 0], rows[at, 1], rows[at, 2] = place[i], types[i], bow[i]
-
-
-@jit
-def put_events(rows, records):
-    """records (N + 1, WIDE or NARROW) <- the rows of `deal_rows`."""
-    width = records.shape[1]
-    for i in range(len(rows)):
-        at = rows[i, 0]
-        records[at, 0], records[at, width - 1] = rows[i, 1], rows[i, 3]
-        records[at, 2 if width == WIDE else 1] = rows[i, 2]
-
-
-@jit
-def put_contexts(rows, records):
-    """records <- the rows of `deal_contexts`, types in place of the first child."""
-    for i in range(len(rows)):
-        records[rows[i, 0], CHILD], records[rows[i, 0], BOW] = rows[i, 1], rows[i, 2]
-        if rows[i, 2] & 0x7FFFFFFF > 0x7F800000:  # nan: no n-gram extends it
-            records[rows[i, 0], BOW] = 0
 
 
 @jit
