@@ -109,7 +109,7 @@ LIMITS = {
     "functions of more than 100 lines": (0, 0),
     "modules that a small ngram-count enters": (17, 20),
     "calls between modules of a small ngram-count": (75, 100),
-    "lines of lmtk/ngram": (11462, 9000),
+    "lines of lmtk/ngram": (11425, 9000),
     "lines of lmtk/machine": (1925, 1400),
 }
 
