@@ -99,7 +99,9 @@ def finish(program, model, debug=0):
     """
     checkpoint = checkpoint_of(model)
     if not checkpoint or not os.path.exists(checkpoint):
-        raise LmtkError(f"{checkpoint or model}: no such checkpoint; -finish needs the checkpoint of an unfinished run")
+        named = str(model).endswith(".ckpt")
+        remedy = "name the model, without .ckpt" if named else "-finish needs the checkpoint of an unfinished run"
+        raise LmtkError(f"{checkpoint or model}: no such checkpoint; {remedy}")
     about, arrays = read_checkpoint(program, checkpoint)
     state, about = about["state"], about["model"]
     if about is None:

@@ -107,7 +107,10 @@ OPTIONS = {
             "Estimate the model as KenLM's lmplz does: interpolated modified Kneser-Ney smoothing with <unk>."
         ),
         "interpolate_unigrams": option(
-            "With -kenlm, 0: <unk> gets all the left-over unigram mass.", "0|1", low=0, high=1
+            "With -kenlm: 0 gives the left-over unigram mass to <unk>; 1 shares it among all words (default: 1).",
+            "0|1",
+            low=0,
+            high=1,
         ),
         "vocab_pad": option("With -kenlm: assume a vocabulary of N words, including unknown words.", "N", low=0),
         "verbose_header": option("With -kenlm: begin the file of -lm with comments that name the text and its size."),

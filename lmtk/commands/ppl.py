@@ -80,6 +80,8 @@ def command(unk, ppl, text, **options):
 
     \b
     Example: lmtk ppl -lm model.arpa -text test.txt
+
+    \b
     Example: lmtk ppl -lm model.arpa -jsonl docs.jsonl -add perplexity -write scored.jsonl
     """
     score(build(ScoreJob, {"text": text + ppl, **options}))

@@ -34,6 +34,7 @@ ALIKE = {
     "-ppl": ["-text"],
     "-valid": ["-heldout"],
     "-num": ["-count"],
+    "-n": ["-count"],
 }
 LISTED = 6  # commands in a message
 MOST = 2**31 - 1  # of a whole number in an option that says no other bound

@@ -75,7 +75,7 @@ def load(path, seen=(), sums="now", home=None, linked=True, arpa=None):
             if about["kind"] == "index":
                 raise FormatError(path, "an index, which lmtk count-of reads; expected a language model")
             if about["kind"] not in BINARY:
-                raise FormatError(path, f"not a model but a file of the kind {about['kind']}")
+                raise FormatError(path, no_model(about["kind"]))
             return import_function(BINARY[about["kind"]])(about, arrays, path)
         if head.startswith(b"SRILM_BINARY_NGRAM"):
             raise FormatError(
@@ -125,11 +125,18 @@ def load_ensemble(paths):
     return models
 
 
+def no_model(kind):
+    """What to say of a binary file that is not a model."""
+    program, _, what = kind.partition("-")
+    remedy = f"; lmtk {program}-train -finish writes the model of a checkpoint" if what == "checkpoint" else ""
+    return f"not a model but a file of the kind {kind}{remedy}"
+
+
 def make_model(about, arrays, path):
     """Make the model, of any kind, from a binary file that `container.read` has read. Raises FormatError."""
     kinds = BINARY | TRANSLATION
     if about["kind"] not in kinds:
-        raise FormatError(path, f"not a model but a file of the kind {about['kind']}")
+        raise FormatError(path, no_model(about["kind"]))
     return import_function(kinds[about["kind"]])(about, arrays, path)
 
 

@@ -159,6 +159,10 @@ DOCUMENT_RULES = (
         lambda job: job.documents.jsonl and job.write and "{bucket}" in job.write and not job.documents.buckets,
         "-write has {{bucket}} in its name, so -buckets is needed",
     ),
+    wrong(
+        lambda job: job.documents.jsonl and job.write and job.write.endswith(".parquet"),
+        "lmtk writes documents as JSON lines, not as parquet; name the file of -write .jsonl",
+    ),
     wrong(lambda job: job.documents.jsonl and job.scoring.debug > 1, "-debug takes 0 and 1 with -jsonl"),
 )
 

@@ -140,18 +140,23 @@ def check_method(job, n, method):
             f"order {n}: Good-Turing and Kneser-Ney smoothing need whole counts; with -float-counts use -wbdiscount{n}"
         )
     option = "-heldout" if job.heldout else "-prune-kneser" if job.prune_kneser is not None else None
-    if option and not (method.smoothing.continuation and method.interpolate):
+    if option and not method.smoothing.continuation:
         raise UsageError(
             f"order {n}: {option} works with interpolated Kneser-Ney smoothing only; add -kndiscount -interpolate"
         )
+    if option and not method.interpolate:
+        raise UsageError(f"{option} works with interpolated models only; add -interpolate")
 
 
 # -source counts texts alone, and smooths by interpolated Kneser-Ney with discounts of its own
 NOT_WITH_SOURCES = (
     "text read text_has_weights text_has_weights_last classes class_lm nonevents limit_vocab float_counts recompute "
     "write write_n write_vocab read_with_mincounts gtmin gtmin_n gtmax gtmax_n gt kn kn_all kn_counts_modified "
-    "kn_modify_counts_at_end ndiscount ndiscount_n wbdiscount wbdiscount_n cdiscount cdiscount_n addsmooth addsmooth_n "
-    "ukndiscount ukndiscount_n discount_fallback prune_by_count prune_kneser grow kenlm maxent trust_totals memory mpi"
+    "kn_modify_counts_at_end discount_fallback prune_by_count prune_kneser grow kenlm maxent trust_totals memory mpi"
+)
+OTHER_METHODS = (
+    "ndiscount ndiscount_n wbdiscount wbdiscount_n cdiscount cdiscount_n addsmooth addsmooth_n ukndiscount "
+    "ukndiscount_n"
 )
 RULES = (
     needs(
@@ -191,6 +196,7 @@ RULES = (
         "-source makes a model; add -lm FILE or -write-bin FILE",
     ),
     excludes("sources", NOT_WITH_SOURCES),
+    excludes("sources", OTHER_METHODS, "-source always makes a modified Kneser-Ney model; leave out other methods"),
     wrong(lambda job: job.heldout and not job.model_wanted, "-heldout needs a model to tune; add -lm or -write-bin"),
     excludes("nonevents", "maxent", "-nonevents cannot be combined with -kenlm or -maxent"),
     excludes("trust_totals", "kenlm memory mpi maxent heldout"),

@@ -6,8 +6,9 @@ for each n-gram up to which threshold it stays.
 
 import os
 import tempfile
+import warnings
 
-from lmtk.errors import LmtkError, counted
+from lmtk.errors import LmtkError, LmtkWarning, counted
 from lmtk.jobs.rules import excludes, wrong
 
 ENOUGH = 0.99  # of the size that is asked for
@@ -55,6 +56,10 @@ def prune_model(job, model, threshold, context, own, write):
     from lmtk.ngram.edit import prune
 
     if not (job.prune_to or job.prune_to_size):
+        if threshold >= 1:
+            told = "-prune takes the fraction by which an n-gram may raise the perplexity, such as 1e-8"
+            size = f"; to keep {threshold:.0f} n-grams, give -prune-to {threshold:.0f}"
+            warnings.warn(f"{told}, not {threshold:g}{size}", LmtkWarning, stacklevel=1)
         return prune.prune(model, threshold, job.minprune, context, own), f"-prune {threshold:g}"
     arrays, limits = prune.find_limits(model, job.minprune, context, own)
 

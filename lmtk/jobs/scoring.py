@@ -219,8 +219,9 @@ def score_text(job, model, path, tell):
         what.reading.check_pieces(unknown + tally.oovs, tally.words, name_of(path))
     if what.debug and unknown and not job.oov_features:
         name = os.fsdecode(model.vocab.words[model.vocab.unk_id])
-        clause = counted(unknown, "word is not in the model and counts", "words are not in the model and count")
-        sys.stderr.write(f"{name_of(path)}: {clause} as {name}; OOVs counts only words without a probability\n")
+        clause = counted(unknown, "unknown word is", "unknown words are")
+        reason = f"which has a probability, so {'it is' if unknown == 1 else 'they are'} not among the OOVs"
+        sys.stderr.write(f"{name_of(path)}: {clause} scored as {name}, {reason}\n")
     return tally
 
 
@@ -309,7 +310,7 @@ def adaptive(job, model):
     if not isinstance(model, Network) or model.output not in ADAPTIVE:
         instead = "; for a cache with n-grams use lmtk ngram -cache" if isinstance(model, Backoff) and job.cache else ""
         raise UsageError(
-            f"{follows(job)} needs a model made by nplm-train without -model energy and -objective shortlist, "
+            f"{follows(job)} needs a model made by nplm-train with neither -model energy nor -objective shortlist, "
             f"not {next(model.describe())[1]}{instead}"
         )
     steps = Steps(job.dynamic_rate, job.dynamic_segment, job.dynamic_decay) if job.dynamic else None

@@ -189,12 +189,16 @@ class Reading:
             self.check_model(model, name if isinstance(name, str) else "the model")
 
     def check_pieces(self, unknown, number, name):
-        """Warn if a model has few of the pieces of a text. unknown: how many of its `number` pieces the model lacks.
-        name: what messages call the text.
+        """Warn if a model lacks most of the pieces of a text, or of the words of documents. unknown: how many of the
+        `number` pieces or words the model lacks. name: what messages call the text.
         """
-        if self.tokenizer and 2 * unknown > number:
-            text = f"{name}: {int(unknown)} of {counted(int(number), 'piece')} are not in the model"
-            warnings.warn(f"{text}; was it made with the tokenizer {self.tokenizer}?", LmtkWarning, stacklevel=1)
+        if 2 * unknown <= number or not (self.tokenizer or self.field):
+            return
+        units, remedy = "piece", f"was it made with the tokenizer {self.tokenizer}?"
+        if not self.tokenizer:
+            units, remedy = "word", "a model of pieces needs -tokenizer"
+        text = f"{name}: {int(unknown)} of {counted(int(number), units)} are not in the model"
+        warnings.warn(f"{text}; {remedy}", LmtkWarning, stacklevel=1)
 
     def check_digest(self, of_model, name):
         """Warn if `of_model`, the digest of the tokenizer that a model or an index remembers, or None, is that of

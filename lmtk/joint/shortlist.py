@@ -135,9 +135,8 @@ def shortlisted(network, w, N, rest, path, name):
 def check_rest(vocab, order, rest, path):
     """Raises LmtkError where a model is no back-off model, lacks words of the network's or has longer contexts."""
     if not isinstance(rest, Backoff):
-        raise LmtkError(
-            f"{path}: expected a back-off model, but its kind is {next(rest.describe())[1]}; lmtk ngram-count makes one"
-        )
+        kind = next(rest.describe())[1]
+        raise LmtkError(f"{path}: expected a back-off model, which lmtk ngram-count makes, but its kind is {kind}")
     if rest.order > order:
         raise LmtkError(f"{path}: its order {rest.order} is above the order {order} of the network; raise -order")
     lacking = sorted(w for w in vocab.words[: vocab.V] if not rest.vocab.predicts(w))

@@ -146,11 +146,12 @@ def parse_decipher2(line):
     score, tokens = split_decipher_score(line)
     words, lm, end = [], 0.0, -1.0
     if len(tokens) % 11:
-        raise ValueError("expected word ( st: s et: e g: lm a: ac ) for each word")
+        raise ValueError("expected WORD ( st: NUMBER et: NUMBER g: NUMBER a: NUMBER ) for each word")
     for i in range(0, len(tokens), 11):
         word, *labels = tokens[i : i + 11]
         if [labels[j] for j in (0, 1, 3, 5, 7, 9)] != [b"(", b"st:", b"et:", b"g:", b"a:", b")"]:
-            raise ValueError(f"expected {shown(word)} ( st: s et: e g: lm a: ac ), found '{shown(b' '.join(labels))}'")
+            form = "( st: NUMBER et: NUMBER g: NUMBER a: NUMBER )"
+            raise ValueError(f"expected {form} after {shown(word)}, found '{shown(b' '.join(labels))}'")
         start, stop, g = parse_number(labels[2]), parse_number(labels[4]), parse_number(labels[6])
         if start > end:
             words.append(word)
@@ -236,10 +237,8 @@ def source_lines(nbest, paths, many):
     for file, start, end in zip(nbest.files, nbest.starts[:-1], nbest.starts[1:]):
         key = nbest.fields[start][0][0]
         if not key.isdigit() or int(key) >= many:
-            wanted = (
-                f"the number of a line of -source, 0 to {many - 1}," if many else "nothing, since -source is empty,"
-            )
-            raise FormatError(paths[file], f"expected {wanted} as the key of a list, found '{shown(key)}'")
+            lines = f"its lines are 0 to {many - 1}" if many else "it is empty"
+            raise FormatError(paths[file], f"the key '{shown(key)}' of a list is not a line of -source; {lines}")
         found += [int(key)] * (end - start)
     return np.array(found)
 
