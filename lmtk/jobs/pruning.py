@@ -56,7 +56,7 @@ def prune_model(job, model, threshold, context, own, write):
     from lmtk.ngram.edit import prune
 
     if not (job.prune_to or job.prune_to_size):
-        if threshold >= 1:
+        if threshold > 1:
             told = "-prune takes the fraction by which an n-gram may raise the perplexity, such as 1e-8"
             size = f"; to keep {threshold:.0f} n-grams, give -prune-to {threshold:.0f}"
             warnings.warn(f"{told}, not {threshold:g}{size}", LmtkWarning, stacklevel=1)
