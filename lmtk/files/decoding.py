@@ -64,8 +64,8 @@ def warn_if_model(blocks, path):
     """Yield the blocks of a text; warn if it is an ARPA file or JSON lines."""
     for i, block in enumerate(blocks):
         if i == 0 and ARPA.match(block):
-            message = f"{name_of(path)}: it looks like a model, but is read as plain text; lmtk ppl reads models with -lm"
-            warnings.warn(message, LmtkWarning, stacklevel=2)
+            message = f"{name_of(path)}: it looks like a model, but is read as plain text"
+            warnings.warn(f"{message}; lmtk ppl reads models with -lm", LmtkWarning, stacklevel=2)
         elif i == 0 and JSONL.match(block):
             message = f"{name_of(path)}: it looks like JSON lines, but is read as plain text"
             warnings.warn(f"{message}; to read a field of it, add -field NAME", LmtkWarning, stacklevel=2)
