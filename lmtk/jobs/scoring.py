@@ -310,8 +310,8 @@ def adaptive(job, model):
     if not isinstance(model, Network) or model.output not in ADAPTIVE:
         instead = "; for a cache with n-grams use lmtk ngram -cache" if isinstance(model, Backoff) and job.cache else ""
         raise UsageError(
-            f"{follows(job)} needs a model made by nplm-train with neither -model energy nor -objective shortlist, "
-            f"not {next(model.describe())[1]}{instead}"
+            f"the kind of the model is {next(model.describe())[1]}; {follows(job)} needs a model of nplm-train "
+            f"(without -model energy and -objective shortlist){instead}"
         )
     steps = Steps(job.dynamic_rate, job.dynamic_segment, job.dynamic_decay) if job.dynamic else None
     return AdaptiveNetwork(model, steps, Cache(job.cache, job.cache_theta, job.cache_lambda) if job.cache else None)

@@ -116,7 +116,9 @@ class Tagger:
             name = self.tags.fold(model.vocab.words[i])
             if self.index.setdefault(name, i) != i:
                 both = " and ".join(shown(model.vocab.words[j]) for j in (self.index[name], i))
-                raise LmtkError(f"{name_of(path)}: -tolower2 maps {both} to one word")
+                raise LmtkError(
+                    f"{name_of(path)}: the model has {both}, which -tolower2 makes one word; leave out -tolower2"
+                )
             if self.job.text_map:  # numbered now, as in SRILM, where the numbers decide ties
                 self.tags[name]
         return tag_model
