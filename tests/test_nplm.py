@@ -12,10 +12,11 @@ from small_models import by_checkpoint, life, neural, prepared, run, settings
 from steps import Small, assert_step, minibatch, parameters, same
 
 from lmtk import run as lifecycle
+from lmtk.commands.nplm_train import OPTIONS
 from lmtk.errors import Diverged, FormatError, LmtkError
 from lmtk.exponential import exp_outputs, exp_rows
 from lmtk.files import curve
-from lmtk.files.registry import load
+from lmtk.files.registry import BINARY, load
 from lmtk.jobs.progress import Reporter
 from lmtk.jobs.training import Life
 from lmtk.machine import factors
@@ -23,6 +24,8 @@ from lmtk.machine.blas import add_product, sgemm
 from lmtk.machine.factors import factor
 from lmtk.nplm import kernels, pace, training
 from lmtk.nplm import model as scoring
+from lmtk.nplm.layers import LAYERS
+from lmtk.nplm.network import kind_of
 from lmtk.text import corpus as corpora
 from lmtk.text.corpus import Marks, whole_corpus
 from lmtk.text.vocab import make_vocab
@@ -371,3 +374,10 @@ def test_a_text_without_known_words(texts):
     corpus = whole_corpus(str(texts / "train"), vocab, Marks(False, False, True))
     with pytest.raises(LmtkError, match="no word of the vocabulary"):
         training.make_examples(corpus, vocab, 3, None)
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_every_layer_has_an_option_and_a_reader(layer):
+    outputs = ["full"] if layer == "energy" else ["full", "tied", "class", "tree", "shortlist"]
+    assert BINARY.keys() >= {kind_of(layer, output) for output in outputs}, "kinds that files/registry.py lacks"
+    assert layer in OPTIONS["Model"]["model"].metavar.split("|"), "a value that -model lacks"

@@ -23,7 +23,7 @@ from lmtk.text.corpus import Marks, contexts, read_corpus
 from lmtk.text.vocab import make_vocab
 
 TEXT = str(FILES / "words.txt")
-METHODS = {"gt": (7,), "wb": (), "cd": (0.5,), "add": (0.3,), "ukn": (), "kn": ()}
+METHODS = {"gt": (7,), "wb": (), "n": (), "cd": (0.5,), "add": (0.3,), "ukn": (), "kn": ()}
 MARKS = [Marks(), Marks(sos=False), Marks(eos=False), Marks(False, False, True)]
 
 

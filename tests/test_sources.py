@@ -1,6 +1,7 @@
 """Models of several texts with learned weights: by the formula in plain loops, and by finite differences."""
 
 from collections import Counter, defaultdict
+from dataclasses import fields
 from itertools import pairwise
 
 import numpy as np
@@ -11,6 +12,8 @@ import lmtk
 from lmtk.errors import LmtkError, UsageError
 from lmtk.jobs import counting
 from lmtk.jobs.counting import CountJob
+from lmtk.jobs.estimating import NOT_WITH_SOURCES, OTHER_METHODS
+from lmtk.jobs.smoothing import Smoothing
 from lmtk.joint import sources
 from lmtk.lm import after
 from lmtk.machine.parallel import ALONE
@@ -174,3 +177,9 @@ def test_orders_may_lack_ngrams_and_known_contexts(tmp_path, monkeypatch, more):
     for context in ([], [b"<s>"], [b"a"], [b"a", b"a"]):
         ids = [model.vocab.index[word] for word in context]
         assert np.exp(after(model, ids)).sum() == pytest.approx(1, abs=1e-6)
+
+
+def test_smoothing_options_are_refused_or_known_to_do_no_harm():
+    """-source has one method of smoothing, so an option of another method must not be ignored."""
+    left = {about.name for about in fields(Smoothing)} - {*NOT_WITH_SOURCES.split(), *OTHER_METHODS.split()}
+    assert left == {"kndiscount", "kndiscount_n", "interpolate", "interpolate_n", "interpolate_unigrams"}

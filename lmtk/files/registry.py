@@ -2,7 +2,8 @@
 
 `load` reads a language model of any kind, `load_translation` and `load_ensemble` translation models, and `describe` a
 file of any kind for `lmtk info`. Readers are named as strings, "module:function", so that a command imports only the
-module that it needs.
+module that it needs. A reader in TEXT is called with (stream, path, seen), a reader in BINARY with (about, arrays,
+path). Both return a model; `lmtk info` shows what the model's `describe` yields.
 """
 
 import importlib
@@ -23,10 +24,11 @@ ARPA = "lmtk.ngram.arpa.reader:read_text"
 DATA = re.compile(rb"(?m)^[ \t]*\\data\\[ \t\r]*$")
 KENLM_READER = "lmtk.kenlm.reading:read"
 TOKENIZERS = "lmtk.text.tokenizer_files:find_description"
-LAYERS, OUTPUTS = ("", "-tdnn", "-rnn", "-gru", "-lstm"), ("", "-tied", "-class", "-tree")
+# the parts of a network's kind that `nplm.network.kind_of` makes of its layer and its output layer
+LAYER_PARTS, OUTPUT_PARTS = ("", "-tdnn", "-rnn", "-gru", "-lstm"), ("", "-tied", "-class", "-tree")
 BINARY = {
-    **{f"nplm{layer}{output}": "lmtk.nplm.network:from_arrays" for layer in LAYERS for output in OUTPUTS},
-    **{f"nplm{layer}-shortlist": "lmtk.joint.shortlist:from_arrays" for layer in LAYERS},
+    **{f"nplm{layer}{output}": "lmtk.nplm.network:from_arrays" for layer in LAYER_PARTS for output in OUTPUT_PARTS},
+    **{f"nplm{layer}-shortlist": "lmtk.joint.shortlist:from_arrays" for layer in LAYER_PARTS},
     "nplm-energy": "lmtk.nplm.network:from_arrays",
     "interp": "lmtk.ngram.estimate.interp:from_arrays",
     "backoff": "lmtk.ngram.model.backoff:from_arrays",

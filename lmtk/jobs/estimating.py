@@ -154,7 +154,7 @@ NOT_WITH_SOURCES = (
     "write write_n write_vocab read_with_mincounts gtmin gtmin_n gtmax gtmax_n gt kn kn_all kn_counts_modified "
     "kn_modify_counts_at_end discount_fallback prune_by_count prune_kneser grow kenlm maxent trust_totals memory mpi"
 )
-OTHER_METHODS = (
+OTHER_METHODS = (  # the options of all methods but -kndiscount
     "ndiscount ndiscount_n wbdiscount wbdiscount_n cdiscount cdiscount_n addsmooth addsmooth_n ukndiscount "
     "ukndiscount_n"
 )
