@@ -21,6 +21,7 @@ from lmtk.api import BLANKS, Model, as_bytes
 from lmtk.errors import LmtkError, UsageError, option_name
 from lmtk.jobs.rules import build, fields_of
 
+# name -> the options of the method, or the name of the option that takes its parameter
 METHODS = {
     "gt": {},
     "wb": {"wbdiscount": True},
@@ -95,8 +96,9 @@ def method_options(smoothing):
     name, *parameters = [smoothing] if isinstance(smoothing, str) or not is_iterable(smoothing) else smoothing
     if name not in METHODS:
         raise UsageError(f"smoothing {name!r} does not exist; choose one of {', '.join(METHODS)}")
-    if len(parameters) != (name in ("cd", "add")) or not are_numbers(parameters):
-        raise UsageError('smoothing: only "cd" and "add" take a number, and they need it, as in ("cd", 0.5)')
+    if len(parameters) != isinstance(METHODS[name], str) or not are_numbers(parameters):
+        with_number = " and ".join(f'"{other}"' for other, option in METHODS.items() if isinstance(option, str))
+        raise UsageError(f'smoothing: only {with_number} take a number, and they need it, as in ("cd", 0.5)')
     return {METHODS[name]: parameters[0]} if parameters else dict(METHODS[name])
 
 
