@@ -15,7 +15,7 @@ M       (V, D)            [U | W | b]; MT (D, V_i) is a block of it, transposed,
 y       (K, V)            outputs; the target words are w (K,)
 L       -                 log-likelihood, natural; gX is dL/dX, its gradient
 
-Equation (1): y = b + Wx + U tanh(d + Hx) = Mz, with a = tanh(d + Hx), the layer `window`.
+Equation (1): y = b + Wx + U tanh(d + Hx) = Mz, with a = tanh(d + Hx), the layer `nplm`.
 """
 
 import math

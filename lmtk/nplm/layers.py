@@ -7,7 +7,7 @@ symbol  shape                meaning
 C       (>= V, m)            feature vectors, C(i) in row i
 x       (K, n-1, m)          features of the words of each context, the last word first: C(w_(t-1)) .. C(w_(t-n+1));
                              or (D, 1, m), each distinct word once, where H multiplies each word on its own
-H d     (h, (n-1)m) (h,)     window: o = d + Hx, a = tanh(o)                                  (equation 1)
+H d     (h, (n-1)m) (h,)     nplm: o = d + Hx, a = tanh(o)                                    (equation 1)
 H d G e (h, rm) (h,) (h, (n-r)h) (h,)  tdnn: b_s = tanh(d + H(x_s, .. x_(s+r-1))), s = 1 .. n-r, r = GROUP;
                              a = tanh(e + G(b_1, .. b_(n-r)))                                 (section 5.2, item 4)
 H R d   (h, m) (h, h) (h,)   rnn: A_k = tanh(d + Hx(n-k) + R A_(k-1)), k = 1 .. n-1, A_0 = 0, a = A_(n-1)

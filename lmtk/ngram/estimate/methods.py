@@ -4,8 +4,8 @@ A method is an entry of METHODS. It gives the terms of p for an n-gram h w of co
 
     p(w | h) = f(c) / q(h) + weight(h) p(w | h without its oldest word)
 
-where f(c) is the discounted count, and q and weight follow from the totals of the context. A new method is a new entry;
-its -NAMEdiscount option is a field of Smoothing in jobs/smoothing.py.
+where f(c) is the discounted count, and q and weight follow from the totals of the context. An order that is not
+interpolated lacks the last term. A new method is a new entry; its options are fields of jobs.smoothing.Smoothing.
 """
 
 import math
@@ -106,8 +106,8 @@ def natural(parameters, h):
     """T (T (T + 1) + 2 k) / (T (T + 1) + k (1 - k)), where k is the number of types; T if k = V: Ristad's natural law
     of succession (1995).
     """
-    T, q = h.T, h.types
-    return T / np.where(q == h.V, 1, (T * (T + 1) + q * (1 - q)) / (T * (T + 1) + 2 * q)), np.zeros(len(T))
+    T, k = h.T, h.types
+    return T / np.where(k == h.V, 1, (T * (T + 1) + k * (1 - k)) / (T * (T + 1) + 2 * k)), np.zeros(len(T))
 
 
 def additive(parameters, h):
@@ -212,8 +212,8 @@ class Smoothing:
     """The functions of a method. kept: its parameters -> f(c), as above. shares: its parameters and Totals -> q(h) and
     the lower order's weight. discounts: a Method and counts of counts -> the Method with its discounts; None if the
     user gives them. continuation: whether orders below the highest count the different words before an n-gram. names:
-    those of the discounts in a discount file; None for the counts 1, 2 .. idle: whether the parameters leave the counts
-    unchanged.
+    those of the discounts in a discount file; None for the counts 1, 2 .. idle: whether with these parameters f(c) / q
+    is c / T, which leaves no mass for unseen words.
     """
 
     kept: Callable

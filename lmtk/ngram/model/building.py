@@ -183,9 +183,9 @@ def link_suffixes_plain(levels, one):
 
 
 def build_nodes(orders, W):
-    """Return the Nodes of sorted n-grams over W words. orders: (keys, log10p, log10bow) of each order, (N,) each. The
-    key of an n-gram, int64, is the place of its context in the order below, times W, plus its last word. A log10p is
-    -inf for a probability of 0, and nan for a bare prefix.
+    """Return the Nodes of sorted n-grams over W words. orders: (keys, log10p, log10bow) of each order, (N,) each. A
+    key, int64, as `counts.trie` makes it, is the place of the context in the order below, times W, plus the last word.
+    A log10p is -inf for a probability of 0, and nan for a bare prefix.
     """
     memory, where, records = allocate([len(keys) for keys, *_ in orders])
     above = np.zeros(2, NODE)
