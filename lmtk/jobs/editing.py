@@ -33,16 +33,15 @@ class EditJob:
     from it; write it.
 
     lm: the model's file, or a model in memory; with read_mix_lms, a file that lists models. keep: return the model.
-    order: the longest n-grams
-    that stay. vocab: words to add; limit_vocab: only these words stay. mix_lm: more models; weight: a weight for each
-    model, the last may be left out. bayes: words before a word that weight the models, None: merge the models.
-    loglinear_mix: interpolate the models log-linearly, into one model of any weights if it is written or kept; heldout:
-    a text to learn these weights on.
-    cache: words before a word. prune: shares of the model's perplexity; several: a table of sizes and perplexities.
-    minprune: prune n-grams of so many words or more. prune_to, prune_to_size: prune to so many n-grams, or to a file
-    of so many bytes. expand_classes: the longest n-grams of words, 0: all;
-    expand_most: the most n-grams; expand_exact: n-grams of so many words or more get their exact probability. unk_prob:
-    log10 p of unknown words, -99: none. gen: the number of sentences. scoring: texts and counts to score.
+    order: the longest n-grams that stay. vocab: words to add; limit_vocab: only these words stay. mix_lm: more models;
+    weight: a weight for each model, the last may be left out. bayes: words before a word that weight the models, None:
+    merge the models. loglinear_mix: interpolate the models log-linearly, into one model of any weights if it is written
+    or kept; heldout: a text to learn these weights on. cache: words before a word. prune: shares of the model's
+    perplexity; several: a table of sizes and perplexities. minprune: prune n-grams of so many words or more. prune_to,
+    prune_to_size: prune to so many n-grams, or to a file of so many bytes. expand_classes: the longest n-grams of
+    words, 0: all; expand_most: the most n-grams; expand_exact: n-grams of so many words or more get their exact
+    probability. unk_prob: log10 p of unknown words, -99: none. gen: the number of sentences. scoring: texts and counts
+    to score. unk: <unk> is a word of the model. `build` gives order, unk and debug to `scoring` too.
     """
 
     lm: str | None = None

@@ -48,8 +48,9 @@ def fields_of(job):
 
 
 def build(job, values):
-    """The job, a class, with the fields that `values` has, {name: value}; the others have their defaults. Raises
-    TypeError for a name that is not a field, UsageError where a rule is broken.
+    """The job, a class, with the fields that `values` has, {name: value}; the others have their defaults. If the job
+    and a record inside it have fields of the same name, such as `order`, both get the value. Raises TypeError for a
+    name that is not a field, UsageError where a rule is broken.
     """
     known = fields_of(job)
     for name in values:

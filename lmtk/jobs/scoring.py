@@ -245,15 +245,15 @@ def report_text(model, path, what, write):
         report_passages(model, path, texts, debug, write, what.unk)
         return None, 0
     large = os.path.isfile(path) and pays("text", os.path.getsize(path))
-    # otherwise sentences are printed, or read backwards
+    # whether a long line may come in pieces: not where sentences are printed, weighted or read backwards
     pieces = debug == 0 and not (what.reverse or what.text_has_weights)
     if large and isinstance(model, Backoff) and pieces and not what.stream:
         tally, _, unknown = report_sums(model, path, blocks(path, BLOCK, pieces=True), marks, write)
         return tally, unknown
     texts = read(blocks(path, pieces=pieces), *how)
     if index is None and large:  # no read of a file can wait
-        pieces = iter(texts)
-        texts = takewhile(bool, map_in_order(lambda _: next(pieces, None), repeat(None), threads=1))
+        coming = iter(texts)
+        texts = takewhile(bool, map_in_order(lambda _: next(coming, None), repeat(None), threads=1))
     tally, blank, unknown = report(model, path, texts, debug, write, what.unk)
     if debug and blank:
         sys.stderr.write(f"{name_of(path)}: {counted(blank, 'blank line')} skipped\n")

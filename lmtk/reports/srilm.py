@@ -25,8 +25,10 @@ BLOCK = 1 << 18  # bytes of a large text that a thread reads and scores at once
 def outcome(vocab, corpus, scores):
     """(oov, zero, log10p) of each token: bool, bool, float64 with 0 for tokens that do not count.
 
-    As in SRILM, an unknown word is an OOV only if <unk> has no probability. log10 p is rounded to single precision,
-    which the last digits of SRILM's reports depend on.
+    As in SRILM, an unknown word is an OOV only if <unk> has no probability. Unknown words have the id of <unk>
+    (`text.corpus.Closed`). Any other word of probability 0 is a zeroprob. So is <s> inside a line, since it is not
+    predicted. log10 p is rounded to single precision, which the last digits of SRILM's reports depend on. For a large
+    text at -debug 0, `summing.sum_text` decides the same.
     """
     never = corpus.scored & (scores.logp == -np.inf)
     unknown = corpus.ids == vocab.unk_id

@@ -1,7 +1,7 @@
 """Scores a large text straight from its bytes, and adds up the log probabilities of each line.
 
-`sum_text` looks up the words of a piece of text, puts sentence marks around its lines, scores the tokens by
-`walking.walk`, and returns a sum for each line and the counts that a perplexity report needs.
+`sum_text` looks up words, adds sentence marks as `text.corpus.with_marks` does, scores the tokens by `walking.walk`,
+and returns a sum for each line and the counts of a report, as `reports.srilm.outcome` decides them for small texts.
 """
 
 import numpy as np
