@@ -160,7 +160,7 @@ def test_columns_of_a_table_are_kept(tmp_path):
         ("x", "a", 1, None, "</s>"),
     ]
     assert values[4:] == [("y", "b", 2, 1, "a"), ("y", "b", 2, 1, "dog"), ("y", "b", 2, None, "</s>")]
-    with pytest.raises(FormatError, match="no column sentence"):
+    with pytest.raises(FormatError, match="the header has no column 'sentence'"):
         lmtk.surprisal(FILES / "wb.arpa", table)
     with pytest.raises(UsageError, match="model must be"):
         lmtk.surprisal(3, table)

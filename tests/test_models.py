@@ -122,7 +122,7 @@ def test_the_rest_of_a_shortlist_must_fit(texts):
     other = make_vocab(sorted(set(TRAIN.encode().split())), False)
     longer = model_of(model.vocab, [*columns(model.rest), 3 * (np.zeros(0),)])
     for rest, message in (
-        (interpolated(texts), "expected a back-off model, but its kind is .*; lmtk ngram-count makes one"),
+        (interpolated(texts), "expected a back-off model, which lmtk ngram-count makes, but its kind is .*"),
         (longer, "its order 4 is above the order 3 of the network"),
         (replace(model.rest, vocab=other), r"lacks words of the network \(<unk>\)"),
     ):

@@ -55,10 +55,11 @@ def command(**options):
 
 def rows_of(path, words):
     """The description of a file, [(name, value)], with its first `words` words."""
+    from lmtk.files.inputs import is_file
     from lmtk.files.registry import describe
 
     rows, vocabulary = describe(path, words)
-    if os.path.isfile(path):
+    if is_file(path):
         rows.insert(1, ("size on disk", rounded(os.path.getsize(path))))
     if shown := vocabulary[:words]:
         rows = [*rows, ("first words", b" ".join(shown).decode("utf-8", "surrogateescape"))]

@@ -1,5 +1,3 @@
-import os
-
 from lmtk.commands.options import MANY, option, shared, takes
 from lmtk.jobs.rules import build
 from lmtk.jobs.translating import TranslateJob, translate
@@ -77,9 +75,9 @@ def command(**options):
 def is_text(path):
     """Whether a file is there and is not in binary form, as a model would be."""
     from lmtk.files.container import looks_binary
-    from lmtk.files.inputs import open_in
+    from lmtk.files.inputs import is_file, open_in
 
-    if not os.path.isfile(path):
+    if not is_file(path):
         return False
     with open_in(path) as stream:
         return not looks_binary(stream.peek(64)[:64])

@@ -6,13 +6,12 @@ are errors; bytes that are not UTF-8, NUL bytes, carriage returns inside lines a
 """
 
 import codecs
-import os
 import re
 import warnings
 from contextlib import suppress
 
 from lmtk.errors import FormatError, LmtkWarning, counted, name_of
-from lmtk.files.inputs import Source, open_in
+from lmtk.files.inputs import Source, is_file, open_in
 
 BLOCK = 4 << 20  # bytes of a block of text
 LONGEST_LINE = 16 << 20  # bytes, for readers that need whole lines
@@ -113,7 +112,7 @@ def decode_blocks(stream, path, size=BLOCK, eager=False, pieces=False, as_is=Fal
         # fill the block up, since a shorter one would count as the last
         block, offset = block[len(BOM) :] + read(len(BOM)), len(BOM)
     limit, parts, last, has_nul = max(size, BLOCK) if pieces else LONGEST_LINE, [], b"", False
-    number, counts_lines = 1, not os.path.isfile(path)  # a file is read again to count the lines before an error
+    number, counts_lines = 1, not is_file(path)  # a file is read again to count the lines before an error
 
     def checked(text, whole):
         """Return the text, after the checks. whole: whether the text ends with a line end. Raises FormatError."""

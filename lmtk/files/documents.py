@@ -73,7 +73,7 @@ def take(stream, path, at, end):
         if at == size == 0 and line.startswith(PARQUET):
             raise FormatError(
                 path,
-                "a parquet file, not JSON lines; convert it to JSON lines, or score its texts by -text and -field",
+                "a parquet file, not JSON lines; convert it to JSON lines, or give its name to -text with -field",
             )
         if len(line) > LONGEST:
             message = f"the line is longer than {LONGEST >> 20} MB; are there line ends between the documents?"

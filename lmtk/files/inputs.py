@@ -136,11 +136,16 @@ def open_in(path):
             raw.close()
 
 
+def is_file(path):
+    """Whether a path is a regular file, which can be read twice. "-" is stdin, even if there is a file of this name."""
+    return path != "-" and os.path.isfile(path)
+
+
 def digest(path):
     """The SHA-256, in hexadecimal, of the decompressed content of a file; None for a pipe, which is read only once."""
     import hashlib
 
-    if path is None or not os.path.isfile(path):
+    if path is None or not is_file(path):
         return None
     with open_in(path) as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()

@@ -12,7 +12,6 @@ The figures are KenLM's: a word that the model lacks is an OOV, and its probabil
 
 import json
 import math
-import os
 import re
 import sys
 import warnings
@@ -22,6 +21,7 @@ from functools import partial
 from itertools import compress, pairwise
 
 from lmtk.errors import FormatError, LmtkWarning, counted, name_of
+from lmtk.files.inputs import is_file
 from lmtk.jobs.rules import Rule, excludes, needs, wrong
 from lmtk.jobs.texts import Problems
 
@@ -200,7 +200,7 @@ class DocumentFile:
 
     def __init__(self, what):
         self.path, self.part = what.jsonl, what.part
-        self.held = [] if what.needs_all and not os.path.isfile(self.path) else None
+        self.held = [] if what.needs_all and not is_file(self.path) else None
 
     def batches(self, again=False):
         """Yields lists of lines. again: whether the file was read before."""

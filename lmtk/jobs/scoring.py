@@ -9,6 +9,7 @@ from functools import partial
 from itertools import repeat, takewhile
 
 from lmtk.errors import LmtkWarning, UsageError, counted, name_of
+from lmtk.files.inputs import is_file
 from lmtk.jobs.documents import DOCUMENT_RULES, Documents, outputs_of, score_documents
 from lmtk.jobs.rules import (
     Rule,
@@ -244,7 +245,7 @@ def report_text(model, path, what, write):
         texts = ((read([text], *how), line) for text, line in passages(lines(path), os.fsencode(what.escape)))
         report_passages(model, path, texts, debug, write, what.unk)
         return None, 0
-    large = os.path.isfile(path) and pays("text", os.path.getsize(path))
+    large = is_file(path) and pays("text", os.path.getsize(path))
     # whether a long line may come in pieces: not where sentences are printed, weighted or read backwards
     pieces = debug == 0 and not (what.reverse or what.text_has_weights)
     if large and isinstance(model, Backoff) and pieces and not what.stream:

@@ -8,13 +8,13 @@ The score of a sentence is the cross-entropy difference H_domain - H_general per
 For a bitext it is the sum of the differences of both sides (Axelrod et al., section 4.2).
 """
 
-import os
 import sys
 import warnings
 from dataclasses import dataclass, field
 from itertools import chain, compress
 
 from lmtk.errors import LmtkError, LmtkWarning, counted, name_of
+from lmtk.files.inputs import is_file
 from lmtk.jobs.rules import Rule, check, check_outputs, excludes, from_stdin, needs, one_stdin, wrong
 from lmtk.jobs.texts import LOWERED_RULES, Reading, convert_texts
 
@@ -208,7 +208,7 @@ def blocks_of(side):
     from lmtk.files.decoding import blocks
 
     for path in side.paths:
-        held = None if os.path.isfile(path) else side.held.setdefault(path, [])
+        held = None if is_file(path) else side.held.setdefault(path, [])
         for block in blocks(path):
             if held is not None:
                 held.append(block)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from lmtk.errors import FormatError, LmtkWarning, counted, name_of
+from lmtk.files.inputs import is_file
 from lmtk.jobs.rules import excludes, flatten, needs, one_of, wrong
 
 SHOWN = 10  # numbers of lines in a warning
@@ -132,7 +133,7 @@ class Reading:
         from lmtk.files.documents import batches, is_parquet, parse, read_parquet
 
         problems, first = Problems(name_of(path), self.field, lambda: 1), 0
-        if os.path.isfile(path) and is_parquet(path):
+        if is_file(path) and is_parquet(path):
             problems.unit = "row"
             parsed = ([(None, text) for text in texts] for texts in read_parquet(path, self.field))
         else:

@@ -1,7 +1,6 @@
 """Translating a text by beam search, or scoring translations that are given."""
 
 import contextlib
-import os
 import sys
 import warnings
 from collections import Counter
@@ -11,6 +10,7 @@ from functools import partial
 
 from lmtk.errors import FormatError, LmtkWarning, counted
 from lmtk.files.figure import KINDS
+from lmtk.files.inputs import is_file
 from lmtk.jobs.rules import (
     Rule,
     check,
@@ -233,7 +233,7 @@ def count_lines(path):
     """The number of lines of a file; 0 for a pipe, which can be read only once."""
     from lmtk.files.decoding import blocks
 
-    return sum(block.count(b"\n") for block in blocks(path)) if os.path.isfile(path) else 0
+    return sum(block.count(b"\n") for block in blocks(path)) if is_file(path) else 0
 
 
 def count_words(row, source):

@@ -6,12 +6,12 @@ first child. With array-compressed pointers, the upper bits of a pointer are in 
 each value. Probing tables are those of `hashed`; a table of 1-grams comes before them.
 """
 
-import os
 import struct
 
 import numpy as np
 
 from lmtk.errors import FormatError
+from lmtk.files.inputs import is_file
 from lmtk.kenlm.hashed import Hashed, lay_out
 from lmtk.kenlm.layout import FIXED, INCOMPLETE, KINDS, MAGIC, MISSING, VERSION, chop_bits, header_size
 from lmtk.ngram.arpa import reader
@@ -53,7 +53,7 @@ def read(stream, path):
 
 def read_bytes(stream, path):
     """Return the bytes of a file: mapped if the file is regular and not compressed, else read from `stream`."""
-    if path != "-" and os.path.isfile(path):
+    if is_file(path):
         with open(path, "rb") as raw:
             if raw.read(len(MAGIC)) == MAGIC:
                 return np.memmap(path, np.uint8, "r")

@@ -7,7 +7,6 @@ and `report` prints what `query` prints.
 
 import bisect
 import math
-import os
 import re
 import warnings
 
@@ -16,7 +15,7 @@ import numpy as np
 from lmtk.errors import LmtkWarning, name_of
 from lmtk.files import container
 from lmtk.files.decoding import blocks, lines_in
-from lmtk.files.inputs import open_in
+from lmtk.files.inputs import is_file, open_in
 from lmtk.kenlm.hashed import Hashed
 from lmtk.kenlm.layout import CAPITALS
 from lmtk.lm import LN10
@@ -140,7 +139,7 @@ def numbers(model, path):
 
 def arpa_words(path):
     """The words of an ARPA file in their order; None if `path` cannot be read twice, or is a binary form."""
-    if not os.path.isfile(path):
+    if not is_file(path):
         return None
     words = None
     with open_in(path) as stream:
