@@ -68,3 +68,9 @@ def test_long_sentences_of_the_grammar(folder):
     lengths = [len(source.split()) for source, _ in pairs]
     assert lengths == [len(target.split()) for _, target in pairs]
     assert min(lengths) == 6 and 55 < max(lengths) <= 60
+
+
+def test_pages_stay_short():
+    """The most lines of a page that a newcomer reads."""
+    most = {"README.md": 200, "CHANGELOG.md": 60} | dict.fromkeys((TOP / "examples").glob("*/README.md"), 80)
+    assert not [page for page, lines in most.items() if len((TOP / page).read_text().splitlines()) > lines]
