@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from lmtk.commands.options import option, shared, takes
 from lmtk.errors import LmtkError, UsageError, counted, name_of
 from lmtk.files.figure import KINDS
+from lmtk.files.inputs import is_file
 from lmtk.jobs.rules import Rule, build, check, check_outputs, excludes, marks_of, needs, one_stdin, wrong
 from lmtk.jobs.texts import LOWERED_RULES, Reading, convert_texts, needs_text
 
@@ -96,7 +97,7 @@ RULES = (
     needs("text", "svd"),
     needs("svd window vocab no_sos no_eos stream", "text"),
     wrong(
-        lambda job: not job.vocab and any(path == "-" or not os.path.isfile(path) for path in job.text),
+        lambda job: not job.vocab and not all(map(is_file, job.text)),
         "without -vocab the text is read twice, but stdin or a pipe can be read only once; add -vocab, or give a file",
     ),
     wrong(

@@ -7,7 +7,6 @@ import time
 from datetime import timedelta
 
 from lmtk.files import inputs
-from lmtk.files.inputs import is_file
 
 LONG = 1 << 24  # bytes: what is read in about a second
 SETTLED = 2  # seconds of work after which the time to go can be told
@@ -86,7 +85,7 @@ class Bar:
 @contextlib.contextmanager
 def reading(paths, what, quiet=False, share=1.0):
     """A Bar that shows how much of some files is read, where that is LONG or more. share: of the files that is read."""
-    total = share * sum(os.path.getsize(path) for path in paths if path and is_file(path))
+    total = share * sum(os.path.getsize(path) for path in paths if path and inputs.is_file(path))
     with Bar(quiet or total < LONG) as bar:
         done = 0
 

@@ -163,8 +163,8 @@ def collect_counts(job, lists, comm, form="counts"):
     texts, weighted = ([], job.text) if job.weighted else (job.text, [])
     limit, weight_of = job.limit_vocab and bool(job.vocab), LAST if job.text_has_weights_last else FIRST
     words = lists.words, job.marks, job.unk, limit
-    least = [job.gtmin_n.get(n, least_count(n, job.gtmin)) for n in range(1, job.order + 1)]
-    least = least if job.read_with_mincounts else ()
+    orders = range(1, job.order + 1) if job.read_with_mincounts else ()
+    least = [job.gtmin_n.get(n, least_count(n, job.gtmin)) for n in orders]
     sources = Sources(texts, job.read, job.order, *words, job.float_counts, weighted, weight_of, least)
     replace = partial(replaced, classes=lists.classes) if lists.classes else None
     return collect(sources, form, job.memory, comm, replace)

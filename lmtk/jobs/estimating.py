@@ -13,6 +13,7 @@ from functools import partial
 from itertools import chain
 
 from lmtk.errors import LmtkWarning, UsageError
+from lmtk.files.inputs import is_file
 from lmtk.jobs import counting
 from lmtk.jobs.counting import CountJob
 from lmtk.jobs.kenlm_files import KENLM_RULES, form_of, write_estimate, write_kenlm
@@ -347,7 +348,7 @@ def count_ngrams(job, lists, comm):
 
 def can_read_again(what):
     """Whether what a CountJob counts are texts in files, which can be read again."""
-    return not (what.read or what.weighted or what.classes) and all(map(os.path.isfile, what.text))
+    return not (what.read or what.weighted or what.classes) and all(map(is_file, what.text))
 
 
 def vocabulary_of(job, counted):

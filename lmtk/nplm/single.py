@@ -71,7 +71,7 @@ def update_output(layer, z, w, epsilon):
     Returns (L, dL/dz); if L is not finite, the example changes nothing and dL/dz is None.
     """
     block, place = divmod(w, B)
-    sums, total = visit_all(layer, z[0, :-1].copy(), w)
+    sums, total = visit_all(layer, z[0, :-1], w)
     logp, scale = normalize(*sums[:, :, None], ALONE)
     L = float(logp[0])
     if not np.isfinite(L):
