@@ -122,7 +122,7 @@ class Warnings:
         """Prints a line for each kind with more than MOST warnings: how many there were."""
         for number, first in self.kinds.values():
             if number > MOST:
-                self.say(f"warning: {number} warnings of this kind, of which {MOST} are printed; the first: {first}")
+                self.say(f"warning: {number} warnings of this kind; only {MOST} are printed. The first: {first}")
         self.kinds.clear()
 
 

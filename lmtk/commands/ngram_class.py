@@ -5,7 +5,7 @@ from lmtk.jobs.rules import build, check, wrong
 OPTIONS = {
     "Data": {
         **shared("text"),
-        "counts": option("Counts of 2-grams to learn from, and of 1-grams if the file has them.", "FILE"),
+        "counts": option("Counts of 2-grams to learn from, and also of 1-grams if they are in the file.", "FILE"),
         **shared("vocab map_unk tolower no_sos no_eos stream field tokenizer encode normalize"),
     },
     "Classes": {

@@ -212,8 +212,8 @@ class Smoothing:
     """The functions of a method. kept: its parameters -> f(c), as above. shares: its parameters and Totals -> q(h) and
     the lower order's weight. discounts: a Method and counts of counts -> the Method with its discounts; None if the
     user gives them. continuation: whether orders below the highest count the different words before an n-gram. names:
-    those of the discounts in a discount file; None for the counts 1, 2 .. idle: whether with these parameters f(c) / q
-    is c / T, which leaves no mass for unseen words.
+    the names of the discounts in a discount file; None: the counts 1, 2, ... are their names. idle: whether f(c) / q is
+    c / T with these parameters, which leaves no mass for unseen words.
     """
 
     kept: Callable
