@@ -158,8 +158,8 @@ class Model:
             work = lambda lines: self._sums(lines(), *marks)
         else:
             work = lambda lines: self._sums_of_any(lines(), *marks)
-        found = list(map_in_order(work, parts))
-        return np.concatenate(found) if found else np.zeros(0)
+        sums = list(map_in_order(work, parts))
+        return np.concatenate(sums) if sums else np.zeros(0)
 
     def full_scores(self, sentence, bos=True, eos=True):
         """For each word, and for </s> if `eos`: (log10 p, length of the n-gram used, whether it is an OOV).
@@ -397,12 +397,12 @@ class Model:
 
     def _parts_of_texts(self, sentences):
         """Yields functions, each of which gives the ids of some sentences, with NEWLINE between them."""
-        while some := list(islice(sentences, TOGETHER)):
-            if not all(type(x) is str for x in some):
-                some = [as_bytes(x).decode("utf-8", "surrogateescape") for x in some]
-            text = "\n".join(some)
-            if text.count("\n") != len(some) - 1:
-                text = "\n".join([x.replace("\n", " ") for x in some])
+        while batch := list(islice(sentences, TOGETHER)):
+            if not all(type(x) is str for x in batch):
+                batch = [as_bytes(x).decode("utf-8", "surrogateescape") for x in batch]
+            text = "\n".join(batch)
+            if text.count("\n") != len(batch) - 1:
+                text = "\n".join([x.replace("\n", " ") for x in batch])
             text = text.encode("utf-8", "surrogateescape") + b" "
             if b"\v" in text or b"\f" in text:
                 text = text.replace(b"\v", b" ").replace(b"\f", b" ")
@@ -422,8 +422,8 @@ class Model:
     def _parts_of_ids(self, ids, starts):
         ids = self._check_ids(ids)
         for first in range(0, len(starts) - 1, TOGETHER):
-            some = np.asarray(starts[first : first + TOGETHER + 1])
-            yield lambda some=some: np.insert(ids[some[0] : some[-1]], some[1:-1] - some[0], NEWLINE).astype(np.int32)
+            ends = np.asarray(starts[first : first + TOGETHER + 1])
+            yield lambda ends=ends: np.insert(ids[ends[0] : ends[-1]], ends[1:-1] - ends[0], NEWLINE).astype(np.int32)
 
     def _sums_of_any(self, ids, sos, eos):
         lines = np.split(ids, np.flatnonzero(ids == NEWLINE))
@@ -447,14 +447,14 @@ class Ids(dict):
         self.index = index
 
     def __missing__(self, word):
-        found = self.index[as_bytes(word)]
-        if found != self.index.unk:
-            self[word] = found
-        return found
+        word_id = self.index[as_bytes(word)]
+        if word_id != self.index.unk:
+            self[word] = word_id
+        return word_id
 
 
-def no_states(*given):
-    wrong = next((x for x in given if not isinstance(x, State)), None)
+def no_states(*arguments):
+    wrong = next((x for x in arguments if not isinstance(x, State)), None)
     return f"expected a State, not {type(wrong).__name__}"
 
 

@@ -135,7 +135,7 @@ def explain(e):
 def overview():
     """The text of `lmtk -help`: a line for each command."""
     width = max(map(len, COMMANDS))
-    return HELP.format(commands="\n".join(f"  {name:{width}}  {what}" for name, what in COMMANDS.items()))
+    return HELP.format(commands="\n".join(f"  {name:{width}}  {summary}" for name, summary in COMMANDS.items()))
 
 
 def top(words):
@@ -198,10 +198,10 @@ def programs_folder():
     from pathlib import Path
 
     try:
-        found = next((f for f in files("lmtk-toolkit") or () if f.match("libexec/lmtk/ngram")), None)
+        installed = next((f for f in files("lmtk-toolkit") or () if f.match("libexec/lmtk/ngram")), None)
     except PackageNotFoundError:
-        found = None
-    name = Path(found.locate()) if found else Path(__file__).parent.parent / "bin" / "ngram"
+        installed = None
+    name = Path(installed.locate()) if installed else Path(__file__).parent.parent / "bin" / "ngram"
     folder = Path(os.path.normpath(name)).parent
     if not (folder / "ngram").exists():
         raise LmtkError(f"no folder {folder}; was lmtk installed with its data files?")

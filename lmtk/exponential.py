@@ -41,24 +41,24 @@ def exp_rows(y, q, s):
 
 
 @jit(fastmath=FAST)
-def exp_outputs(y, q, s, own, log_c, t):
+def exp_outputs(y, q, s, left_out, log_c, t):
     """y (K, V) <- e^(y - ln c - q) in place, in one pass; q (K,) <- the maxima of the rows of y - ln c, -inf if V is 0;
     s (K,) <- their sums, nan where a row has nan. Results are at least e^-87, 2^-126 of the largest.
 
-    log_c (V,): None: 0. own (K,): the output of a row from which no ln c is taken, and t (K,) <- it; None, or below 0,
-    or from V on: there is none, and t is as it was.
+    log_c (V,): None means 0. left_out (K,): the output of each row from which no ln c is taken, and t (K,) <- this
+    output. Below 0 or from V on there is none, and t stays as it was; None for no row.
     """
     K, V = y.shape
     for k in range(K):
         row, bits = y[k], y[k].view(i32)
-        has_own = own is not None and 0 <= own[k] < V
-        if has_own:
-            t[k] = row[own[k]]
+        has_left_out = left_out is not None and 0 <= left_out[k] < V
+        if has_left_out:
+            t[k] = row[left_out[k]]
         if log_c is not None:
             for j in range(V):
                 row[j] -= log_c[j]
-            if has_own:
-                row[own[k]] = t[k]
+            if has_left_out:
+                row[left_out[k]] = t[k]
         most, total = i32(-0x7F800001), f32(0)  # -inf
         for j in range(V):
             v = ordered(bits[j])
@@ -93,8 +93,8 @@ def powers(x, n):
     """
     for i in range(n):
         v = x[i] * 2.302585092994046
-        there = v > -690.0
-        v = v if there else 0.0
+        is_normal = v > -690.0
+        v = v if is_normal else 0.0
         k = np.floor(v * 1.4426950408889634 + 0.5)
         r = v - k * 0.6931471803691238 - k * 1.9082149292705877e-10
         p = 1.6059043836821613e-10
@@ -110,4 +110,4 @@ def powers(x, n):
         p = p * r + 1.6666666666666666e-01
         p = p * r + 0.5
         p = p * r * r + r + 1.0
-        x[i] = p * np.int64((np.int64(i32(k)) + 1023) << 52).view(np.float64) if there else 0.0
+        x[i] = p * np.int64((np.int64(i32(k)) + 1023) << 52).view(np.float64) if is_normal else 0.0

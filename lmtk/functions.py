@@ -69,10 +69,10 @@ def estimate(text=None, order=3, smoothing="kn", interpolate=True, vocab=None, u
         paths = [files.enter_context(in_file(one, "a text of sources")) for one in sources]
         path = files.enter_context(in_file(text, needed=not paths))
         source = None if is_name(text) or paths else "the text"
-        own = {"text": (path,) if path else (), "sources": tuple(paths), "order": order, "vocab": words}
-        own |= {"unk": unk, "keep": True, "source": source}
-        own |= chosen | {"interpolate": interpolate}
-        job = make_job(EstimateJob, own, options, {"discount-fallback": "fallback"})
+        arguments = {"text": (path,) if path else (), "sources": tuple(paths), "order": order, "vocab": words}
+        arguments |= {"unk": unk, "keep": True, "source": source}
+        arguments |= chosen | {"interpolate": interpolate}
+        job = make_job(EstimateJob, arguments, options, {"discount-fallback": "fallback"})
         try:
             return Model(run(job))
         except NoDiscount as e:
@@ -149,9 +149,9 @@ def mix(models, weights=(), heldout=None, **options):
     from lmtk.jobs.mixing import mix as run
     from lmtk.joint.mixture import OtherWords
 
-    own = {"lm": inner_models(models), "weight": checked_weights(weights)}
+    arguments = {"lm": inner_models(models), "weight": checked_weights(weights)}
     with in_file(heldout, "heldout", needed=False) as path:
-        job = make_job(MixJob, own | {"heldout": path}, options, {"lambda": "weights", "lm": "models"})
+        job = make_job(MixJob, arguments | {"heldout": path}, options, {"lambda": "weights", "lm": "models"})
         try:
             return Model(run(job))
         except OtherWords as e:
@@ -168,8 +168,8 @@ def classes(text, number, **options):
     if not isinstance(number, Integral):
         raise UsageError(f"number must be a whole number, not {number!r}")
     with in_file(text) as path:
-        own = {"text": (path,), "numclasses": number, "quiet": True}
-        result = sort_words(make_job(ClassJob, own, options, {"numclasses": "number"}))
+        arguments = {"text": (path,), "numclasses": number, "quiet": True}
+        result = sort_words(make_job(ClassJob, arguments, options, {"numclasses": "number"}))
     names = [*result.names]
     return {os.fsdecode(word): os.fsdecode(names[c]) for word, (c, *_) in result.members.items()}
 
@@ -217,8 +217,8 @@ def perplexity(model, text, **options):
     from lmtk.jobs.scoring import ScoreJob, score
 
     with in_file(text) as path:
-        own = {"lm": inner_model(model), "text": (path,), "write": None}
-        (tally,) = score(make_job(ScoreJob, own, options, {"lm": "model"}))
+        arguments = {"lm": inner_model(model), "text": (path,), "write": None}
+        (tally,) = score(make_job(ScoreJob, arguments, options, {"lm": "model"}))
     return Perplexity(tally.sentences, tally.words, tally.oovs, tally.zeroprobs, float(tally.log10p))
 
 
@@ -279,8 +279,9 @@ def score_documents(model, documents, **options):
     options |= {name: options[name].split(",") for name in names if isinstance(options.get(name), str)}
     with in_json_lines(documents, options.get("field") or "text") as path:
         source = None if is_name(documents) else "the documents"
-        own = {"lm": inner_model(model), "jsonl": path, "write": None, "quiet": True, "collect": True, "source": source}
-        measured = score(make_job(ScoreJob, own, options, {"lm": "model", "jsonl": "documents"}))
+        arguments = {"lm": inner_model(model), "jsonl": path, "write": None, "quiet": True}
+        arguments |= {"collect": True, "source": source}
+        measured = score(make_job(ScoreJob, arguments, options, {"lm": "model", "jsonl": "documents"}))
     perplexity, words, oovs, log10p = measured.figures
     whole = [np.nan_to_num(x).astype(np.int64) for x in (words, oovs)]
     return Documents(perplexity, *whole, log10p, measured.kept, measured.bucket)
@@ -301,9 +302,9 @@ def select(text, models, keep, **options):
 
     if not isinstance(keep, Real):
         raise UsageError(f"keep must be a number, not {keep!r}")
-    own = {"lm": inner_models(models), "keep": keep, "write": None, "quiet": True}
+    arguments = {"lm": inner_models(models), "keep": keep, "write": None, "quiet": True}
     with in_file(text) as path:
-        job = make_job(SelectJob, own | {"text": (path,)}, options, {"lm": "models"})
+        job = make_job(SelectJob, arguments | {"text": (path,)}, options, {"lm": "models"})
         try:
             selection = run(job)
         except OtherWords as e:
@@ -326,8 +327,8 @@ def train(text, path, heldout=None, **options):
     if not is_name(path):
         raise UsageError(f"path must be the name of a file, not {path!r}")
     with in_file(text) as training, in_file(heldout, "heldout", needed=False) as held:
-        own = {"text": training, "lm": os.fsdecode(path), "heldout": held, "quiet": True}
-        run(make_job(TrainJob, own, options, {"lm": "path"}))
+        arguments = {"text": training, "lm": os.fsdecode(path), "heldout": held, "quiet": True}
+        run(make_job(TrainJob, arguments, options, {"lm": "path"}))
     return Model(path)
 
 
@@ -348,8 +349,8 @@ def translate(model, text, **options):
         raise UsageError(f"model must be the file of a translation model, or a list of files, not {model!r}")
     out = io.BytesIO()
     with in_file(text) as path:
-        own = {"model": tuple(map(os.fsdecode, models)), "text": path, "write": None}
-        run(make_job(TranslateJob, own, options), out)
+        arguments = {"model": tuple(map(os.fsdecode, models)), "text": path, "write": None}
+        run(make_job(TranslateJob, arguments, options), out)
     return [os.fsdecode(line) for line in out.getvalue().split(b"\n")[:-1]]
 
 

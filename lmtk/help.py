@@ -40,12 +40,12 @@ def entry(p, width):
     """The lines of one option: its name and value, what it does, its default."""
     left = " ".join(filter(None, ["  " + p.opts[0], p.metavar if not p.is_flag else "", "..." * takes_several(p)]))
     default = p.default if type(p.default) in (int, float, str) else None
-    told = (
+    sentence = (
         p.help if default in (None, "", "-") or "(default:" in p.help else f"{p.help.rstrip('.')} (default: {default})."
     )
-    told = re.sub(r"\.( \(default: .*\)\.)$", r"\1", told)
-    told = told.replace(") (default: ", "; default: ")  # "(0: none; default: 0)"
-    text = textwrap.wrap(told, width - MOST - 2, break_long_words=False, break_on_hyphens=False)
+    sentence = re.sub(r"\.( \(default: .*\)\.)$", r"\1", sentence)
+    sentence = sentence.replace(") (default: ", "; default: ")  # "(0: none; default: 0)"
+    text = textwrap.wrap(sentence, width - MOST - 2, break_long_words=False, break_on_hyphens=False)
     if len(left) > MOST:
         return [left, *(" " * (MOST + 2) + line for line in text)]
     return [f"{left:{MOST + 2}}{text[0]}", *(" " * (MOST + 2) + line for line in text[1:])]
@@ -71,9 +71,9 @@ def spellings(name):
     """
     out = []
     for p in click_command(name).params:
-        told = re.split(r"\. |\.$| \(default", p.help)[0]
+        sentence = re.split(r"\. |\.$| \(default", p.help)[0]
         orders = "N" if "N" not in p.opts[0] else "23456789" if p.opts[0].startswith("-mix-") else "12345"
-        out += [(p.opts[0].replace("N", n), told, "" if p.is_flag else p.metavar or "") for n in orders]
+        out += [(p.opts[0].replace("N", n), sentence, "" if p.is_flag else p.metavar or "") for n in orders]
     return out
 
 
@@ -124,10 +124,10 @@ def zsh(commands):
     def quoted(text):
         return re.sub(r"([\[\]:\\])", r"\\\1", text).replace("'", "'\\''")
 
-    def spec(option, told, metavar):
+    def spec(option, sentence, metavar):
         value = f":{quoted(metavar)}:" if metavar else ""
-        given = f"({' '.join(choices(metavar))})" if choices(metavar) else "_files" if metavar in FILES else ""
-        return f"'*{option}[{quoted(told)}]{value}{given}'"
+        completion = f"({' '.join(choices(metavar))})" if choices(metavar) else "_files" if metavar in FILES else ""
+        return f"'*{option}[{quoted(sentence)}]{value}{completion}'"
 
     listed = " ".join(f"'{name}:{quoted(COMMANDS[name])}'" for name in commands)
     cases = ""
@@ -159,13 +159,13 @@ def fish(commands):
     lines += [f"complete -c lmtk -f -n __fish_use_subcommand -a {n} -d {quoted(COMMANDS[n])}" for n in commands]
     for name, rows in commands.items():
         within = f"complete -c lmtk -n '__fish_seen_subcommand_from {name}'"
-        for option, told, metavar in rows:
-            given = (
+        for option, sentence, metavar in rows:
+            completion = (
                 f" -x -a '{' '.join(choices(metavar))}'"
                 if choices(metavar)
                 else " -r -F"
                 if metavar in FILES
                 else " -x" * bool(metavar)
             )
-            lines.append(f"{within} -o {option[1:]} -l {option[1:]}{given} -d {quoted(told)}")
+            lines.append(f"{within} -o {option[1:]} -l {option[1:]}{completion} -d {quoted(sentence)}")
     return "\n".join(lines) + "\n"

@@ -133,6 +133,6 @@ def numbered_models(first, weight, files, weights):
         raise UsageError(f"-mix-lambda{lacking[0]} needs -mix-lm{lacking[0]}")
     if len(first) != 1 or len(weight) > 1 or sorted(files) != list(range(2, len(files) + 2)):
         raise UsageError("-mix-lm2, -mix-lm3 ... must be numbered without a gap, after one -mix-lm and one -lambda")
-    later, own = [weights.get(n, 0.0) for n in sorted(files)], weight[0] if weight else 0.5
-    whole = complete_weights([own, 1 - own - sum(later), *later], len(files) + 2)
+    later, of_lm = [weights.get(n, 0.0) for n in sorted(files)], weight[0] if weight else 0.5
+    whole = complete_weights([of_lm, 1 - of_lm - sum(later), *later], len(files) + 2)
     return {"mix_lm": (*first, *(files[n] for n in sorted(files))), "weight": tuple(whole)}

@@ -45,8 +45,8 @@ def bytes_of(size, option="-memory", unit="K", example="2G"):
     """The bytes of "4G" or "1.5G", `unit` where none is given; b, K, M, G, T. None stays None."""
     if size is None:
         return None
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)([bkKMGT]?)", size)
-    many = float(found[1]) * 1024.0 ** "bKMGT".index((found[2] or unit).replace("k", "K")) if found else 0
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([bkKMGT]?)", size)
+    many = float(match[1]) * 1024.0 ** "bKMGT".index((match[2] or unit).replace("k", "K")) if match else 0
     if many < 1:
         raise UsageError(f"{option} {size} is not a size; give a number above 0 and b, K, M, G or T, such as {example}")
     return int(min(many, 2.0**60))

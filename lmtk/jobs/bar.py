@@ -83,7 +83,7 @@ class Bar:
 
 
 @contextlib.contextmanager
-def reading(paths, what, quiet=False, share=1.0):
+def reading(paths, label, quiet=False, share=1.0):
     """A Bar that shows how much of some files is read, where that is LONG or more. share: of the files that is read."""
     total = share * sum(os.path.getsize(path) for path in paths if path and inputs.is_file(path))
     with Bar(quiet or total < LONG) as bar:
@@ -92,7 +92,7 @@ def reading(paths, what, quiet=False, share=1.0):
         def more(size):
             nonlocal done
             done += size
-            bar(min(done / total, 1.0), what)
+            bar(min(done / total, 1.0), label)
 
         before, inputs.watch = inputs.watch, more if bar.bar else inputs.watch
         try:

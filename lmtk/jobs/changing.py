@@ -209,12 +209,12 @@ def merge_parts(model):
     return vocabulary.merge(parts, model.weights[0].tolist())
 
 
-def renormalize_model(model, whole, own):
+def renormalize_model(model, whole, may_reuse):
     """The model renormalized. Unless `whole`, the unknown word gets nothing of the mass that 1-grams leave."""
     from lmtk.ngram.edit import renormalize, vocabulary
 
     apart = not whole and model.vocab.predicts(model.vocab.unk) and renormalize.leaves_mass(model)
-    result = renormalize.renormalize(vocabulary.predict_unknown(model, False) if apart else model, own=own)
+    result = renormalize.renormalize(vocabulary.predict_unknown(model, False) if apart else model, own=may_reuse)
     return vocabulary.predict_unknown(result, True) if apart else result
 
 
@@ -227,11 +227,11 @@ def add_classes(job, words, paths, models):
 
     classed = [any(map(model.vocab.predicts, words.names)) for model in models]
     every = vocabulary.unite_vocabularies([model.vocab for model in models])
-    known = [w for w in [*every.words[: every.V], *words.members] if w not in words.names]
+    members = [w for w in [*every.words[: every.V], *words.members] if w not in words.names]
     for i, path in enumerate(paths):
         if len(models) > 1:
-            own = [w for w in known if not classed[i] or w not in words.members]
-            models[i] = vocabulary.add_words(models[i], own, every.predicts(every.unk))
+            unclassed = [w for w in members if not classed[i] or w not in words.members]
+            models[i] = vocabulary.add_words(models[i], unclassed, every.predicts(every.unk))
         if classed[i] or not any(classed):
             models[i] = class_model(models[i], path, job.classes, simple=job.simple_classes, rows=words.rows)
             models[i] = models[i] if job.expand_classes is None else expand(job, path, models[i])
@@ -253,8 +253,8 @@ def expand(job, path, model):
     return report_sizes(job, path, expansions.expanded(model, longest, exact, job.expand_most, path))
 
 
-def report_sizes(job, what, model):
+def report_sizes(job, step, model):
     """The model; -debug prints its numbers of n-grams."""
     if job.debug and not job.scores:
-        sys.stderr.write(sizes_line(what, model))
+        sys.stderr.write(sizes_line(step, model))
     return model

@@ -159,11 +159,11 @@ def exchange_words(job, bigrams, start):
     data, words, G = bigrams.data, bigrams.words, bigrams.G
     with Bar(job.quiet) as bar:
 
-        def tell(what):
+        def tell(step):
             if job.debug:
                 L = induction.log_likelihood(state)
                 ppl = math.exp(-L / data.count.sum())
-                bar.tell(f"{what}, logprob= {L / math.log(10):.7g} ppl= {ppl:.7g}")
+                bar.tell(f"{step}, logprob= {L / math.log(10):.7g} ppl= {ppl:.7g}")
 
         g = induction.given_classes(data, words, start, job.init) if start else None
         if job.merges:

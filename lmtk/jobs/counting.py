@@ -190,8 +190,8 @@ def write_counted(job, lists, words, written):
     counts = written.pop()
     if lists.classes and not job.vocab and (left := len({*words} - {*lists.classes.names, SOS, EOS, job.unk})):
         clause = counted(left, "word has no class and stays a word", "words have no class and stay words")
-        told = f"{clause} of the model; to limit the words give -vocab"
-        warnings.warn(told, LmtkWarning, stacklevel=1)
+        message = f"{clause} of the model; to limit the words give -vocab"
+        warnings.warn(message, LmtkWarning, stacklevel=1)
     if job.write:
         with open_out(job.write) as out:
             write_counts(out, counts, job.sort, only=job.write_order or None)

@@ -198,9 +198,9 @@ class Batch:
 class DocumentFile:
     """The lines of a JSONL file, or of a part of it, in batches. held: the batches of a pipe that is read twice."""
 
-    def __init__(self, what):
-        self.path, self.part = what.jsonl, what.part
-        self.held = [] if what.needs_all and not is_file(self.path) else None
+    def __init__(self, documents):
+        self.path, self.part = documents.jsonl, documents.part
+        self.held = [] if documents.needs_all and not is_file(self.path) else None
 
     def batches(self, again=False):
         """Yields lists of lines. again: whether the file was read before."""
@@ -224,19 +224,20 @@ def score_documents(job, model):
 
     from lmtk.jobs.bar import reading
 
-    what, source = job.documents, DocumentFile(job.documents)
-    problems, share = Problems(what.name, field_of(job), what.first_line), 1 / what.part.of if what.part else 1.0
+    documents, source = job.documents, DocumentFile(job.documents)
+    problems = Problems(documents.name, field_of(job), documents.first_line)
+    share = 1 / documents.part.of if documents.part else 1.0
     scored = measure(job, model, source.batches(), problems)
-    if what.needs_all:
-        with reading([what.jsonl], "scoring", what.quiet, share):
+    if documents.needs_all:
+        with reading([documents.jsonl], "scoring", documents.quiet, share):
             figures = [batch.figures for batch in scored]
-            measured = choose(what, np.concatenate([np.zeros((len(FIGURES), 0)), *figures], axis=1))
+            measured = choose(documents, np.concatenate([np.zeros((len(FIGURES), 0)), *figures], axis=1))
         blocks = parts_of(measured, source.batches(again=True))
     else:
-        blocks = ((batch.lines, choose(what, batch.figures)) for batch in scored)
-    with reading([what.jsonl], "writing" if what.needs_all else "scoring", what.quiet, share):
+        blocks = ((batch.lines, choose(documents, batch.figures)) for batch in scored)
+    with reading([documents.jsonl], "writing" if documents.needs_all else "scoring", documents.quiet, share):
         measured = write(job, blocks)
-    problems.warn(partial(outcome, what, len(outputs_of(job))))
+    problems.warn(partial(outcome, documents, len(outputs_of(job))))
     return measured
 
 
@@ -245,15 +246,16 @@ def field_of(job):
     return job.scoring.reading.field or "text"
 
 
-def outcome(what, outputs, problem):
+def outcome(documents, outputs, problem):
     """What happens to the lines with a problem, in words. outputs: how many files the chosen documents go to."""
     if problem == Problems.NUL:
         return "NUL is read as a part of the word"
     if not outputs:
         return "not scored"
-    if outputs > 1 or what.selects:
-        return f"written to {what.write_rest}" if what.write_rest else "left out (-write-rest FILE writes such lines)"
-    return "written without a score" if what.fields and problem != Problems.NOT_JSON else "written unchanged"
+    if outputs > 1 or documents.selects:
+        rest = documents.write_rest
+        return f"written to {rest}" if rest else "left out (-write-rest FILE writes such lines)"
+    return "written without a score" if documents.fields and problem != Problems.NOT_JSON else "written unchanged"
 
 
 def outputs_of(job):
@@ -315,14 +317,14 @@ def read_batches(job, batches, problems):
 
     from lmtk.files.documents import parse
 
-    what, field, keeps_nul = job.documents, field_of(job), not job.scoring.reading.normalize
-    first, added, at_the_beginning = 0, set(what.fields), not what.part or what.part.number == 1
+    documents, field, keeps_nul = job.documents, field_of(job), not job.scoring.reading.normalize
+    first, added, at_the_beginning = 0, set(documents.fields), not documents.part or documents.part.number == 1
     for lines in batches:
         rows, texts, figures, sample = [], [], np.full((len(FIGURES), len(lines)), np.nan), None
         for row, line in enumerate(lines):
             document, text = parse(line, field)
             if document is not None and not added.isdisjoint(document):
-                reject_field(what, min(added & document.keys()), problems.first() + first + row)
+                reject_field(documents, min(added & document.keys()), problems.first() + first + row)
             sample = sample or document
             if not isinstance(text, str):
                 problems.add(text, first + row)
@@ -338,11 +340,11 @@ def read_batches(job, batches, problems):
         first += len(lines)
 
 
-def reject_field(what, field, number):
+def reject_field(documents, field, number):
     """Raise FormatError about a document that already has a field that would be added."""
-    names = dict(what.added)
+    names = dict(documents.added)
     remedy = f"give another name, as in -add NAME={FIGURES[names[field]]}" if field in names else "rename that field"
-    raise FormatError(what.name, f'the document already has a field "{field}"; {remedy}', number)
+    raise FormatError(documents.name, f'the document already has a field "{field}"; {remedy}', number)
 
 
 def document_figures(corpus, log10p, unk, marks, sizes):
@@ -367,25 +369,25 @@ def document_figures(corpus, log10p, unk, marks, sizes):
     return perplexity, words, oovs, total
 
 
-def choose(what, figures):
+def choose(documents, figures):
     """The Measured of D lines with figures (4, D). Of equal perplexities the first come first."""
     import numpy as np
 
     perplexity = figures[0]
     scored, bucket = ~np.isnan(perplexity), np.full(len(perplexity), -1)
-    kept = scored.copy() if what.selects else np.ones(len(perplexity), bool)
-    if what.max is not None:
-        kept &= perplexity <= what.max
-    if what.min is not None:
-        kept &= perplexity >= what.min
-    if what.needs_all:
+    kept = scored.copy() if documents.selects else np.ones(len(perplexity), bool)
+    if documents.max is not None:
+        kept &= perplexity <= documents.max
+    if documents.min is not None:
+        kept &= perplexity >= documents.min
+    if documents.needs_all:
         ranked = np.argsort(perplexity, kind="stable")[: np.count_nonzero(scored)]
-    if what.keep is not None:
-        kept[ranked[max(1, round(what.keep * len(ranked))) :]] = False
-    if what.cutoffs:
-        bucket[scored] = np.searchsorted(what.cutoffs, perplexity[scored], side="right")
-    elif what.buckets:
-        bucket[ranked] = np.arange(len(ranked)) * len(what.buckets) // max(len(ranked), 1)
+    if documents.keep is not None:
+        kept[ranked[max(1, round(documents.keep * len(ranked))) :]] = False
+    if documents.cutoffs:
+        bucket[scored] = np.searchsorted(documents.cutoffs, perplexity[scored], side="right")
+    elif documents.buckets:
+        bucket[ranked] = np.arange(len(ranked)) * len(documents.buckets) // max(len(ranked), 1)
     return Measured(figures, kept, bucket)
 
 
@@ -406,43 +408,43 @@ def write(job, blocks):
     from lmtk.files import container
     from lmtk.files.outputs import open_out
 
-    what, paths, collected, counts = job.documents, outputs_of(job), [], np.zeros(3, int)
+    documents, paths, collected, counts = job.documents, outputs_of(job), [], np.zeros(3, int)
     with ExitStack() as stack:
         outs = [stack.enter_context(open_out(path)) for path in paths]
-        rest = stack.enter_context(open_out(what.write_rest)) if what.write_rest else None
+        rest = stack.enter_context(open_out(documents.write_rest)) if documents.write_rest else None
         for lines, measured in blocks:
             container.finish()  # a damaged model must not filter
-            if what.collect:
+            if documents.collect:
                 collected.append(measured)
-            lines = with_figures(what, lines, measured)
+            lines = with_figures(documents, lines, measured)
             places = np.where(measured.kept, measured.bucket if len(paths) > 1 else 0, -1)
             for place, out in [*enumerate(outs), *([(-1, rest)] if rest else [])]:
                 out.writelines(compress(lines, (places == place).tolist()))
             counts += np.array([len(lines), np.count_nonzero(~np.isnan(measured.figures[0])), sum(places >= 0)])
     if job.scoring.debug:
         total, scored, kept = counts.tolist()
-        sys.stderr.write(f"{what.name}: {counted(total, 'line')}, {scored} scored, {kept} kept\n")
-    if not what.collect:
+        sys.stderr.write(f"{documents.name}: {counted(total, 'line')}, {scored} scored, {kept} kept\n")
+    if not documents.collect:
         return None
     columns = [(x.figures, x.kept, x.bucket) for x in collected] or [(np.zeros((len(FIGURES), 0)), [], [])]
     return Measured(*(np.concatenate(column, axis=-1) for column in zip(*columns)))
 
 
-def with_figures(what, lines, measured):
+def with_figures(documents, lines, measured):
     """The lines, each with the new fields behind those that it has. A line that is not a JSON object stays as it is."""
     import numpy as np
 
     from lmtk.files.documents import with_fields
 
-    if not what.fields:
+    if not documents.fields:
         return lines
     columns = []
-    for name, row in what.added:
+    for name, row in documents.added:
         shape = "%.7g" if FIGURES[row] in ("perplexity", "log10p") else "%d"
         values = [shape % value if math.isfinite(value) else "null" for value in measured.figures[row].tolist()]
         columns.append([f"{json.dumps(name)}: {value}" for value in values])
-    if what.buckets:
-        names = [*map(json.dumps, what.buckets), "null"]
+    if documents.buckets:
+        names = [*map(json.dumps, documents.buckets), "null"]
         columns.append([f'"bucket": {names[bucket]}' for bucket in measured.bucket.tolist()])
     is_object = ~np.isnan(measured.figures[1])
     return [

@@ -297,14 +297,14 @@ def score(job, model, parts):
     """-ppl and -counts. parts: the models that `model` was made of."""
     from lmtk.lm import find_running_text
 
-    what, write = job.scoring, sys.stdout.buffer.write
-    if what.text and (clause := find_running_text(parts, what.marks)):
-        told = f"{clause}; if it was trained with -stream, score texts by lmtk ppl -stream"
-        warnings.warn(told, LmtkWarning, stacklevel=1)
-    for path in what.text:
-        report_text(model, path, what, write)
-    for path in what.counts:
-        report_count_file(model, path, what, write)
+    scoring, write = job.scoring, sys.stdout.buffer.write
+    if scoring.text and (clause := find_running_text(parts, scoring.marks)):
+        message = f"{clause}; if it was trained with -stream, score texts by lmtk ppl -stream"
+        warnings.warn(message, LmtkWarning, stacklevel=1)
+    for path in scoring.text:
+        report_text(model, path, scoring, write)
+    for path in scoring.counts:
+        report_count_file(model, path, scoring, write)
 
 
 def generate(job, model):
@@ -333,8 +333,8 @@ def write(job, model, vocab, out):
 
     is_classed = isinstance(model, classes.ClassModel)
     if is_classed and (job.compact or job.quantize or job.write_kenlm or job.closed or job.layout != "srilm"):
-        told = "-compact, -quantize, -write-kenlm, -closed and -layout are for back-off n-grams"
-        raise LmtkError(f"{job.name}: class n-gram; {told}")
+        options = "-compact, -quantize, -write-kenlm, -closed and -layout are for back-off n-grams"
+        raise LmtkError(f"{job.name}: class n-gram; {options}")
     if job.closed:
         from lmtk.ngram.edit.closing import close
 

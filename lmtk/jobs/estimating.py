@@ -258,10 +258,10 @@ def estimate_sources(job):
     """`estimate` for a model of weighted sources."""
     from lmtk.jobs.sources import pooled_model
 
-    what = job.count
-    inputs = job.heldout, what.vocab if isinstance(what.vocab, str) else None, what.reading.tokenizer
-    check_outputs(*outputs_of(job), texts=what.sources, inputs=inputs)
-    lists = counting.read_lists(what)
+    count_job = job.count
+    inputs = job.heldout, count_job.vocab if isinstance(count_job.vocab, str) else None, count_job.reading.tokenizer
+    check_outputs(*outputs_of(job), texts=count_job.sources, inputs=inputs)
+    lists = counting.read_lists(count_job)
     model, contexts = pooled_model(job, lists)
     counted = Counted([], [], model.vocab.words, contexts, lists, None, True, b"")
     return write_backoff(job, counted, model, None, job.lm)
@@ -269,48 +269,48 @@ def estimate_sources(job):
 
 def tell_ignored(job):
     """Warns of smoothing that has no effect."""
-    smoothing, asked = job.smoothing, job.smoothing.is_chosen or job.count.kenlm
-    if not job.model_wanted and (job.maxent or smoothing.interpolate or asked):
+    smoothing, has_method = job.smoothing, job.smoothing.is_chosen or job.count.kenlm
+    if not job.model_wanted and (job.maxent or smoothing.interpolate or has_method):
         warnings.warn(
             "smoothing options have no effect without a model; add -lm or -write-bin", LmtkWarning, stacklevel=1
         )
-    if job.maxent and (smoothing.interpolate or smoothing.interpolate_n or asked):
+    if job.maxent and (smoothing.interpolate or smoothing.interpolate_n or has_method):
         warnings.warn("-maxent replaces smoothing; the smoothing options are ignored", LmtkWarning, stacklevel=1)
 
 
 def count(job, comm):
     """The Counted of a job, with the ranks of `comm`."""
-    what = job.count
-    if comm.size > 1 and (what.stream or "-" in what.text):
+    count_job = job.count
+    if comm.size > 1 and (count_job.stream or "-" in count_job.text):
         raise UsageError(
             "-mpi needs texts in files that every rank can read; it cannot be combined with -stream or stdin (-)"
         )
     # counts and word lists may be made in place
-    vocab = what.vocab if isinstance(what.vocab, str) and what.vocab != what.write_vocab else None
-    inputs = [*(path for path in what.read if path != what.write), what.classes, job.heldout, what.nonevents, vocab]
-    inputs.append(what.reading.tokenizer)
-    comm.each(partial(check_outputs, *outputs_of(job), texts=what.text, inputs=inputs))
+    vocab = count_job.vocab if isinstance(count_job.vocab, str) and count_job.vocab != count_job.write_vocab else None
+    inputs = [path for path in count_job.read if path != count_job.write]
+    inputs += [count_job.classes, job.heldout, count_job.nonevents, vocab, count_job.reading.tokenizer]
+    comm.each(partial(check_outputs, *outputs_of(job), texts=count_job.text, inputs=inputs))
     listed = comm.share(lambda: read_listed(job))
-    lists = comm.share(lambda: counting.read_lists(what))
+    lists = comm.share(lambda: counting.read_lists(count_job))
     counts, written = count_ngrams(job, lists, comm)
-    moved = job.reads_discounts and job.has_kenlm_layout and counts.has(what.unk)
-    header = header_of(what, counts.tokens) if job.verbose_header and comm.rank == 0 else b""
+    moved = job.reads_discounts and job.has_kenlm_layout and counts.has(count_job.unk)
+    header = header_of(count_job, counts.tokens) if job.verbose_header and comm.rank == 0 else b""
     contexts = None
-    if job.prunes_by_counts and not can_read_again(what) and comm.rank == 0:
+    if job.prunes_by_counts and not can_read_again(count_job) and comm.rank == 0:
         from lmtk.ngram.counting.counts import contexts_of
 
-        longest = what.order - 1 if job.prune_kneser is None else what.order
+        longest = count_job.order - 1 if job.prune_kneser is None else count_job.order
         contexts = contexts_of(written, longest)
     return Counted([counts], [written], counts.words, contexts, lists, listed, bool(job.is_changed or moved), header)
 
 
 def outputs_of(job):
     """The files that the job writes."""
-    what, smoothing = job.count, job.smoothing
+    count_job, smoothing = job.count, job.smoothing
     # if several orders have one file of discounts, the last of them stays in it
     discounts = [] if job.reads_discounts else [*smoothing.gt.values(), *smoothing.kn.values(), smoothing.kn_all]
     models = job.lm, job.write_bin, job.write_kenlm, job.class_lm
-    return what.write, *what.write_n.values(), what.write_vocab, *models, *discounts
+    return count_job.write, *count_job.write_n.values(), count_job.write_vocab, *models, *discounts
 
 
 def count_ngrams(job, lists, comm):
@@ -321,34 +321,34 @@ def count_ngrams(job, lists, comm):
     from lmtk.ngram.counting.runs import Spilled
     from lmtk.text.vocab import EOS
 
-    what = job.count
-    again = can_read_again(what)
+    count_job = job.count
+    again = can_read_again(count_job)
     if job.grow and not again:
         raise UsageError("-grow reads texts several times, from files; leave out -read, -text-has-weights and -classes")
-    uses_counts = what.writes_counts or (job.prunes_by_counts and not again)
+    uses_counts = count_job.writes_counts or (job.prunes_by_counts and not again)
     # where memory is bounded a text is read once for the model and once for its counts
-    twice = what.memory and job.model_wanted and uses_counts and comm.size == 1 and again
+    twice = count_job.memory and job.model_wanted and uses_counts and comm.size == 1 and again
     in_order = EOS not in lists.nonevents  # the kernels for n-grams in suffix order take it for an event
-    counts_wanted = (uses_counts and not twice) or job.maxent or job.trust_totals or what.recompute or not in_order
-    form = "counts" if not job.model_wanted or counts_wanted or what.order == 1 else "positions"
+    counts_wanted = (uses_counts and not twice) or job.maxent or job.trust_totals or count_job.recompute or not in_order
+    form = "counts" if not job.model_wanted or counts_wanted or count_job.order == 1 else "positions"
     in_parts = form == "positions" and (comm.size == 1 or job.is_shared)
-    counts = counting.collect_counts(what, lists, comm, "parts" if in_parts else form)
-    if comm.size > 1 and isinstance(counts, Text) and job.has_kenlm_layout and comm.total(counts.has(what.unk)):
-        counts = counting.collect_counts(what, lists, comm, form)
+    counts = counting.collect_counts(count_job, lists, comm, "parts" if in_parts else form)
+    if comm.size > 1 and isinstance(counts, Text) and job.has_kenlm_layout and comm.total(counts.has(count_job.unk)):
+        counts = counting.collect_counts(count_job, lists, comm, form)
     written = counts
     if twice and isinstance(counts, Text | Positions):
-        written = counting.collect_counts(what, lists, comm)
-    if what.recompute:
+        written = counting.collect_counts(count_job, lists, comm)
+    if count_job.recompute:
         counts = written = counts.recomputed()
     if isinstance(counts, Spilled) and job.model_wanted:
-        bucketed = in_order and not job.maxent and what.order > 1 and counts.in_sentences()
-        counts = counts if bucketed else in_memory(counts, what.memory)
+        bucketed = in_order and not job.maxent and count_job.order > 1 and counts.in_sentences()
+        counts = counts if bucketed else in_memory(counts, count_job.memory)
     return counts, written
 
 
-def can_read_again(what):
+def can_read_again(count_job):
     """Whether what a CountJob counts are texts in files, which can be read again."""
-    return not (what.read or what.weighted or what.classes) and all(map(is_file, what.text))
+    return not (count_job.read or count_job.weighted or count_job.classes) and all(map(is_file, count_job.text))
 
 
 def vocabulary_of(job, counted):
@@ -376,9 +376,9 @@ def recipe_of(job, counted):
     methods, smoothing = job.methods, job.smoothing
     files = job.files if job.reads_discounts else []
     rows = {path: [*lines(path)] for path in dict.fromkeys(path for _, path in files)}  # a pipe is read once
-    known = {n: with_discounts(methods[n - 1], rows[path], path) for n, path in files}
+    discounts = {n: with_discounts(methods[n - 1], rows[path], path) for n, path in files}
     kenlm, fallback = job.count.kenlm, smoothing.discount_fallback
-    return Recipe(methods, fallback, tell, known, kenlm, counted.listed, job.vocab_pad, trusting=job.trust_totals)
+    return Recipe(methods, fallback, tell, discounts, kenlm, counted.listed, job.vocab_pad, trusting=job.trust_totals)
 
 
 def read_heldout(job, vocabulary):
@@ -397,20 +397,22 @@ def make_model(job, counted, comm):
     from lmtk.machine.memory import at_most
     from lmtk.ngram.estimate import estimation
 
-    what, in_buckets, kept = job.count, is_in_buckets(counted), None
+    count_job, in_buckets, kept = job.count, is_in_buckets(counted), None
     vocabulary = comm.each(lambda: vocabulary_of(job, counted))
     if comm.rank == 0:
-        counting.write_counted(what, counted.lists, counted.words, counted.written)
+        counting.write_counted(count_job, counted.lists, counted.words, counted.written)
     recipe = comm.each(lambda: recipe_of(job, counted))
     if job.maxent:
         return write_backoff(job, counted, maxent_model(job, counted, vocabulary, recipe.tell), None, job.lm)
-    if in_buckets and what.memory:
-        at_most(what.memory)
+    if in_buckets and count_job.memory:
+        at_most(count_job.memory)
     layout = layout_of(job, counted, vocabulary)
     form = "discounts" if job.grow else "nodes" if is_as_nodes(job, counted) else "lines" if job.lm else "discounts"
     with Bar(not in_buckets or job.debug > 0 or comm.rank > 0) as bar:
         recipe = replace(recipe, heldout=comm.share(lambda: read_heldout(job, vocabulary)))
-        model, methods = estimation.estimate(counted.counts.pop(), vocabulary, recipe, form, what.memory, comm, bar)
+        model, methods = estimation.estimate(
+            counted.counts.pop(), vocabulary, recipe, form, count_job.memory, comm, bar
+        )
         write_discounts(job, methods)
         model = grow(job, vocabulary, methods) if job.grow else model
         if model:
@@ -528,8 +530,8 @@ def times_of_ngrams(job, counted, model, order):
 
     if counted.contexts:
         return contexts.counted_times(*counted.contexts, model, order)
-    what = job.count
-    corpora = (read_corpus(path, model.vocab, what.marks, model.order) for path in what.text)
+    count_job = job.count
+    corpora = (read_corpus(path, model.vocab, count_job.marks, model.order) for path in count_job.text)
     return contexts.times_in_texts(model, chain.from_iterable(corpora), order)
 
 

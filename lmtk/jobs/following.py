@@ -111,11 +111,11 @@ def states_after(model, context, bos, unknown=None):
     """The state after a context, bytes: (1,). unknown: [unknown words, words] so far, which is updated."""
     states, index = model.states(1, bos), model.lm.vocab.index
     for word in context.split():
-        known = word in index
+        is_known = word in index
         if unknown:
-            unknown[0] += not known
+            unknown[0] += not is_known
             unknown[1] += 1
-        states = model.advance(states, [index[word] if known else model.lm.vocab.unk_id])
+        states = model.advance(states, [index[word] if is_known else model.lm.vocab.unk_id])
     return states
 
 

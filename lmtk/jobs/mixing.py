@@ -135,9 +135,9 @@ def heldout_scores(job, parts, binned):
     logps, bins = [], []
     for corpus in read_corpus(job.heldout, parts[0].vocab, marks, max(part.order for part in parts)):
         logp, bin_of, *_ = mixture.part_scores(parts, corpus, binned)
-        known = corpus.scored & (logp > -np.inf).any(axis=1)
-        logps.append(logp[known])
-        bins.append(bin_of[known])
+        has_p = corpus.scored & (logp > -np.inf).any(axis=1)
+        logps.append(logp[has_p])
+        bins.append(bin_of[has_p])
     if not sum(map(len, logps)):
         raise LmtkError(f"{job.heldout}: the models predict none of its words; is it the right text?")
     return np.concatenate(logps), np.concatenate(bins)

@@ -83,14 +83,14 @@ class Reporter:
         Where no epochs are shown, only the best one counts, at the end.
         """
         epochs, unigram, shown = progress.curve, self.run.unigram, self.debug or self.bar.width
-        found = [curve.find_underfitting(epochs, unigram), curve.find_overfitting(epochs)]
+        faults = [curve.find_underfitting(epochs, unigram), curve.find_overfitting(epochs)]
         if not shown:
             best = [e for e in epochs if e.best]
-            found = [has_ended(progress, self.run.settings) and curve.find_underfitting(best, unigram)]
-        for what, remedy in zip(found, self.run.remedies):
-            if what and remedy not in self.advised:
+            faults = [has_ended(progress, self.run.settings) and curve.find_underfitting(best, unigram)]
+        for fault, remedy in zip(faults, self.run.remedies):
+            if fault and remedy not in self.advised:
                 self.advised.add(remedy)
-                self.warn(f"{what}; {remedy}")
+                self.warn(f"{fault}; {remedy}")
 
 
 class Log:

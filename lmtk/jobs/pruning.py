@@ -35,9 +35,9 @@ def files_of(job):
     return [name for name in names if getattr(job, name)]
 
 
-def sizes_line(what, model):
+def sizes_line(step, model):
     """The line that -debug prints after a step: what was done, and the number of n-grams of each order."""
-    return f"{what}: {', '.join(f'{size} {k}-grams' for k, size in enumerate(model.sizes, 1))}\n"
+    return f"{step}: {', '.join(f'{size} {k}-grams' for k, size in enumerate(model.sizes, 1))}\n"
 
 
 def is_pruned(job):
@@ -46,10 +46,10 @@ def is_pruned(job):
     return any((*thresholds, getattr(job, "prune_kneser", None), job.prune_to, job.prune_to_size))
 
 
-def prune_model(job, model, threshold, context, own, write):
+def prune_model(job, model, threshold, context, may_reuse, write):
     """Prune a Backoff as a job asks. Returns (the model, what was done: the option that does the same).
 
-    threshold: of -prune, if neither -prune-to nor -prune-to-size is given. context, own: as for
+    threshold: of -prune, if neither -prune-to nor -prune-to-size is given. context, may_reuse: as for
     `edit.prune.find_limits`. write(model, path): writes the file of the job to another path. Raises LmtkError if the
     size cannot be reached.
     """
@@ -57,11 +57,11 @@ def prune_model(job, model, threshold, context, own, write):
 
     if not (job.prune_to or job.prune_to_size):
         if threshold > 1:
-            told = "-prune takes the fraction by which an n-gram may raise the perplexity, such as 1e-8"
+            meaning = "-prune takes the fraction by which an n-gram may raise the perplexity, such as 1e-8"
             size = f"; to keep {threshold:.0f} n-grams, give -prune-to {threshold:.0f}"
-            warnings.warn(f"{told}, not {threshold:g}{size}", LmtkWarning, stacklevel=1)
-        return prune.prune(model, threshold, job.minprune, context, own), f"-prune {threshold:g}"
-    arrays, limits = prune.find_limits(model, job.minprune, context, own)
+            warnings.warn(f"{meaning}, not {threshold:g}{size}", LmtkWarning, stacklevel=1)
+        return prune.prune(model, threshold, job.minprune, context, may_reuse), f"-prune {threshold:g}"
+    arrays, limits = prune.find_limits(model, job.minprune, context, may_reuse)
 
     def cut_to(most):
         """(the model with at most so many n-grams, the threshold)."""
@@ -98,8 +98,8 @@ def fit(job, total, cut_to, write):
     if job.prune_to:
         pruned, limit = cut_to(job.prune_to)
         if limit == float("inf"):
-            told = f"{counted(sum(pruned.sizes), 'n-gram')} always stay, the 1-grams among them"
-            raise LmtkError(f"-prune-to {job.prune_to} cannot be reached: {told}; give this number or more")
+            floor = f"{counted(sum(pruned.sizes), 'n-gram')} always stay, the 1-grams among them"
+            raise LmtkError(f"-prune-to {job.prune_to} cannot be reached: {floor}; give this number or more")
         return pruned, limit
     return fit_to_size(job, total, cut_to, write)
 

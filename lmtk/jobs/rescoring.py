@@ -129,13 +129,13 @@ def rescore(job):
     lists = forms.read(job.nbest)
     check_form(job, lists)
     references = [read_references(path, len(lists.starts) - 1) for path in job.tune]
-    own, added = lists.names, list(job.name) or default_names(lists, len(job.lm), len(job.model))
+    in_lists, added = lists.names, list(job.name) or default_names(lists, len(job.lm), len(job.model))
     rows = forms.read_weights(job.weights) if job.weights else []
     lists = forms.add_scores(lists, columns_of(job, lists), added)
     if lists.form == forms.MOSES:
         lists = forms.add_derived_features(lists, [row[1] for row in rows] + [b"words"] * job.words)
     lists, totals, learned = weigh(job, lists, rows, references, added)
-    added = [*added, *(name for name in lists.names if name in forms.MADE and name not in own)]
+    added = [*added, *(name for name in lists.names if name in forms.MADE and name not in in_lists)]
     if job.write_weights:
         with open_out(job.write_weights) as out:
             forms.write_weights(out, lists.names, learned)
@@ -312,8 +312,8 @@ def tune(job, lists, weights, references):
         size = f"{counted(len(lists.starts) - 1, 'list')}, {counted(len(lists.words), 'hypothesis', 'hypotheses')}"
         say(f"{size}: {show(before)}, tuned {show(after).split()[-1]}")
     if after < before:
-        what = f"{show(after)} after tuning, {show(before).split()[-1]} before"
-        warnings.warn(f"no weights are as good as the order in the lists: {what}", LmtkWarning, stacklevel=2)
+        scores = f"{show(after)} after tuning, {show(before).split()[-1]} before"
+        warnings.warn(f"no weights are as good as the order in the lists: {scores}", LmtkWarning, stacklevel=2)
     return lists, learned
 
 
@@ -356,11 +356,11 @@ def write_all(job, lists, totals, added):
 
     def write(path, file=None):
         """Writes the lists of one of the input files, or of all, to `path`."""
-        mine = np.flatnonzero((lists.files == file) | (file is None))
+        chosen = np.flatnonzero((lists.files == file) | (file is None))
         if job.best:
-            write_best(path, lists, order[lists.starts[mine]])
+            write_best(path, lists, order[lists.starts[chosen]])
         else:
-            write_lists(path, lists, order[lists.starts[mine[0]] : lists.starts[mine[-1] + 1]], totals, added)
+            write_lists(path, lists, order[lists.starts[chosen[0]] : lists.starts[chosen[-1] + 1]], totals, added)
 
     if not job.write_nbest_dir:
         write(job.write)

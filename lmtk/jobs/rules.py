@@ -41,10 +41,10 @@ def marks_of(job):
 
 def fields_of(job):
     """{name: field} of a job's class, those of the records inside the job among them."""
-    found = {}
+    by_name = {}
     for about in fields(job):
-        found |= fields_of(about.type) if is_dataclass(about.type) else {about.name: about}
-    return found
+        by_name |= fields_of(about.type) if is_dataclass(about.type) else {about.name: about}
+    return by_name
 
 
 def build(job, values):
@@ -52,10 +52,10 @@ def build(job, values):
     and a record inside it have fields of the same name, such as `order`, both get the value. Raises TypeError for a
     name that is not a field, UsageError where a rule is broken.
     """
-    known = fields_of(job)
+    options = fields_of(job)
     for name in values:
-        if name not in known:
-            raise TypeError(f"unknown option '{name}'{nearest(repr(name), map(repr, known))}")
+        if name not in options:
+            raise TypeError(f"unknown option '{name}'{nearest(repr(name), map(repr, options))}")
 
     def part(job):
         inside = {about.name: part(about.type) for about in fields(job) if is_dataclass(about.type)}
@@ -66,11 +66,11 @@ def build(job, values):
 
 def flatten(job):
     """{name: (its field, its value)} of a job's fields, those of the records inside the job among them."""
-    found = {}
+    pairs = {}
     for about in fields(job):
         value = getattr(job, about.name)
-        found |= flatten(value) if is_dataclass(about.type) else {about.name: (about, value)}
-    return found
+        pairs |= flatten(value) if is_dataclass(about.type) else {about.name: (about, value)}
+    return pairs
 
 
 def default_of(about):

@@ -155,35 +155,35 @@ def score(job):
     from lmtk.lm import find_running_text
     from lmtk.machine.threads import use
 
-    what, tallies = job.scoring, []
-    inputs = [job.lm if isinstance(job.lm, str) else None, job.classes, what.reading.tokenizer]
+    scoring, tallies = job.scoring, []
+    inputs = [job.lm if isinstance(job.lm, str) else None, job.classes, scoring.reading.tokenizer]
     outputs = outputs_of(job) if job.documents.jsonl else [job.write]
     check_outputs(
-        *outputs, job.documents.write_rest, texts=[*what.text, *what.counts, job.documents.jsonl], inputs=inputs
+        *outputs, job.documents.write_rest, texts=[*scoring.text, *scoring.counts, job.documents.jsonl], inputs=inputs
     )
     use(job.threads)
     model = model_of(job)
-    if (what.text or job.documents.jsonl) and (clause := find_running_text([model], what.marks)):
+    if (scoring.text or job.documents.jsonl) and (clause := find_running_text([model], scoring.marks)):
         remedy = "if it was trained with -stream, add -stream here too"
         if job.documents.jsonl:
             remedy = "documents need a model of sentences, trained without -stream"
         warnings.warn(f"{clause}; {remedy}", LmtkWarning, stacklevel=1)
-    what.reading.check_model(model, job.lm if isinstance(job.lm, str) else "the model")
+    scoring.reading.check_model(model, job.lm if isinstance(job.lm, str) else "the model")
     if job.documents.jsonl:
         return score_documents(job, model)
     out = open_out(job.write) if job.write else contextlib.nullcontext()
     # lines of words leave no room for a bar
-    with out as out, reading([*what.text, *what.counts], "scoring", quiet=what.debug > 0) as bar:
-        say = bar.aside(out.write) if out else lambda found: None
+    with out as out, reading([*scoring.text, *scoring.counts], "scoring", quiet=scoring.debug > 0) as bar:
+        say = bar.aside(out.write) if out else lambda text: None
 
-        def tell(found):
+        def tell(text):
             container.finish()  # a damaged file must not be reported on
-            say(found)
+            say(text)
 
-        for path in what.text:
+        for path in scoring.text:
             tallies.append(score_text(job, model, path, tell))
-        for path in what.counts:
-            report_count_file(model, path, what, tell)
+        for path in scoring.counts:
+            report_count_file(model, path, scoring, tell)
     return tallies
 
 
@@ -210,15 +210,15 @@ def model_of(job):
 
 def score_text(job, model, path, tell):
     """Writes the report of a text by `tell`. Returns its Tally, None in KenLM's format."""
-    what = job.scoring
+    scoring = job.scoring
     if job.format == "kenlm":
         from lmtk.reports.kenlm import LEVELS, report
 
-        return report(model, job.lm, path, what.marks, LEVELS[: what.debug + 1], tell)
-    tally, unknown = report_text(following(job, model), path, what, tell)
+        return report(model, job.lm, path, scoring.marks, LEVELS[: scoring.debug + 1], tell)
+    tally, unknown = report_text(following(job, model), path, scoring, tell)
     if tally:
-        what.reading.check_pieces(unknown + tally.oovs, tally.words, name_of(path))
-    if what.debug and unknown and not job.oov_features:
+        scoring.reading.check_pieces(unknown + tally.oovs, tally.words, name_of(path))
+    if scoring.debug and unknown and not job.oov_features:
         name = os.fsdecode(model.vocab.words[model.vocab.unk_id])
         clause = counted(unknown, "unknown word is", "unknown words are")
         reason = f"which has a probability, so {'it is' if unknown == 1 else 'they are'} not among the OOVs"
@@ -226,7 +226,7 @@ def score_text(job, model, path, tell):
     return tally
 
 
-def report_text(model, path, what, write):
+def report_text(model, path, scoring, write):
     """SRILM's report of a text, as the Scoring `what` says. Returns (the Tally, None if lines are copied; the number of
     words that are <unk> or unknown, where <unk> has a probability).
     """
@@ -237,25 +237,25 @@ def report_text(model, path, what, write):
     from lmtk.reports.srilm import BLOCK, report, report_passages, report_sums
     from lmtk.text.corpus import corpora
 
-    marks, debug, index = what.marks, what.debug, getattr(model, "index", None)
+    marks, debug, index = scoring.marks, scoring.debug, getattr(model, "index", None)
     words_before = len(model.vocab.words)
     how = model.vocab, marks, model.order, debug >= 1, index
-    read = partial(weighted_corpora, path) if what.text_has_weights else corpora
-    if what.escape:
-        texts = ((read([text], *how), line) for text, line in passages(lines(path), os.fsencode(what.escape)))
-        report_passages(model, path, texts, debug, write, what.unk)
+    read = partial(weighted_corpora, path) if scoring.text_has_weights else corpora
+    if scoring.escape:
+        texts = ((read([text], *how), line) for text, line in passages(lines(path), os.fsencode(scoring.escape)))
+        report_passages(model, path, texts, debug, write, scoring.unk)
         return None, 0
     large = is_file(path) and pays("text", os.path.getsize(path))
     # whether a long line may come in pieces: not where sentences are printed, weighted or read backwards
-    pieces = debug == 0 and not (what.reverse or what.text_has_weights)
-    if large and isinstance(model, Backoff) and pieces and not what.stream:
+    pieces = debug == 0 and not (scoring.reverse or scoring.text_has_weights)
+    if large and isinstance(model, Backoff) and pieces and not scoring.stream:
         tally, _, unknown = report_sums(model, path, blocks(path, BLOCK, pieces=True), marks, write)
         return tally, unknown
     texts = read(blocks(path, pieces=pieces), *how)
     if index is None and large:  # no read of a file can wait
         coming = iter(texts)
         texts = takewhile(bool, map_in_order(lambda _: next(coming, None), repeat(None), threads=1))
-    tally, blank, unknown = report(model, path, texts, debug, write, what.unk)
+    tally, blank, unknown = report(model, path, texts, debug, write, scoring.unk)
     if debug and blank:
         sys.stderr.write(f"{name_of(path)}: {counted(blank, 'blank line')} skipped\n")
     if debug and index is not None:
@@ -281,7 +281,7 @@ def weighted_corpora(path, blocks, *how):
             yield replace(corpus, lines=lines, times=times)
 
 
-def report_count_file(model, path, what, write):
+def report_count_file(model, path, scoring, write):
     """SRILM's report of a count file, and of each passage before a line that is copied, as the Scoring `what` says."""
     from lmtk.files.decoding import lines, passages
     from lmtk.ngram.counting.counts import read_rows
@@ -289,10 +289,10 @@ def report_count_file(model, path, what, write):
     from lmtk.text.corpus import Closed
 
     index = getattr(model, "index", None) or Closed(model.vocab.index, model.vocab.unk_id)
-    texts = passages(lines(path), os.fsencode(what.escape)) if what.escape else [(None, b"")]
-    how = index, what.count_order or what.order or model.order, what.float_counts, what.tolower
+    texts = passages(lines(path), os.fsencode(scoring.escape)) if scoring.escape else [(None, b"")]
+    how = index, scoring.count_order or scoring.order or model.order, scoring.float_counts, scoring.tolower
     rows = ((zip(*read_rows(path, *how, text if text is None else [text])), line) for text, line in texts)
-    report_counts(model, path, rows, what.debug, write, what.unk, what.counts_entropy)
+    report_counts(model, path, rows, scoring.debug, write, scoring.unk, scoring.counts_entropy)
 
 
 def following(job, model):

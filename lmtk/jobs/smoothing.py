@@ -100,19 +100,19 @@ def methods_of(smoothing, order, kenlm=False):
     if len(several) > 1:
         raise UsageError(f"several smoothing methods for all orders ({', '.join(several)}); choose one")
     when = "never" if at.kn_counts_modified else "after" if at.kn_modify_counts_at_end else "before"
-    cutoffs, found = at.prune_by_count or [0], []
+    cutoffs, result = at.prune_by_count or [0], []
     for n in range(1, order + 1):
         name, parameters = method_of(n, chosen, files)
         cutoff = cutoffs[min(n, len(cutoffs)) - 1]
         if kenlm:
-            found.append(methods.lmplz(n, name, cutoff, bool(at.interpolate_unigrams)))
+            result.append(methods.lmplz(n, name, cutoff, bool(at.interpolate_unigrams)))
         else:
             if name == "gt":
                 parameters = (highest_discounted(n, at),)
             least = at.gtmin_n.get(n, methods.least_count(n, at.gtmin))
             interpolate = at.interpolate or n in at.interpolate_n
-            found.append(methods.Method(name, parameters, interpolate, least, cutoff, when))
-    return found
+            result.append(methods.Method(name, parameters, interpolate, least, cutoff, when))
+    return result
 
 
 def highest_discounted(n, smoothing):
@@ -127,13 +127,14 @@ def highest_discounted(n, smoothing):
 
 def method_of(n, chosen, files):
     """(the method of order n, its parameters): of its own option, or of the one for all orders, or Good-Turing."""
-    own = [(name, single[n]) for name, (_, single) in chosen.items() if n in single]
-    own += [(name, ()) for name, paths in files.items() if n in paths and not (name == "kn" and n in chosen["ukn"][1])]
-    if len({name for name, _ in own}) > 1:
-        several = ", ".join(sorted({name for name, _ in own}))
+    named = [(name, single[n]) for name, (_, single) in chosen.items() if n in single]
+    of_files = [name for name, paths in files.items() if n in paths]
+    named += [(name, ()) for name in of_files if not (name == "kn" and n in chosen["ukn"][1])]
+    if len({name for name, _ in named}) > 1:
+        several = ", ".join(sorted({name for name, _ in named}))
         raise UsageError(f"several smoothing methods for order {n} ({several}); choose one")
-    if own:
-        return own[0]
+    if named:
+        return named[0]
     for name, (everywhere, _) in chosen.items():
         if everywhere:
             return name, everywhere if everywhere is not True else ()

@@ -15,35 +15,35 @@ def pooled_model(job, lists):
     from lmtk.joint.sources import pool, tune
     from lmtk.ngram.counting.counts import Counts
 
-    what = job.count
+    count_job = job.count
     with Bar(job.debug > 0) as bar:
         sources = []
-        for i, path in enumerate(what.sources):
-            bar(i / (len(what.sources) + 2), f"counting {name_of(path)}")
-            sources.append(count_source(what, lists, path))
+        for i, path in enumerate(count_job.sources):
+            bar(i / (len(count_job.sources) + 2), f"counting {name_of(path)}")
+            sources.append(count_source(count_job, lists, path))
         words = list(dict.fromkeys(word for counts in sources for word in counts.words))
-        vocab = counting.vocabulary_of(what, lists, Counts(words, []), job.unk)
+        vocab = counting.vocabulary_of(count_job, lists, Counts(words, []), job.unk)
         rows, unknown = heldout_words(job, vocab)
         pooled = pool(sources, vocab)
         sources.clear()
-        bar((len(what.sources) + 1) / (len(what.sources) + 2), "learning weights")
+        bar((len(count_job.sources) + 1) / (len(count_job.sources) + 2), "learning weights")
         weights, D, before, after = tune(pooled.features(rows), vocab.V)
         if job.debug:
-            sys.stderr.writelines(report(what.sources, weights, D))
+            sys.stderr.writelines(report(count_job.sources, weights, D))
             line = f"{len(rows)} held-out words, {unknown} unknown, ppl= {after:.6g}"
             sys.stderr.write(f"{line}; before learning {before:.6g}\n")
         contexts = pooled.contexts(weights[0]) if job.prunes_by_counts else None
         return pooled.estimate(weights, D), contexts
 
 
-def count_source(what, lists, path):
+def count_source(count_job, lists, path):
     """The Counts of one source of a CountJob. Raises LmtkError if it has no words."""
     from lmtk.machine.parallel import ALONE
 
-    counts = counting.collect_counts(replace(what, text=(path,), sources=()), lists, ALONE)
+    counts = counting.collect_counts(replace(count_job, text=(path,), sources=()), lists, ALONE)
     if not counts.tokens:
         raise LmtkError(f"{name_of(path)}: no words in it; leave this source out")
-    return counts.up_to(what.order)
+    return counts.up_to(count_job.order)
 
 
 def heldout_words(job, vocab):

@@ -351,11 +351,11 @@ def settings_of(job, vocab, noise):
     from lmtk.nplm import recipes
 
     names = "order", "hidden", "features", "direct", "seed", "senses", *CHOSEN
-    given = {name: getattr(job, name) for name in names} | {"minutes": job.life.minutes}
-    given |= {"model": None if job.model == "nplm" else job.model, "dropout": job.dropout or None}
-    given |= {"tied": job.tied or None, "proposal": "back-off" if noise else job.proposal}
-    given |= {"target_weights": job.target_weights if is_energy(job) else None}
-    return recipes.make_settings(given, job.paper, vocab.V)
+    settings = {name: getattr(job, name) for name in names} | {"minutes": job.life.minutes}
+    settings |= {"model": None if job.model == "nplm" else job.model, "dropout": job.dropout or None}
+    settings |= {"tied": job.tied or None, "proposal": "back-off" if noise else job.proposal}
+    settings |= {"target_weights": job.target_weights if is_energy(job) else None}
+    return recipes.make_settings(settings, job.paper, vocab.V)
 
 
 def before_training(job, vocab, settings, w):
@@ -405,10 +405,10 @@ def crc(array):
 
 def line(epoch, to_go):
     """An epoch, at -debug 1."""
-    told = f"epoch {epoch.number}: "
-    told += "" if epoch.ppl is None else f"training ppl{'~' if epoch.estimated else '='} {epoch.ppl:.7g} "
-    told += "" if epoch.heldout is None else f"held-out ppl= {epoch.heldout_ppl:.7g} "
-    return f"{told}{epoch.speed:.0f} words/s" + " best" * (epoch.best and epoch.heldout is not None)
+    text = f"epoch {epoch.number}: "
+    text += "" if epoch.ppl is None else f"training ppl{'~' if epoch.estimated else '='} {epoch.ppl:.7g} "
+    text += "" if epoch.heldout is None else f"held-out ppl= {epoch.heldout_ppl:.7g} "
+    return f"{text}{epoch.speed:.0f} words/s" + " best" * (epoch.best and epoch.heldout is not None)
 
 
 def check_trained(texts, model, life, inputs=()):

@@ -173,9 +173,9 @@ def translate(job, out=None):
 
 def check_attention(job, models):
     """Raises FormatError where what is asked for needs attention and no model has it."""
-    asked = options_given(job, f"{ALIGNMENTS} replace_unk")
-    if asked and not any(m.sizes["alignment"] for m in models):
-        raise FormatError(job.model[0], f"{asked[0]} needs a model with attention; this one has none (RNNencdec)")
+    options = options_given(job, f"{ALIGNMENTS} replace_unk")
+    if options and not any(m.sizes["alignment"] for m in models):
+        raise FormatError(job.model[0], f"{options[0]} needs a model with attention; this one has none (RNNencdec)")
 
 
 def write_translations(job, models, out, write_alignment):
@@ -222,8 +222,8 @@ def write_translations(job, models, out, write_alignment):
             out.flush()
     warn_of_unknown(job, tally)
     if job.debug:
-        told = "{sentences} sentences, {blank} blank lines, {words} words, {unknown} of them [UNK]\n"
-        sys.stderr.write(told.format_map(tally))
+        summary = "{sentences} sentences, {blank} blank lines, {words} words, {unknown} of them [UNK]\n"
+        sys.stderr.write(summary.format_map(tally))
     if references is not None:
         references.check(references.number)
         sys.stderr.write(references.report())
@@ -250,10 +250,10 @@ def warn_of_unknown(job, tally):
     """Warns if the model does not know many of the words that were read."""
     if tally["missing"] <= UNKNOWN_SHARE * tally["seen"]:
         return
-    told = f"{tally['missing']} of {tally['seen']} source words are unknown to the model"
+    message = f"{tally['missing']} of {tally['seen']} source words are unknown to the model"
     if tally["upper"]:
-        told += f"; with -tolower only {tally['missing'] - tally['upper']} would be"
-    warnings.warn(told, LmtkWarning, stacklevel=2)
+        message += f"; with -tolower only {tally['missing'] - tally['upper']} would be"
+    warnings.warn(message, LmtkWarning, stacklevel=2)
 
 
 class References:

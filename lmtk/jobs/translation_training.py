@@ -229,12 +229,12 @@ def greedy_bleu(model, sentences, references, joined):
 
 def line(epoch, to_go):
     """An epoch, at -debug 1; to_go: seconds, None where it was the last."""
-    told = f"epoch {epoch.number}: training {shown(epoch.training)}"
+    text = f"epoch {epoch.number}: training {shown(epoch.training)}"
     if epoch.heldout is not None:
-        told += f" held-out {shown(epoch.heldout)} BLEU= {epoch.bleu:.2f}"
-    told += f" {epoch.speed:.0f} words/s"
-    told += "" if to_go is None else f", {timedelta(seconds=round(to_go))} to go"
-    return told + " best" * (epoch.best and epoch.heldout is not None)
+        text += f" held-out {shown(epoch.heldout)} BLEU= {epoch.bleu:.2f}"
+    text += f" {epoch.speed:.0f} words/s"
+    text += "" if to_go is None else f", {timedelta(seconds=round(to_go))} to go"
+    return text + " best" * (epoch.best and epoch.heldout is not None)
 
 
 def shown(logp):

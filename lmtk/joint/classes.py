@@ -69,8 +69,8 @@ class ClassModel:
 
     def describe(self):
         yield "kind", "class n-gram"
-        for what, name in zip(("model of classes", "word classes"), self.names):
-            yield what, os.path.relpath(name)
+        for role, name in zip(("model of classes", "word classes"), self.names):
+            yield role, os.path.relpath(name)
         yield "classes", self.size
         yield "order", self.order
         yield "predicted words |V|", self.vocab.V
@@ -96,24 +96,24 @@ def class_model(lm, name, path, classes=None, simple=False, rows=None):
             alone = [w for w in (*later, *classes.members) if w not in members]
             classes = replace(classes, members=members)
             lm = add_words(lm, alone) if isinstance(lm, Backoff) else lm
-    known = lm.vocab
-    both = next((w for w in classes.members if known.predicts(w)), None)
-    any_ = any(map(known.predicts, classes.names))
+    inner = lm.vocab
+    both = next((w for w in classes.members if inner.predicts(w)), None)
+    any_ = any(map(inner.predicts, classes.names))
     if both is not None and not (any_ and simple):
         which = f"{shown(both)}, which has a class in {path}"
         raise LmtkError(f"{name}: it predicts {which}; use the -classes that it was made with")
     if not any_:
         raise LmtkError(f"{name}: it predicts no class of {path}; use the -classes that it was made with")
     names = set(classes.names)
-    words = dict.fromkeys([*classes.members, *(w for w in known.words[: known.V] if w not in names)])
-    unk = known.unk in classes.members or known.predicts(known.unk)
-    vocab = with_tokenizer(make_vocab(sorted(words), unk, known.predicts(EOS), known.unk, path), known.tokenizer)
+    words = dict.fromkeys([*classes.members, *(w for w in inner.words[: inner.V] if w not in names)])
+    unk = inner.unk in classes.members or inner.predicts(inner.unk)
+    vocab = with_tokenizer(make_vocab(sorted(words), unk, inner.predicts(EOS), inner.unk, path), inner.tokenizer)
     g, p = np.empty(len(vocab.words), np.int32), np.ones(len(vocab.words))
     for w, word in enumerate(vocab.words):
         c, p[w] = classes.members.get(word, (None, 1.0))
-        own = word if c is None else classes.names[c]
-        g[w] = known.index.get(own, known.unk_id)
-        if c is not None and not known.predicts(own):
+        inner_word = word if c is None else classes.names[c]
+        g[w] = inner.index.get(inner_word, inner.unk_id)
+        if c is not None and not inner.predicts(inner_word):
             p[w] = 0
     return ClassModel(vocab, lm, g, p, len(names), (name, path))
 
@@ -134,8 +134,8 @@ def first_words(rows, path):
         cut.append((number, line))
     if several:
         many = counted(several, "expansion has", "expansions have")
-        told = f"{many} several words; with -simple-classes only the first word is in the class"
-        warnings.warn(f"{name_of(path)}: {told}", LmtkWarning, stacklevel=2)
+        message = f"{many} several words; with -simple-classes only the first word is in the class"
+        warnings.warn(f"{name_of(path)}: {message}", LmtkWarning, stacklevel=2)
     return cut, later
 
 
@@ -147,8 +147,8 @@ def write_text(out, model, classes, path):
 
 def read_text(stream, path, seen=()):
     r"""Read the ClassModel in a \class-ngram\ file, with its parts. Raises FormatError."""
-    here = os.path.realpath(path)
-    if here in seen:
+    real_path = os.path.realpath(path)
+    if real_path in seen:
         raise FormatError(path, "a class model that contains itself")
     parts, ended = {}, False
     for number, line in lines_in(stream, path):

@@ -96,12 +96,12 @@ class Bayes:
         total = np.zeros((len(corpus.ids), len(self.parts)))
         rows = contexts(corpus, self.length + 1)[:, ::-1]
         for first in range(self.length):  # where the context begins
-            here = (rows[:, first] >= 0) & (rows[:, :first] < 0).all(axis=1)
-            if not here.any():
+            has_length = (rows[:, first] >= 0) & (rows[:, :first] < 0).all(axis=1)
+            if not has_length.any():
                 continue
-            own, which = unique_rows(rows[here, first:])
+            distinct, which = unique_rows(rows[has_length, first:])
             scored = lambda corpus: part_scores(self.parts, corpus, None)[0]
-            total[here] = joint(scored, self.vocab, own, self.unk)[which] * LN10
+            total[has_length] = joint(scored, self.vocab, distinct, self.unk)[which] * LN10
         return total
 
 
@@ -144,8 +144,8 @@ class LogLinear:
     def score(self, corpus):
         logp, _, length, *about = part_scores(self.parts, corpus, None)
         # as in SRILM, after a part that gives a word no probability the others are not asked
-        asked = np.cumsum(np.isneginf(logp[:, :-1]), axis=1) == 0
-        length[:, 1:] = np.where(asked, length[:, 1:], ABSENT)
+        is_possible = np.cumsum(np.isneginf(logp[:, :-1]), axis=1) == 0
+        length[:, 1:] = np.where(is_possible, length[:, 1:], ABSENT)
         log10p, at = self.product(logp / LN10), np.flatnonzero(corpus.scored)
         longest = self.order if self.cut else int(np.diff(corpus.starts).max(initial=1))
         rows, which = unique_rows(contexts(corpus, longest)[at])
@@ -169,12 +169,12 @@ class LogLinear:
 
     def products(self, context):
         """The product for each predicted word, log10, (V,)."""
-        logp = [after(part, own[context])[own[: self.vocab.V]] for part, own in zip(self.parts, self.ids)]
+        logp = [after(part, numbers[context])[numbers[: self.vocab.V]] for part, numbers in zip(self.parts, self.ids)]
         return self.product(np.column_stack(logp) / LN10)
 
     def used(self, context):
         """The end of a context that the parts use, a tuple; the longest of all parts."""
-        uses = (part.used(own[context]) for part, own in zip(self.parts, self.ids))
+        uses = (part.used(numbers[context]) for part, numbers in zip(self.parts, self.ids))
         length = max(uses) if self.cut else len(context)
         return tuple(context[len(context) - length :].tolist())
 
@@ -207,7 +207,7 @@ class Cached:
     weight: float
     unk: bool = False
     # the last words, and before which tokens of the last corpus there were words
-    known: dict = field(default_factory=lambda: {"last": np.empty(0, np.int64), "filled": None})
+    history: dict = field(default_factory=lambda: {"last": np.empty(0, np.int64), "filled": None})
 
     @property
     def vocab(self):
@@ -220,16 +220,16 @@ class Cached:
     def score(self, corpus):
         scores = self.model.score(corpus)
         p, share = np.exp(rounded(scores.logp)), np.full(len(corpus.ids), np.nan)
-        own = corpus.scored & (self.unk | (corpus.ids != self.vocab.unk_id))
-        last = self.known["last"]
-        self.known["filled"] = len(last) + np.cumsum(own) - own > 0
-        words = np.concatenate((last, corpus.ids[own]))
+        enters_cache = corpus.scored & (self.unk | (corpus.ids != self.vocab.unk_id))
+        last = self.history["last"]
+        self.history["filled"] = len(last) + np.cumsum(enters_cache) - enters_cache > 0
+        words = np.concatenate((last, corpus.ids[enters_cache]))
         place, N = np.arange(len(words)), len(words)
         begin = np.maximum(place - self.length, 0)
-        there = np.sort(words * N + place)  # of each word, where it stands
-        found = np.searchsorted(there, words * N + place) - np.searchsorted(there, words * N + begin)
-        share[own] = (found / np.maximum(place - begin, 1))[len(last) :]
-        self.known["last"] = words[-self.length :]
+        keys = np.sort(words * N + place)  # of each word, where it stands
+        occurrences = np.searchsorted(keys, words * N + place) - np.searchsorted(keys, words * N + begin)
+        share[enters_cache] = (occurrences / np.maximum(place - begin, 1))[len(last) :]
+        self.history["last"] = words[-self.length :]
         with np.errstate(divide="ignore"):
             probs = np.column_stack((p, np.exp(rounded(np.log(np.nan_to_num(share))))))
             logp = np.log(probs @ (1 - self.weight, self.weight))
@@ -238,5 +238,5 @@ class Cached:
 
     def sums(self, corpus, positions, unk):
         """The sums over the vocabulary of the corpus scored last; the frequencies in a cache with words sum to one."""
-        own = vocabulary_sums(self.model, corpus, positions, unk)
-        return (1 - self.weight) * own + self.weight * self.known["filled"][positions]
+        model_sums = vocabulary_sums(self.model, corpus, positions, unk)
+        return (1 - self.weight) * model_sums + self.weight * self.history["filled"][positions]

@@ -34,7 +34,7 @@ def expansions_of(rows, path):
 
     Without P, the expansions of a class are equally likely. Raises FormatError.
     """
-    found, size = [], {}
+    entries, size = [], {}
     for number, line in rows:
         fields = WORD.findall(line)
         if not fields:
@@ -43,23 +43,23 @@ def expansions_of(rows, path):
         words = tuple(fields[2 if stated else 1 :])
         if not words or (stated and not 0 <= float(fields[1]) <= 1):
             raise FormatError(path, f"expected a class, a probability and words, found '{shown(line)[:60]}'", number)
-        found.append((fields[0], float(fields[1]) if stated else None, words))
+        entries.append((fields[0], float(fields[1]) if stated else None, words))
         size[fields[0]] = size.get(fields[0], 0) + 1
-    return [(name, 1 / size[name] if p is None else p, words) for name, p, words in found]
+    return [(name, 1 / size[name] if p is None else p, words) for name, p, words in entries]
 
 
 def named(rows):
     """({classes}, {words}) of a class file, given as its `lines`."""
-    fields = [found for _, line in rows if (found := WORD.findall(line))]
+    fields = [row for _, line in rows if (row := WORD.findall(line))]
     words = {w for _, *rest in fields for w in rest[len(rest) > 1 and NUMBER.match(rest[0]) is not None :]}
     return {first for first, *_ in fields}, words
 
 
-def several_readings(rows, known):
+def several_readings(rows, vocab):
     """Whether a text can be read in several ways with a class file, given as its `lines`.
 
     That is so if a class has an expansion of several words, if a word has several classes, or if a word has a class and
-    also stands for itself in the model. known: the vocabulary of the model.
+    also stands for itself in the model. vocab: the vocabulary of the model.
     """
     class_of = {}
     for _, line in rows:
@@ -68,12 +68,12 @@ def several_readings(rows, known):
             return True
         if fields and class_of.setdefault(fields[-1], fields[0]) != fields[0]:
             return True
-    return any(map(known.predicts, class_of)) and any(map(known.predicts, class_of.values()))
+    return any(map(vocab.predicts, class_of)) and any(map(vocab.predicts, class_of.values()))
 
 
 @dataclass(frozen=True)
 class Expanding:
-    """lm: a back-off model of classes and words; own (W,): for each word, its id in lm as a word.
+    """lm: a back-off model of classes and words; inner_ids (W,): for each word, its id in lm as a word.
 
     starts: for each first word, the expansions that begin with it: the id of the class in lm, p(words | class) and the
     other words.
@@ -81,7 +81,7 @@ class Expanding:
 
     vocab: Vocab
     lm: Backoff
-    own: np.ndarray
+    inner_ids: np.ndarray
     starts: dict
     names: tuple = ()
     reach = math.inf  # an expansion may be longer than the order
@@ -112,9 +112,9 @@ class Expanding:
             return 0.0
         weight = 1.0
         for start in range(len(context) + 1):
-            found = p.get((*context[start:], w))
-            if found is not None:
-                return weight * found
+            p_here = p.get((*context[start:], w))
+            if p_here is not None:
+                return weight * p_here
             weight *= weights.get(context[start:], 1.0)
         return 0.0
 
@@ -147,7 +147,7 @@ class Expanding:
     def read(self, states, ids, scored):
         """The states, {(context, rest): p}, after the last of the `ids` of a sentence, and its p after the others."""
         if ids[-1] == self.vocab.sos_id and not scored:
-            return {(self.seen((int(self.own[ids[-1]]),)), ()): 1.0}, 1.0
+            return {(self.seen((int(self.inner_ids[ids[-1]]),)), ()): 1.0}, 1.0
         new = {}
         for (context, rest), p in states.items():
             for w, q, left in self.steps(context, rest, ids[-1]):
@@ -156,20 +156,20 @@ class Expanding:
         total = sum(new.values())
         if total > 0:
             return {at: p / total for at, p in new.items() if p > 0}, total
-        return {(self.seen(tuple(self.own[ids].tolist())), ()): 1.0}, 0.0
+        return {(self.seen(tuple(self.inner_ids[ids].tolist())), ()): 1.0}, 0.0
 
     def after(self, context):
         """ln p of each predicted word, (V,), after all words of a sentence so far."""
         states, ids, V = {((), ()): 1.0}, np.asarray(context).tolist(), self.vocab.V
         for t in range(len(ids)):
             states, _ = self.read(states, ids[: t + 1], False)
-        p, own = np.zeros(V), np.minimum(self.own[:V], self.lm.vocab.V)
+        p, inner_ids = np.zeros(V), np.minimum(self.inner_ids[:V], self.lm.vocab.V)
         for (seen, rest), q in states.items():
             if rest:
                 p[rest[0]] += q
                 continue
             of = np.append(np.exp(self.lm.after(np.array(seen, np.int32))), 0)  # by ids of lm
-            p += q * of[own]
+            p += q * of[inner_ids]
             for word, expansions in self.starts.items():
                 p[word] += q * sum(x * of[c] for c, x, _ in expansions)
         with np.errstate(divide="ignore"):
@@ -181,18 +181,18 @@ class Expanding:
             if rest[0] == word:
                 yield None, 1.0, rest[1:]
             return
-        own = int(self.own[word])
-        yield own, self.chance(context, own), ()
+        inner_id = int(self.inner_ids[word])
+        yield inner_id, self.chance(context, inner_id), ()
         for c, p, left in self.starts.get(word, ()):
             yield c, p * self.chance(context, c), left
 
     def lower(self, order):
-        return Expanding(self.vocab, self.lm.lower(order), self.own, self.starts, self.names)
+        return Expanding(self.vocab, self.lm.lower(order), self.inner_ids, self.starts, self.names)
 
     def describe(self):
         yield "kind", "class n-gram with expansions of several words"
-        for what, name in zip(("model of classes", "word classes"), self.names):
-            yield what, os.path.relpath(name)
+        for role, name in zip(("model of classes", "word classes"), self.names):
+            yield role, os.path.relpath(name)
         yield "order", self.order
         yield "predicted words |V|", self.vocab.V
 
@@ -204,21 +204,21 @@ def expanding_model(lm, name, rows, path):
     """
     if not isinstance(lm, Backoff):
         raise LmtkError(f"{name}: classes with expansions of several words need a back-off n-gram")
-    expansions, known = expansions_of(rows, path), lm.vocab
+    expansions, inner = expansions_of(rows, path), lm.vocab
     names = {c for c, _, _ in expansions}
     words = {w for _, _, expansion in expansions for w in expansion} - {SOS, EOS}
-    words |= {w for w in known.words[: known.V] if w not in names}
-    unk = known.predicts(known.unk) or known.unk in words
-    vocab = make_vocab(sorted(words), unk, known.predicts(EOS), known.unk, path)
-    own = np.array([known.index.get(w, known.unk_id) if w not in names else known.unk_id for w in vocab.words])
+    words |= {w for w in inner.words[: inner.V] if w not in names}
+    unk = inner.predicts(inner.unk) or inner.unk in words
+    vocab = make_vocab(sorted(words), unk, inner.predicts(EOS), inner.unk, path)
+    inner_ids = np.array([inner.index.get(w, inner.unk_id) if w not in names else inner.unk_id for w in vocab.words])
     # a word that lm does not have stands for itself nowhere
-    own[[w not in known.index for w in vocab.words]] = len(known.words)
+    inner_ids[[w not in inner.index for w in vocab.words]] = len(inner.words)
     starts = {}
     for c, p, (first, *rest) in expansions:
-        if known.predicts(c):
+        if inner.predicts(c):
             left = tuple(vocab.index[w] for w in rest)
-            starts.setdefault(vocab.index[first], []).append((known.index[c], p, left))
-    return Expanding(vocab, lm, own, starts, (name, path))
+            starts.setdefault(vocab.index[first], []).append((inner.index[c], p, left))
+    return Expanding(vocab, lm, inner_ids, starts, (name, path))
 
 
 def expanded(model, order, exact, most, path):
@@ -239,14 +239,14 @@ def expanded(model, order, exact, most, path):
             words = words[:-1]
             joint[words] = 0.0
     for words in joint:
-        own = tuple(model.own[list(words)].tolist())
-        if len(words) < exact and own not in listed:
-            joint[words] += context_probability(model, own)
+        inner_ids = tuple(model.inner_ids[list(words)].tolist())
+        if len(words) < exact and inner_ids not in listed:
+            joint[words] += context_probability(model, inner_ids)
     follow = {}
     for words in joint:
         if len(words) <= N:
             follow.setdefault(words[:-1], []).append(words[-1])
-    sections, end = {k: [] for k in range(1, N + 1)}, model.chance((), int(model.own[vocab.eos_id]))
+    sections, end = {k: [] for k in range(1, N + 1)}, model.chance((), int(model.inner_ids[vocab.eos_id]))
     for context, after in follow.items():
         p = np.array([joint[*context, w] for w in after])
         if len(context) + 1 >= exact:
@@ -263,12 +263,12 @@ def expanded(model, order, exact, most, path):
 
 def joint_probabilities(model, most, path):
     """{ids of words: p} of all n-grams of words that the n-grams of the model of classes expand to."""
-    joint, listed, known, total = {}, model.ngrams[0], model.lm.vocab, 0
+    joint, listed, inner, total = {}, model.ngrams[0], model.lm.vocab, 0
     of = {}  # id in lm -> the expansions of a class, or the word
-    for first, found in model.starts.items():
-        for c, p, left in found:
+    for first, readings in model.starts.items():
+        for c, p, left in readings:
             of.setdefault(c, []).append((p, (first, *left)))
-    for i, word in enumerate(known.words):
+    for i, word in enumerate(inner.words):
         of.setdefault(i, [(1.0, (model.vocab.index[word],))] if word in model.vocab.index else [])
     for ngram, p in listed.items():
         p *= context_probability(model, ngram[:-1])
@@ -276,17 +276,16 @@ def joint_probabilities(model, most, path):
             q, words = prod((x for x, _ in parts), start=p), tuple(w for _, expansion in parts for w in expansion)
             for cut in range(len(parts[-1][1])):
                 for start in range(len(parts[0][1])):
-                    if some := words[start : len(words) - cut]:
-                        total += len(some) * (some not in joint)
-                        joint[some] = joint.get(some, 0.0) + q
+                    if inside := words[start : len(words) - cut]:
+                        total += len(inside) * (inside not in joint)
+                        joint[inside] = joint.get(inside, 0.0) + q
                     if total > LONG * most:
-                        told = (
-                            f"more than {len(joint)} n-grams of {total} words in all, too many for -expand-most {most}"
-                        )
-                        raise LmtkError(f"{path}: {told}; use shorter expansions or a lower -order")
+                        excess = f"more than {len(joint)} n-grams of {total} words in all"
+                        remedy = "use shorter expansions or a lower -order"
+                        raise LmtkError(f"{path}: {excess}, too many for -expand-most {most}; {remedy}")
         if len(joint) > most:
-            told = f"more than {most} n-grams of words, the limit of -expand-most"
-            raise LmtkError(f"{path}: {told}; raise it, or lower -expand-classes or -order")
+            message = f"more than {most} n-grams of words, the limit of -expand-most"
+            raise LmtkError(f"{path}: {message}; raise it, or lower -expand-classes or -order")
     return joint
 
 
@@ -294,10 +293,10 @@ def context_probability(model, ids):
     """p of a sequence of ids in the model of classes. An opening <s> has p(</s>); other words not predicted are
     skipped.
     """
-    known, total = model.lm.vocab, 1.0
+    inner, total = model.lm.vocab, 1.0
     for i, w in enumerate(ids):
-        p = model.chance(ids[max(i - model.order + 1, 0) : i], known.eos_id if i == 0 and w == known.sos_id else w)
-        total *= p if p or w < known.V or w == len(known.words) else 1.0
+        p = model.chance(ids[max(i - model.order + 1, 0) : i], inner.eos_id if i == 0 and w == inner.sos_id else w)
+        total *= p if p or w < inner.V or w == len(inner.words) else 1.0
     return total
 
 

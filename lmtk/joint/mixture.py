@@ -107,10 +107,10 @@ def part_scores(parts, corpus, binned):
     scores = []
     for part in parts:
         ids = corpus.ids if part.vocab.words == first.words else ids_in(part, first)[corpus.ids]
-        own = Corpus(ids, corpus.starts, corpus.scored)
-        scores.append(part.score(own))
+        renumbered = Corpus(ids, corpus.starts, corpus.scored)
+        scores.append(part.score(renumbered))
         if len(scores) - 1 == binned:
-            bins = part.bins(own)[0]
+            bins = part.bins(renumbered)[0]
     if binned is None:
         bins = np.zeros(len(corpus.ids), np.int64)
     lengths = np.column_stack(
@@ -195,8 +195,8 @@ def write_text(out, mixture, path):
 
 def read_text(stream, path, seen=()):
     r"""Read the Mixture in a \mixture\ file, with its parts. Raises FormatError."""
-    here = os.path.realpath(path)
-    if here in seen:
+    real_path = os.path.realpath(path)
+    if real_path in seen:
         raise FormatError(path, "a mixture that contains itself")
     names, rows, bins, where, ended = [], [], None, None, False
     folder = folder_of(path)

@@ -29,8 +29,8 @@ class Multiwords:
 
     def parts_of(self, word):
         index = self.model.vocab.index
-        found = [part for part in word.split(self.letter) if part]
-        return [index.get(part, index[self.nothing]) for part in found] if found else [index[word]]
+        parts = [part for part in word.split(self.letter) if part]
+        return [index.get(part, index[self.nothing]) for part in parts] if parts else [index[word]]
 
     def score(self, corpus):
         """ln p of every scored token: the sum over its parts, in single precision; its tag joins their tags."""

@@ -53,8 +53,8 @@ class Shortlist(Network):
     @cached_property
     def rest_ids(self):
         """(words,): the ids of the words in the vocabulary of the rest."""
-        known = self.rest.vocab
-        return np.array([known.index.get(word, known.unk_id) for word in self.vocab.words], np.int32)
+        vocab = self.rest.vocab
+        return np.array([vocab.index.get(word, vocab.unk_id) for word in self.vocab.words], np.int32)
 
     @cached_property
     def masses(self):
@@ -93,12 +93,12 @@ class Shortlist(Network):
     def of_tokens(self, corpus, at):
         """ln p of the tokens `at`; which of them are in the shortlist; the rest's lengths."""
         inside = Corpus(self.rest_ids[corpus.ids], corpus.starts, corpus.scored)
-        scores, place, (own, whole) = self.rest.score(inside), self.place[corpus.ids[at]], self.masses
+        scores, place, (row_sums, whole) = self.rest.score(inside), self.place[corpus.ids[at]], self.masses
         logp, listed = scores.logp[at], place >= 0
-        mine = at[listed]
-        if len(mine):
-            logp[listed] = super().log_p(corpus, mine, place[listed])
-            logp[listed] += np.log(np.maximum(mass.in_corpus(self.rest, own, inside, mine), TINY))
+        in_list = at[listed]
+        if len(in_list):
+            logp[listed] = super().log_p(corpus, in_list, place[listed])
+            logp[listed] += np.log(np.maximum(mass.in_corpus(self.rest, row_sums, inside, in_list), TINY))
         if whole is not None:
             logp -= np.log(mass.in_corpus(self.rest, whole, inside, at))
         return logp, listed, scores.length
@@ -155,10 +155,10 @@ def from_arrays(about, arrays, path):
         return declare_arrays(sizes, size, layer, output, N) | {"shortlist": ids(sizes.V, N, ascending=True)}
 
     words, sizes = check_contents(about, arrays, path, Network.SETTINGS | {"rest": NAME}, wanted)
-    made, here = vars(make_network(about, arrays, path, words, sizes, layer, output)), sizes.rest
+    made, rest_name = vars(make_network(about, arrays, path, words, sizes, layer, output)), sizes.rest
     if not len(arrays["shortlist"]):
         raise FormatError(path, "its shortlist is empty")
-    name = os.path.join(folder_of(path), here)
+    name = os.path.join(folder_of(path), rest_name)
     its_own = FormatError(path, "a network that refers to itself for the other words")
     if os.path.realpath(name) == os.path.realpath(path):
         raise its_own
@@ -167,4 +167,4 @@ def from_arrays(about, arrays, path):
     except RecursionError:  # two that name each other
         raise its_own from None
     check_rest(made["vocab"], made["order"], rest, name)
-    return Shortlist(**made, rest=rest, name=here)
+    return Shortlist(**made, rest=rest, name=rest_name)

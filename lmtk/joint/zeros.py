@@ -101,13 +101,13 @@ class Nonzero:
         ids = corpus.ids[np.arange(starts[-1]) - np.repeat(starts[:-1] - begin, size)]
         last, scored = starts[1:] - 1, np.zeros(len(ids), bool)
         ids[last], scored[last] = self.instead, True
-        own = self.model.score(Corpus(ids, starts, scored))
-        logp, length = scores.logp.copy(), np.full((len(corpus.ids), own.length.shape[1]), ABSENT, np.int8)
-        logp[at], length[at] = own.logp[last], own.length[last]
+        lower = self.model.score(Corpus(ids, starts, scored))
+        logp, length = scores.logp.copy(), np.full((len(corpus.ids), lower.length.shape[1]), ABSENT, np.int8)
+        logp[at], length[at] = lower.logp[last], lower.length[last]
         if self.unknown is not None and self.instead == self.vocab.unk_id:
             logp[at] = self.unknown
             length[at] = ABSENT
-        return Scores(logp, np.hstack((scores.length, length)), scores.kinds + own.kinds, scores.more)
+        return Scores(logp, np.hstack((scores.length, length)), scores.kinds + lower.kinds, scores.more)
 
     def after(self, context):
         """ln p of each predicted word after a context."""

@@ -233,14 +233,14 @@ def source_lines(nbest, paths, many):
 
     many: the number of source lines. Raises FormatError if a key is not the number of a line.
     """
-    found = []
+    numbers = []
     for file, start, end in zip(nbest.files, nbest.starts[:-1], nbest.starts[1:]):
         key = nbest.fields[start][0][0]
         if not key.isdigit() or int(key) >= many:
             lines = f"its lines are 0 to {many - 1}" if many else "it is empty"
             raise FormatError(paths[file], f"the key '{shown(key)}' of a list is not a line of -source; {lines}")
-        found += [int(key)] * (end - start)
-    return np.array(found)
+        numbers += [int(key)] * (end - start)
+    return np.array(numbers)
 
 
 def unused_names(nbest, stem, many):
@@ -326,15 +326,15 @@ def read_weights(path):
     if section is not None:
         rows = rows[section + 1 :]
         rows = rows[: next((i for i, (_, row) in enumerate(rows) if row[:1] == b"["), len(rows))]
-    found = []
+    weights = []
     for i, row in rows:
         if not row or row.startswith(b"#"):
             continue
         name, *values = TOKEN.findall(row)
         if name[-1:] not in (b"=", b":"):
             raise FormatError(path, f"expected Name= and weights, found '{shown(row)}'", i)
-        found.append((i, name[:-1], values))
-    return found
+        weights.append((i, name[:-1], values))
+    return weights
 
 
 def match_weights(rows, names, path):
@@ -342,26 +342,26 @@ def match_weights(rows, names, path):
 
     Raises FormatError if a name is unknown, occurs twice or is missing.
     """
-    found = {}
+    weights = {}
     for i, name, values in rows:
         if name not in names:
             raise FormatError(path, f"the lists have no feature {shown(name)}; they have {features_of(names)}", i)
-        if name in found:
+        if name in weights:
             raise FormatError(path, f"{shown(name)} has two lines; give each feature one line", i)
         if len(values) != names.count(name):
             wanted = counted(names.count(name), "weight")
             raise FormatError(path, f"expected {wanted} of {shown(name)}, found {len(values)}", i)
         try:
-            found[name] = list(map(parse_number, values))
+            weights[name] = list(map(parse_number, values))
         except ValueError as e:
             raise FormatError(path, str(e), i) from None
-    missing = [name for name in dict.fromkeys(names) if name not in found]
+    missing = [name for name in dict.fromkeys(names) if name not in weights]
     if missing:
         raise FormatError(
             path,
             f"the weight of {shown(missing[0])} is missing; to ignore this feature add a line {shown(missing[0])}= 0",
         )
-    return np.array([found[name].pop(0) for name in names])
+    return np.array([weights[name].pop(0) for name in names])
 
 
 def features_of(names):

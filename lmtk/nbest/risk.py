@@ -17,18 +17,18 @@ def pairwise_bleu(translations):
     1 is added to the matches and n-grams of orders 2 to 4 (Lin and Och 2004).
     """
     N, counts = len(translations), [ngrams(words) for words in translations]
-    known = sorted(set().union(*counts), key=len)
-    place = {ngram: i for i, ngram in enumerate(known)}
-    C = np.zeros((N, len(known)), np.int32)
+    distinct = sorted(set().union(*counts), key=len)
+    place = {ngram: i for i, ngram in enumerate(distinct)}
+    C = np.zeros((N, len(distinct)), np.int32)
     for row, count in zip(C, counts, strict=True):
         row[[place[ngram] for ngram in count]] = list(count.values())
     T = np.array([len(words) for words in translations], float)[:, None]
-    cuts = np.searchsorted([len(ngram) for ngram in known], range(1, ORDERS + 2))
+    cuts = np.searchsorted([len(ngram) for ngram in distinct], range(1, ORDERS + 2))
     logs = np.minimum(0, 1 - T.T / np.maximum(T, 1)) * ORDERS
     with np.errstate(divide="ignore"):
         for k in range(ORDERS):
-            mine = C[:, cuts[k] : cuts[k + 1]]
-            matches = np.array([np.minimum(row, mine).sum(axis=1) for row in mine])
+            columns = C[:, cuts[k] : cuts[k + 1]]
+            matches = np.array([np.minimum(row, columns).sum(axis=1) for row in columns])
             logs += np.log((matches + (k > 0)) / np.maximum(np.maximum(T - k, 0) + (k > 0), 1))
     return np.exp(logs / ORDERS)
 

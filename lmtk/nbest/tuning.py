@@ -96,8 +96,8 @@ def bleu(sums):
     none = match == 0
     with np.errstate(divide="ignore", invalid="ignore"):
         p = np.where(none, 0.5 ** np.cumsum(none, axis=-1), match) / total
-        found = np.exp(np.minimum(0, 1 - r / c) + np.log(p).mean(axis=-1))
-    return np.where((match[..., 0] > 0) & (total[..., -1] > 0), found, 0.0)
+        score = np.exp(np.minimum(0, 1 - r / c) + np.log(p).mean(axis=-1))
+    return np.where((match[..., 0] > 0) & (total[..., -1] > 0), score, 0.0)
 
 
 @jit
@@ -152,9 +152,9 @@ def best_on_line(a, b, starts, stats):
     edges = corner[changes]
     edges = np.concatenate(([edges[0] - 2], edges, [edges[-1] + 2]))
     width = np.diff(edges)
-    found = np.where(width > NARROWEST, quality(sums), -np.inf)
-    at = np.lexsort((-width, -found))[0]
-    return float(edges[at] + edges[at + 1]) / 2, float(found[at])
+    scores = np.where(width > NARROWEST, quality(sums), -np.inf)
+    at = np.lexsort((-width, -scores))[0]
+    return float(edges[at] + edges[at + 1]) / 2, float(scores[at])
 
 
 def quality_of_best(totals, starts, stats):
@@ -183,7 +183,7 @@ def tune(lists, stats, beginnings, fixed, seed, restarts, tell=None):
     spread = np.where(used, spread, 1)
     h = np.where(used, h, 0) / spread
     moves = used & (np.arange(K) != fixed)
-    best, found = None, -np.inf
+    best, best_score = None, -np.inf
     first, *others = beginnings
     points = chain([first * spread], (random.uniform(-1, 1, K) for _ in range(restarts)), (w * spread for w in others))
     for start, w in enumerate(points):
@@ -192,8 +192,8 @@ def tune(lists, stats, beginnings, fixed, seed, restarts, tell=None):
         w, score = climb(h, starts, stats, w, moves, random)
         if tell:
             tell(start, score)
-        if score > found:
-            best, found = w, score
+        if score > best_score:
+            best, best_score = w, score
     weights = np.where(used, best / spread, first)
     scale = weights[fixed] if fixed is not None else np.abs(weights).sum()
     return weights / scale if scale else weights
@@ -209,11 +209,11 @@ def climb(h, starts, stats, w, moves, random):
             b = (h * w).sum(axis=1)
             gamma, promised = best_on_line((h * d).sum(axis=1), b, starts, stats)
             if promised > score:
-                there = w + gamma * d
+                moved = w + gamma * d
                 # rounding may spoil what a narrow interval promised
-                reached = quality_of_best((h * there).sum(axis=1), starts, stats)
+                reached = quality_of_best((h * moved).sum(axis=1), starts, stats)
                 if reached > score:
-                    w, score = there, reached
+                    w, score = moved, reached
         if score == before:
             break
     return w, score

@@ -134,8 +134,8 @@ class Translator:
         width = max(tables.G.shape[1] for tables in self.tables)
         batches = list(network.make_batches(sentences, together, ROOM // (width * self.threads)))
         # a single batch has threads in its products
-        found = map_at_once(work, batches, self.threads) if len(batches) > 1 else map(work, batches)
-        for batch, hypotheses in zip(batches, found, strict=True):
+        translated = map_at_once(work, batches, self.threads) if len(batches) > 1 else map(work, batches)
+        for batch, hypotheses in zip(batches, translated, strict=True):
             for i, ranked in zip(batch, hypotheses, strict=True):
                 out[i] = ranked
         return out

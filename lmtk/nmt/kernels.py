@@ -197,16 +197,16 @@ def step_inputs(Q, c, G, parent, word, inputs):
     units, d = Q.shape[1] - gates - 2 * l, gates + n
     for r in range(len(word)):
         p, w = parent[r], word[r]
-        q, context, given, to = Q[p, units : units + gates], c[p, :gates], G[w, :gates], zr[r]
+        q, context, last, to = Q[p, units : units + gates], c[p, :gates], G[w, :gates], zr[r]
         for j in range(gates):
-            to[j] = q[j] + context[j] + given[j]
-        context, given, to = c[p, gates:d], G[w, gates:d], proposed[r]
+            to[j] = q[j] + context[j] + last[j]
+        context, last, to = c[p, gates:d], G[w, gates:d], proposed[r]
         for j in range(n):
-            to[j] = context[j] + given[j]
-        q, context, given, to = Q[p, units + gates :], c[p, d:], G[w, d:], t[r]
+            to[j] = context[j] + last[j]
+        q, context, last, to = Q[p, units + gates :], c[p, d:], G[w, d:], t[r]
         for j in range(l):
-            first = q[2 * j] + context[2 * j] + given[2 * j]
-            second = q[2 * j + 1] + context[2 * j + 1] + given[2 * j + 1]
+            first = q[2 * j] + context[2 * j] + last[2 * j]
+            second = q[2 * j + 1] + context[2 * j + 1] + last[2 * j + 1]
             to[j] = first if first > second else second
         to[l] = 1
 
@@ -363,7 +363,7 @@ def best_words(y, tops, base, starts, parent, word, score):
     K, B = parent.shape
     score[:] = -np.inf
     for k in range(K):
-        found = 0
+        size = 0
         for r in range(starts[k], starts[k + 1]):
             bar = score[k, B - 1] - base[r]
             for i in range(tops.shape[1]):
@@ -372,14 +372,14 @@ def best_words(y, tops, base, starts, parent, word, score):
                     continue
                 for v in range(i * SPAN, (i + 1) * SPAN):
                     if y[r, v] > bar:
-                        at, value = min(found, B - 1), base[r] + y[r, v]
+                        at, value = min(size, B - 1), base[r] + y[r, v]
                         while at > 0 and score[k, at - 1] < value:
                             for a in (parent, word):
                                 a[k, at] = a[k, at - 1]
                             score[k, at] = score[k, at - 1]
                             at -= 1
                         parent[k, at], word[k, at], score[k, at] = r, v, value
-                        found = min(found + 1, B)
+                        size = min(size + 1, B)
                         bar = score[k, B - 1] - base[r]
 
 

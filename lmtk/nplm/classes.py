@@ -90,13 +90,13 @@ def variances(p, w):
 def log_all(p, z):
     """ln p of all words, (K, V) float64, for the inputs z (K, D)."""
     order, sizes = np.argsort(p.classes, kind="stable"), np.bincount(p.classes)
-    begins, own = np.cumsum(sizes) - sizes, np.repeat(np.arange(len(sizes)), sizes)  # of the words by class
+    begins, class_of = np.cumsum(sizes) - sizes, np.repeat(np.arange(len(sizes)), sizes)  # of the words by class
     y = outputs.outputs_of(z, p.U, p.W, p.b)[:, order]
-    y -= np.maximum.reduceat(y, begins, axis=1)[:, own]
+    y -= np.maximum.reduceat(y, begins, axis=1)[:, class_of]
     sums = np.add.reduceat(np.exp(y), begins, axis=1)
     of_classes = outputs.log_softmax(outputs.outputs_of(z, p.Uc, p.Wc, p.bc))
     logp = np.empty_like(y)
-    logp[:, order] = y + (of_classes - np.log(sums))[:, own]
+    logp[:, order] = y + (of_classes - np.log(sums))[:, class_of]
     return logp
 
 
@@ -264,11 +264,11 @@ def update_output(layer, pace, z, w, epsilon, curvature):
 
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
-def within(z, rows, first, sizes, own, gy, gz):
+def within(z, rows, first, sizes, target, gy, gz):
     """A softmax over the words of one class for each example: gy <- dL/dy and gz <- dL/dz, in place.
 
     z, gz (K, D); rows (V, D): output weights. Example k uses the sizes[k] rows from first[k] on, and its word is the
-    own[k]-th of these rows. gy (sum of sizes,): the gradients of one example after the other.
+    target[k]-th of these rows. gy (sum of sizes,): the gradients of one example after the other.
     Returns L, the sum of ln P(word | class, context). Bound by memory: each example reads D floats for each word of its
     class once, from beyond the second-level cache.
     """
@@ -284,7 +284,7 @@ def within(z, rows, first, sizes, own, gy, gz):
                 y += x[c] * row[c]
             out[i] = y
             q = y if y > q else q
-        seen, s = out[own[k]], f32(0)
+        seen, s = out[target[k]], f32(0)
         for i in range(sizes[k]):
             out[i] = math.exp(out[i] - q)
             s += out[i]
@@ -292,7 +292,7 @@ def within(z, rows, first, sizes, own, gy, gz):
         for c in range(D):
             g[c] = f32(0)
         for i in range(sizes[k]):
-            out[i] = (f32(1) if i == own[k] else f32(0)) - out[i] / s
+            out[i] = (f32(1) if i == target[k] else f32(0)) - out[i] / s
             row, v = rows[first[k] + i], out[i]
             for c in range(D):
                 g[c] += v * row[c]

@@ -26,8 +26,8 @@ def count_pairs(corpora, window, W):
     for corpus in corpora:
         rows, right = contexts(corpus, window + 1)[corpus.scored], corpus.ids[corpus.scored].astype(np.int64)
         pairs = (rows.astype(np.int64) * W + right[:, None])[rows >= 0]
-        for part, found in zip((keys, counts), np.unique(pairs, return_counts=True)):
-            part.append(found)
+        for part, column in zip((keys, counts), np.unique(pairs, return_counts=True)):
+            part.append(column)
     keys, which = np.unique(np.concatenate(keys), return_inverse=True)
     n = np.bincount(which, np.concatenate(counts), len(keys)).astype(np.int64)
     return keys // W, keys % W, n

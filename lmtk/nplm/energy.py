@@ -130,10 +130,10 @@ def minus_energies(A, B, v, common, c, start, y):
     (K, h), Vi = A.shape, y.shape[1]
     for first in range(0, Vi, COLUMNS):
         size = min(COLUMNS, Vi - first)
-        own = slice(first, first + size)
+        columns = slice(first, first + size)
         these = slice(start + first, start + first + size)
         for k in range(K):
-            row, constants = y[k, own], c[these]
+            row, constants = y[k, columns], c[these]
             for i in range(size):
                 row[i] = constants[i]
             for j in range(h):
@@ -167,14 +167,14 @@ def minus_energies_backward(A, B, v, common, start, g, gradients):
     go[:], gu[:], gv[:] = f32(0), f32(0), f32(0)
     for first in range(0, Vi, COLUMNS):
         size = min(COLUMNS, Vi - first)
-        own = slice(first, first + size)
+        columns = slice(first, first + size)
         these = slice(start + first, start + first + size)
         for k in range(K):
-            gk, total = g[k, own], f32(0)
+            gk, total = g[k, columns], f32(0)
             for i in range(size):
                 total += gk[i]
             for j in range(h):
-                a, units, out = A[k, j], B[j, these], gu[j, own]
+                a, units, out = A[k, j], B[j, these], gu[j, columns]
                 to, tv = f32(0), f32(0)
                 if common:
                     weight = f32(-4) * v[j, 0]
@@ -187,7 +187,7 @@ def minus_energies_backward(A, B, v, common, start, g, gradients):
                         out[i] += t
                     gv[j, 0] += f32(2) * tv - total
                 else:
-                    weights, outv = v[j, these], gv[j, own]
+                    weights, outv = v[j, these], gv[j, columns]
                     for i in range(size):
                         s = f32(1) / (f32(1) + a * units[i])
                         gs = gk[i] * s

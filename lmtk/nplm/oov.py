@@ -101,8 +101,8 @@ class OpenNetwork:
 
     def score(self, corpus):
         """ln p of every scored token. The text must follow the text of the previous call."""
-        known = self.network.vocab
-        self.vocab = Vocab(self.index.words(), known.V, known.unk, known.tokenizer)
+        inner = self.network.vocab
+        self.vocab = Vocab(self.index.words(), inner.V, inner.unk, inner.tokenizer)
         more = len(self.vocab.words) - len(self.network.vocab.words) - len(self.F)
         self.F = np.pad(self.F, ((0, more), (0, 0)))
         self.count = np.pad(self.count, (0, more))
@@ -139,8 +139,8 @@ class OpenNetwork:
                 return self.outputs.of_new_word(z[now[part]], wanted[part], exp_rows)
 
             shares = min(threads.count(), 1 + len(now) // 64)
-            found = threads.map_at_once(work, np.array_split(np.arange(len(now)), shares))
-            lnS[now], y[now], expected = (np.concatenate(parts) for parts in zip(*found, strict=True))
+            results = threads.map_at_once(work, np.array_split(np.arange(len(now)), shares))
+            lnS[now], y[now], expected = (np.concatenate(parts) for parts in zip(*results, strict=True))
             for i, mean in zip(np.searchsorted(at, now[wanted]), expected, strict=True):
                 old = self.F[w[at[i]] - W] if before[i] < 0 else F[before[i]]
                 F[i] = old + (mean - old) / np.float32(count[i])
@@ -151,15 +151,15 @@ class OpenNetwork:
         """ln p of a stretch, given the F of its new words. At each position in `at` a word joins or joins again."""
         outputs_of, W, V = self.outputs, len(self.network.vocab.words), len(self.outputs.F)
         logp = np.full(len(w), -np.inf)
-        own = np.flatnonzero(w < V)
-        logp[own] = outputs_of.of_pairs(z[own], outputs_of.F[w[own]])
+        in_vocab = np.flatnonzero(w < V)
+        logp[in_vocab] = outputs_of.of_pairs(z[in_vocab], outputs_of.F[w[in_vocab]])
         total = np.logaddexp(lnS, y)
-        known = np.flatnonzero(self.count)
+        counted = np.flatnonzero(self.count)
         start = 0
         for i, end in enumerate([*at, len(w) - 1]):
             span = slice(start, end + 1)
-            if len(known):
-                outputs = outputs_of.of_words(z[span], self.F[known])
+            if len(counted):
+                outputs = outputs_of.of_words(z[span], self.F[counted])
                 top = outputs.max(axis=1)
                 sums = np.log(np.exp(outputs - top[:, None]).sum(axis=1, dtype=np.float64)) + top
                 total[span] = np.logaddexp(total[span], sums)
@@ -168,7 +168,7 @@ class OpenNetwork:
                 j = w[end] - W
                 logp[end] = outputs_of.of_pairs(z[end : end + 1], self.F[j : j + 1])[0] if self.count[j] else y[end]
                 if not self.count[j]:
-                    known = np.append(known, j)
+                    counted = np.append(counted, j)
                 self.F[j] = F[i]
                 self.count[j] += 1
         return logp - total

@@ -35,14 +35,14 @@ class Proposal:
     added to each count. The q of a function is mixed with that unigram, so that no word has probability 0.
     """
 
-    def __init__(self, w, V, S, given=None):
+    def __init__(self, w, V, S, proposal=None):
         w = w[w >= 0]
         counts = np.bincount(w, minlength=V)
         self.S, self.u = S, counts / len(w)
         self.q = (counts + 1) / (len(w) + V)
-        self.of = given if callable(given) else None
-        if given is not None and self.of is None:
-            self.q = given
+        self.of = proposal if callable(proposal) else None
+        if proposal is not None and self.of is None:
+            self.q = proposal
         self.cumulative = np.cumsum(self.q)
         self.inclusion = {}
 

@@ -189,24 +189,24 @@ def query(words):
 
     usage = "query [-b] [-n] [-v summary|sentence|word ...] [-l lazy|populate|read|parallel] MODEL < TEXT"
     options, rest = short_options(words, "bnv:l:hs:w", usage)
-    shown, given = set(), dict(options)
+    shown, chosen = set(), dict(options)
     for letter, value in options:
         if letter == "-v" and value not in (*LEVELS, "0", "1", "2"):
             raise UsageError(f"-v takes summary, sentence or word, not {value}")
         if letter == "-v":
             # a number is that of the levels shown, and one
             shown = {value, *shown} if value in LEVELS else set(LEVELS[: int(value) + 1])
-    if len(rest) != 1 or "-h" in given:
+    if len(rest) != 1 or "-h" in chosen:
         raise UsageError(usage)
-    marks = Marks("-n" not in given, "-n" not in given)
+    marks = Marks("-n" not in chosen, "-n" not in chosen)
     out = sys.stdout.buffer
 
     def write(text):
         out.write(text)
-        if "-b" in given:
+        if "-b" in chosen:
             out.flush()
 
-    report(load(rest[0]), rest[0], "-", marks, shown or LEVELS, write, eager="-b" in given)
+    report(load(rest[0]), rest[0], "-", marks, shown or LEVELS, write, eager="-b" in chosen)
 
 
 def filter(words):
@@ -216,13 +216,13 @@ def filter(words):
     usage = "filter copy|single|union|multiple [context] [raw|arpa] vocab:FILE OUT < MODEL (or model:FILE OUT < VOCAB)"
     if len(words) < 3:
         raise UsageError(usage)
-    *chosen, given, out = words
+    *chosen, source, out = words
     chosen = [word for word in chosen if not word.startswith(("threads:", "batch_size:"))]
     modes = [word for word in chosen if word in MODES]
     left = set(chosen) - {*MODES, "context", "raw", "arpa"}
     if left or not modes:
         raise UsageError(f"{f'no mode {left.pop()}; ' if left else ''}{usage}")
-    kind, _, name = given.rpartition(":")
+    kind, _, name = source.rpartition(":")
     if kind not in ("", "vocab", "model"):
         raise UsageError(f"write vocab:FILE or model:FILE, not {kind}:FILE")
     model, vocab = ("-", name) if kind == "vocab" else (name, "-")
@@ -260,7 +260,7 @@ def passing(mode, sentences):
     for number, line in enumerate(sentences):
         for word in line.split():
             where.setdefault(word, {})[0 if mode == "single" else number] = True
-    where = {word: list(found) for word, found in where.items()}
+    where = {word: list(lines) for word, lines in where.items()}
     return lambda word: () if word.startswith(b"<") and word.endswith(b">") else where.get(word)
 
 

@@ -31,7 +31,7 @@ def temporary():
 
 def assigned(words, **defaults):
     """awk's arguments: {name: text} of "name=text" with `defaults`, and the files, "-" where there is none."""
-    given, files = dict(defaults), []
+    settings, files = dict(defaults), []
     for word in words:
         if not ASSIGNED.match(word):
             files.append(word)
@@ -39,8 +39,8 @@ def assigned(words, **defaults):
         name, _, text = word.partition("=")
         if name not in defaults:
             raise UsageError(f"no variable {name}; the variables are {', '.join(defaults)}")
-        given[name] = text
-    return given, files or ["-"]
+        settings[name] = text
+    return settings, files or ["-"]
 
 
 class Marks:
@@ -67,9 +67,9 @@ class Marks:
         whole file.
         """
         if not self.ended:
-            what = "the line \\end\\ is missing, so the file is incomplete"
-            what = what if self.begun else "not an ARPA file: it has no line \\1-grams:"
-            raise FormatError(self.path, what)
+            problem = "the line \\end\\ is missing, so the file is incomplete"
+            problem = problem if self.begun else "not an ARPA file: it has no line \\1-grams:"
+            raise FormatError(self.path, problem)
         stated, sizes = ({k: size for k, size in x.items() if k <= most} for x in (self.stated, self.sizes))
         if stated != sizes:
             from lmtk.ngram.arpa import reader
@@ -151,8 +151,8 @@ def check(fields, line, order, path, number):
 def order_of(line, order):
     """The order of the section that a line of an ARPA file stands in, 0 for none, and whether it is an n-gram."""
     if line.startswith(b"\\"):
-        found = SECTION.match(line.strip())
-        return int(found[1]) if found else 0, False
+        match = SECTION.match(line.strip())
+        return int(match[1]) if match else 0, False
     return order, bool(order and line.strip())
 
 
@@ -160,8 +160,8 @@ def sections(rows):
     """(order, line, fields) of lines as of an ARPA file."""
     order = 0
     for line in rows:
-        order, own = order_of(line, order)
-        yield order if own else 0, line, WORD.findall(line) if own else ()
+        order, in_section = order_of(line, order)
+        yield order if in_section else 0, line, WORD.findall(line) if in_section else ()
 
 
 def filtered_arpa(path, outs, where, context=False, pad=False):
@@ -180,10 +180,10 @@ def filtered_arpa(path, outs, where, context=False, pad=False):
         rests = [files.enter_context(tempfile.SpooledTemporaryFile(SPOOLED)) for _ in outs]
         for k, piece in arpa_pieces(path, stated):
             if not k:
-                if piece.startswith(b"\\") and (found := SECTION.match(piece.strip())):
+                if piece.startswith(b"\\") and (match := SECTION.match(piece.strip())):
                     for rest in rests:
                         rest.write(b"\n" * bool(last) + piece + b"\n")
-                    last = int(found[1])
+                    last = int(match[1])
                     sizes[last] = [0] * len(outs)
                 continue
             if isinstance(piece, reader.Rows):
@@ -224,18 +224,18 @@ def write_head(path, stated, sizes, pad, rest):
 
 def get_unigram_probs(words):
     """[linear=1] [FILE]: the words of an ARPA file and their log10 p, or p."""
-    given, files = assigned(words, linear="0")
-    linear, found = given["linear"] not in ("", "0"), []
+    settings, files = assigned(words, linear="0")
+    linear, rows = settings["linear"] not in ("", "0"), []
     for path in files:
         for k, _, fields in arpa_lines(path, 1):
             if not k:
                 continue
             zero = float(fields[0]) == -99
             if linear:
-                found.append(b"%s %s\n" % (fields[1], b"0" if zero else f"{10 ** float(fields[0]):.6g}".encode()))
+                rows.append(b"%s %s\n" % (fields[1], b"0" if zero else f"{10 ** float(fields[0]):.6g}".encode()))
             else:
-                found.append(b"%s %s\n" % (fields[1], b"-infinity" if zero else fields[0]))
-    sys.stdout.buffer.write(b"".join(found))
+                rows.append(b"%s %s\n" % (fields[1], b"-infinity" if zero else fields[0]))
+    sys.stdout.buffer.write(b"".join(rows))
 
 
 def remove_lowprob_ngrams(words):
@@ -248,17 +248,17 @@ def remove_lowprob_ngrams(words):
             if k > 3:
                 raise FormatError(path, "n-grams longer than 3; ngram -prune-lowprobs takes any order")
             if k:
-                own, seen[k], word = float(fields[0]), seen.get(k, 0) + 1, fields[k]
+                log10p, seen[k], word = float(fields[0]), seen.get(k, 0) + 1, fields[k]
                 context = b" ".join(fields[1:k])
                 if k < 3:
                     ngram = b" ".join(fields[1 : k + 1])
-                    p[ngram], bow[ngram] = own, float(fields[k + 1]) if len(fields) > k + 1 else 0.0
+                    p[ngram], bow[ngram] = log10p, float(fields[k + 1]) if len(fields) > k + 1 else 0.0
                     lower = p.get(word, 0.0)
                 else:
                     lower = p.get(b" ".join(fields[2:4]))
                     if lower is None:
                         lower = bow.get(fields[2], 0.0) + p.get(word, 0.0)
-                if k > 1 and bow.get(context, 0.0) + lower > own:
+                if k > 1 and bow.get(context, 0.0) + lower > log10p:
                     gone[k] = gone.get(k, 0) + 1
                     continue
             kept.append(line)
@@ -266,9 +266,9 @@ def remove_lowprob_ngrams(words):
                 sys.stdout.buffer.write(b"\n".join([*kept, b""]))
                 kept = []
     sys.stdout.buffer.write(b"\n".join([*kept, b""]))
-    for k, what in ((2, "bigrams"), (3, "trigrams")):
+    for k, name in ((2, "bigrams"), (3, "trigrams")):
         if k in seen:
-            sys.stderr.write(f"{gone.get(k, 0)} out of {seen[k]} {what} removed\n")
+            sys.stderr.write(f"{gone.get(k, 0)} out of {seen[k]} {name} removed\n")
 
 
 def reverse_lm(words):
@@ -330,9 +330,9 @@ def uniform_classes(words):
     for path in files:
         for _, line in lines(path):
             if fields := WORD.findall(line):
-                given = len(fields) > 1 and re.match(rb"[-+]?[.]?[0-9][0-9.]*(e[+-]?[0-9]+)?$", fields[1])
-                expansion = b" ".join(fields[2 if given else 1 :])
-                classes.setdefault(fields[0], []).append((fields[1] if given else None, expansion))
+                has_p = len(fields) > 1 and re.match(rb"[-+]?[.]?[0-9][0-9.]*(e[+-]?[0-9]+)?$", fields[1])
+                expansion = b" ".join(fields[2 if has_p else 1 :])
+                classes.setdefault(fields[0], []).append((fields[1] if has_p else None, expansion))
                 number += 1
     sys.stderr.write(f"read {number} class expansions\n")
     for name, expansions in classes.items():
@@ -348,10 +348,10 @@ def compute_oov_rate(words):
     """[write_oov_words=FILE] [write_oov_frags=FILE] [VOCAB COUNTS ...]: how many of the words that are counted are not
     in a list, with fragments of words and without them.
     """
-    given, files = assigned(words, debug="", write_oov_words="", write_oov_frags="")
+    settings, files = assigned(words, debug="", write_oov_words="", write_oov_frags="")
     listed = {fields[0] for _, line in lines(files[0]) if (fields := WORD.findall(line))}
     tokens, types = Counter(), Counter()  # by (whether unknown, whether a fragment)
-    found = {"write_oov_words": [], "write_oov_frags": []}
+    unknown_lines = {"write_oov_words": [], "write_oov_frags": []}
     for path in files[1:]:
         for number, line in lines(path):
             word, *rest = WORD.findall(line) or [b""]
@@ -360,21 +360,21 @@ def compute_oov_rate(words):
             try:
                 n = float(rest[0]) if rest else 0
             except ValueError:
-                what = f"expected a word and its count, not '{os.fsdecode(line)[:60]}'"
-                raise FormatError(path, what, number) from None
+                problem = f"expected a word and its count, not '{os.fsdecode(line)[:60]}'"
+                raise FormatError(path, problem, number) from None
             unknown, broken = word not in listed, bool(FRAGMENT.search(word[-2:]) or FRAGMENT.match(word))
             tokens[unknown, broken] += n
             types[unknown, broken] += 1
             if unknown:
-                found["write_oov_frags" if broken else "write_oov_words"].append(line)
-    for name, rows in found.items():
-        if given[name]:
-            with open_out(given[name]) as out:
+                unknown_lines["write_oov_frags" if broken else "write_oov_words"].append(line)
+    for name, rows in unknown_lines.items():
+        if settings[name]:
+            with open_out(settings[name]) as out:
                 out.writelines(row + b"\n" for row in rows)
-    for what, n in (("tokens", tokens), ("types", types)):
-        unknown, known = n[True, False], n[False, False]
+    for unit, n in (("tokens", tokens), ("types", types)):
+        unknown, in_vocab = n[True, False], n[False, False]
         every = share(unknown + n[True, True], n.total())
-        print(f"OOV {what}: {every} excluding fragments: {share(unknown, unknown + known)}")
+        print(f"OOV {unit}: {every} excluding fragments: {share(unknown, unknown + in_vocab)}")
 
 
 def share(part, whole):
@@ -386,11 +386,11 @@ def replace_words_with_classes(words):
     classes in place of their expansions, the longest first; outfile gets the classes with probabilities from it.
     """
     names = {"classes": "", "have_counts": "0", "outfile": "", "normalize": "1", "addone": "1", "partial": "0"}
-    given, files = assigned(words, **names)
-    if not given["classes"]:
+    settings, files = assigned(words, **names)
+    if not settings["classes"]:
         raise UsageError("no classes=FILE")
     expansions = []  # class, words
-    for _, line in lines(given["classes"]):
+    for _, line in lines(settings["classes"]):
         if fields := WORD.findall(line):
             number = len(fields) > 1 and re.match(rb"[-+0-9.][-+0-9e.]*$", fields[1])
             expansions.append((fields[0], tuple(fields[2 if number else 1 :])))
@@ -401,7 +401,7 @@ def replace_words_with_classes(words):
     longest, uses = {}, dict.fromkeys(class_of, 0)
     for expansion in filter(None, class_of):
         longest[expansion[0]] = max(longest.get(expansion[0], 0), len(expansion))
-    counted, partial = given["have_counts"] not in ("", "0"), given["partial"] not in ("", "0")
+    counted, partial = settings["have_counts"] not in ("", "0"), settings["partial"] not in ("", "0")
     for path in files:
         for _, line in lines(path):
             if partial:
@@ -412,40 +412,40 @@ def replace_words_with_classes(words):
             if partial:
                 replaced = re.sub(rb"[|]$", b" ", re.sub(rb"^[|]", b" ", replaced.replace(b" | ", b" ")))
             sys.stdout.buffer.write(b" ".join([replaced, *last]) + b"\n")
-    if given["outfile"]:
-        write_expansions(given, expansions, class_of, uses)
+    if settings["outfile"]:
+        write_expansions(settings, expansions, class_of, uses)
 
 
 def classed(words, class_of, longest, uses):
     """Words with the class of the longest expansion at each place; `uses` counts them. longest: of the expansions that
     begin with a word.
     """
-    found, at = [], 0
+    replaced, at = [], 0
     while at < len(words):
         length = longest.get(words[at], 0)
         while length and (expansion := tuple(words[at : at + length])) not in class_of:
             length -= 1
         if length:
             uses[expansion] += 1
-            found.append(class_of[expansion])
+            replaced.append(class_of[expansion])
         else:
-            found.append(words[at])
+            replaced.append(words[at])
         at += length or 1
-    return found
+    return replaced
 
 
-def write_expansions(given, expansions, class_of, uses):
+def write_expansions(settings, expansions, class_of, uses):
     """The file of classes: (uses + addone) / (those of the class + addone times its size), or uses alone."""
-    plus, total, size = float(given["addone"]), {}, {}
+    plus, total, size = float(settings["addone"]), {}, {}
     for expansion, name in class_of.items():
         total[name] = total.get(name, 0) + uses[expansion]
     for name, _ in expansions:
         size[name] = size.get(name, 0) + 1
-    with open_out(given["outfile"]) as out:
+    with open_out(settings["outfile"]) as out:
         for name, expansion in expansions:
             below = total.get(name, 0) + size[name] * plus
             value = (uses[expansion] + plus) / below if below else 0
-            text = f"{value:.6g}" if given["normalize"] not in ("", "0") else str(uses[expansion])
+            text = f"{value:.6g}" if settings["normalize"] not in ("", "0") else str(uses[expansion])
             out.write(b"%s %s %s\n" % (name, text.encode(), b" ".join(expansion)))
 
 
@@ -459,20 +459,20 @@ def compute_best_mix(words):
     from lmtk.em import estimate_weights
     from lmtk.lm import LN10
 
-    given, files = assigned(words, **{"lambda": "0.5", "precision": "0.001", "verbose": "0"})
+    settings, files = assigned(words, **{"lambda": "0.5", "precision": "0.001", "verbose": "0"})
     columns = [samples(path) for path in files]
     for column, path in zip(columns, files):
         if not column[0]:
             raise FormatError(path, "no probabilities of words in it; make it by ngram -debug 2 -ppl TEXT")
         if len(column[0]) != len(columns[0][0]):
             raise FormatError(path, f"{len(column[0])} words; {files[0]} has {len(columns[0][0])}")
-    told(columns, files)
+    warn_of_differences(columns, files)
     logp = np.array([column[1] for column in columns]).T.reshape(-1, len(files))
     times = np.array(columns[-1][2])
-    start = [float(x) for x in given["lambda"].replace(",", " ").split()][: len(files)]
+    start = [float(x) for x in settings["lambda"].replace(",", " ").split()][: len(files)]
     start += [(1 - sum(start)) / max(len(files) - len(start), 1)] * (len(files) - len(start))
-    known = (logp > NEVER).any(axis=1)
-    logp, times = logp[known] * LN10, times[known]
+    has_p = (logp > NEVER).any(axis=1)
+    logp, times = logp[has_p] * LN10, times[has_p]
     if not len(logp):
         raise FormatError(files[0], "none of its words has a probability")
     total = times.sum()
@@ -481,7 +481,7 @@ def compute_best_mix(words):
         sys.stderr.write(f"iteration {iteration}, lambda = ({show(weights[0])}), ppl = {np.exp(-L / total):g}\n")
 
     where = np.zeros(len(logp), np.int64)
-    best = estimate_weights(logp, where, np.array([start]), 1_000_000, float(given["precision"]), tell, times)[
+    best = estimate_weights(logp, where, np.array([start]), 1_000_000, float(settings["precision"]), tell, times)[
         0
     ].tolist()
     shares = [w / sum(best[: i + 1]) for i, w in enumerate(best)]
@@ -495,7 +495,7 @@ NEVER = -320.0  # log10 p of what has the probability 0
 
 def samples(path):
     """The words of a report of -debug 2, log10 p of each, and how often it counts."""
-    found = [], [], []
+    columns = [], [], []
     for _, line in lines(path):
         if not line.lstrip().startswith(b"p( "):
             continue
@@ -507,12 +507,12 @@ def samples(path):
         except ValueError:
             raise FormatError(path, f"not a line of ngram -debug 2: {os.fsdecode(line.strip())[:60]}") from None
         fields = WORD.findall(line)
-        for column, value in zip(found, (fields[1], log10p, times)):
+        for column, value in zip(columns, (fields[1], log10p, times)):
             column.append(value)
-    return found
+    return columns
 
 
-def told(columns, files):
+def warn_of_differences(columns, files):
     """Warn of words that differ between reports, <unk> aside."""
     for (words, _, _), path in zip(columns[1:], files[1:]):
         for i, (a, b) in enumerate(zip(words, columns[0][0]), 1):

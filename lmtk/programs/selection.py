@@ -24,26 +24,26 @@ def select_vocab(words):
     from lmtk.em import estimate_weights
 
     usage = "select-vocab [-quiet] [-scale X] -heldout FILE FILE FILE ..."
-    given, files = {}, list(words)
+    options, files = {}, list(words)
     while files and files[0].startswith("-"):
         option = files.pop(0)
         name = OPTIONS.get(option)
         if not name or (name != "quiet" and not files):
             raise UsageError(f"{option} needs a value" if name else f"no option {option}; {usage}")
-        given[name] = True if name == "quiet" else files.pop(0)
-    if "heldout" not in given or len(files) < 2:
+        options[name] = True if name == "quiet" else files.pop(0)
+    if "heldout" not in options or len(files) < 2:
         raise UsageError(usage)
     try:
-        scale = float(given.get("scale", 1e6))
+        scale = float(options.get("scale", 1e6))
     except ValueError:
-        raise UsageError(f"-scale takes a number, not {given['scale']}") from None
-    heldout, *counts = (unigrams(path) for path in (given["heldout"], *files))
-    every = list(dict.fromkeys(word for found in (heldout, *counts) for word in found))
+        raise UsageError(f"-scale takes a number, not {options['scale']}") from None
+    heldout, *counts = (unigrams(path) for path in (options["heldout"], *files))
+    every = list(dict.fromkeys(word for tally in (heldout, *counts) for word in tally))
     index = {word: i for i, word in enumerate(every)}
     total = sum(heldout.values())
     if not total:
-        raise FormatError(given["heldout"], "no words in it")
-    p = np.array([unigram_model(found, every) for found in counts]).T
+        raise FormatError(options["heldout"], "no words in it")
+    p = np.array([unigram_model(tally, every) for tally in counts]).T
     at, times = np.array([index[word] for word in heldout]), np.array(list(heldout.values()), float)
     steps = []
     weights = np.full((1, len(files)), 1 / len(files))
@@ -51,7 +51,7 @@ def select_vocab(words):
     weights = estimate_weights(np.log(p[at]), np.zeros(len(at), np.int64), weights, 500, 1e-5, tell, times)[0]
     after = [new for new, _ in steps[1:]] + [weights]
     for number, (new, (_, L)) in enumerate(zip(after, steps), 1):
-        if "quiet" not in given:
+        if "quiet" not in options:
             shown = " ".join(f"{w:.6f}" for w in new)
             ppl = np.exp(-L / total)
             sys.stderr.write(f"Iter {number}: lambdas = ({shown}) log P(held-out) = {L:.4f} PPL = {ppl:.4f}\n")
@@ -64,7 +64,7 @@ def unigrams(path):
     1-grams serve, or an ARPA file, whose probabilities serve. Words in pointed brackets are none of counts and ARPA
     files.
     """
-    named, found = re.search(r"\.sentid(\.gz|\.Z)?$", path), {}
+    named, counts = re.search(r"\.sentid(\.gz|\.Z)?$", path), {}
     rows = (line for _, line in lines(path))
     first = list(itertools.islice(rows, 5))
     rows = itertools.chain(first, rows)
@@ -79,14 +79,14 @@ def unigrams(path):
         else:
             for line in rows:
                 for word in WORD.findall(line)[1 if named else 0 :]:
-                    found[word] = found.get(word, 0) + 1
-            return found
+                    counts[word] = counts.get(word, 0) + 1
+            return counts
     except (ValueError, IndexError):
         raise FormatError(path, "expected word counts or an ARPA file") from None
     for word, count in pairs:
         if not re.search(rb"<.*>", word):
-            found[word] = found.get(word, 0) + count
-    return found
+            counts[word] = counts.get(word, 0) + count
+    return counts
 
 
 def unigram_model(counts, words):

@@ -18,7 +18,7 @@ def options_of(words, **taken):
     """Options that a program takes for itself, by name without the dash, with the values behind them (1: one value, 0:
     none); and the other words.
     """
-    words, found, rest = list(words), {}, []
+    words, options, rest = list(words), {}, []
     while words:
         word = words.pop(0)
         name = "-" + word.lstrip("-").replace("_", "-") if word.startswith("-") else word
@@ -28,8 +28,8 @@ def options_of(words, **taken):
         elif values and not words:
             raise UsageError(f"{word} needs a value")
         else:
-            found.setdefault(name[1:], []).append(words.pop(0) if values else "")
-    return found, rest
+            options.setdefault(name[1:], []).append(words.pop(0) if values else "")
+    return options, rest
 
 
 def names_of(words):
@@ -49,8 +49,8 @@ def ngram(words):
     lacks.
     """
     words = without_maxent(words, "maxent", "mix-maxent", "maxent-convert-to-arpa")
-    found, words = options_of(words, debug=1)
-    for level in found.get("debug", [])[-1:]:
+    options, words = options_of(words, debug=1)
+    for level in options.get("debug", [])[-1:]:
         words += ["-debug", "2" if level.isdigit() and int(level) > 3 else level]
     return [("ngram", words if "order" in names_of(words) else ["-order", "3", *words])]
 
@@ -61,29 +61,29 @@ def ngram_count(words):
     """
     words = without_maxent(words, "maxent-convert-to-arpa")
     _, words = options_of(words, tag=1)  # a name for SRILM's messages
-    given = names_of(words)
-    if not given & {"text", "read", "help", "h"} and "write-vocab" in given:
+    names = names_of(words)
+    if not names & {"text", "read", "help", "h"} and "write-vocab" in names:
         words = [*words, "-text", os.devnull]
-    if "prune" in given:  # SRILM prunes by the model's own probabilities of contexts
+    if "prune" in names:  # SRILM prunes by the model's own probabilities of contexts
         words = ["-prune-contexts", "model", *words]
-    return [("ngram-count", ["-sort", *words] if given & {"lm", "write-binary-lm"} else words)] if words else []
+    return [("ngram-count", ["-sort", *words] if names & {"lm", "write-binary-lm"} else words)] if words else []
 
 
 def ngram_class(words):
     """-read is -init; -save is of mergers."""
     words = ["-init" if word in ("-read", "--read") else word for word in words]
-    given = names_of(words)
-    return [("ngram-class", words if "save" not in given or given & {"full", "incremental"} else ["-full", *words])]
+    names = names_of(words)
+    return [("ngram-class", words if "save" not in names or names & {"full", "incremental"} else ["-full", *words])]
 
 
 def ngram_merge(words):
     """Counts added up, in byte order."""
-    found, files = options_of(words, write=1, float_counts=0)
+    options, files = options_of(words, write=1, float_counts=0)
     files = [word for word in files if word != "--"]
     if not files:
         raise UsageError("no count files; ngram-merge [-write FILE] [-float-counts] FILE ...")
-    floats = ["-float-counts"] if "float-counts" in found else []
-    out = found.get("write", ["-"])[-1]
+    floats = ["-float-counts"] if "float-counts" in options else []
+    out = options.get("write", ["-"])[-1]
     return [("ngram-count", ["-read", *files, "-order", LONGEST, "-sort", *floats, "-write", out])]
 
 
@@ -122,10 +122,10 @@ def filtered(command, files):
 
 def merge_batch_counts(words):
     """[-float-counts] [-l N] COUNTDIR [FILE-LIST]: the counts of a folder in one file; the others go."""
-    found, rest = options_of(words, float_counts=0, l=1)
+    options, rest = options_of(words, float_counts=0, l=1)
     if not 1 <= len(rest) <= 2:
         raise UsageError("merge-batch-counts [-float-counts] [-l N] COUNTDIR [FILE-LIST]")
-    folder, name, width = rest[0], "merge", int(found.get("l", ["2"])[-1])
+    folder, name, width = rest[0], "merge", int(options.get("l", ["2"])[-1])
     if len(rest) == 2 and not rest[1].isdigit():
         name = os.path.basename(rest[1]).removesuffix(".files")
         with open(rest[1]) as rows:
@@ -140,7 +140,7 @@ def merge_batch_counts(words):
         left, rounds = -(-left // max(width, 2)), rounds + 1
     out = f"{folder}/{name}-iter{rounds}-1.ngrams.gz"
     if len(files) > 1:
-        floats = ["-float-counts"] if "float-counts" in found else []
+        floats = ["-float-counts"] if "float-counts" in options else []
         yield from ngram_merge([*floats, "-write", out, *files])
         for path in files:
             if path != out:
@@ -153,22 +153,22 @@ def make_big_lm(words):
     are made first, and have six digits.
     """
     taken = {"name": 1, "max_per_file": 1, "ngram_filter": 1, "text": 1, "trust_totals": 0, "read": 1}
-    found, rest = options_of(words, **taken)
-    if not found.get("read"):
+    script_options, rest = options_of(words, **taken)
+    if not script_options.get("read"):
         raise UsageError("no counts; make-big-lm -read FILE ... [-name PATH] [-ngram-filter FILTER] [OPTION ...]")
-    files = found["read"]
-    if command := found.get("ngram-filter"):
+    files = script_options["read"]
+    if command := script_options.get("ngram-filter"):
         files = [filtered(f'gzip -dcf "$@" | {command[-1]}; :', files)]
     model, options = options_of(rest, lm=1, order=1)
-    given, order = names_of(options), model.get("order", ["3"])[-1]
-    first = [] if "gt1max" in given else ["-gt1max", "7"]
+    option_names, order = names_of(options), model.get("order", ["3"])[-1]
+    first = [] if "gt1max" in option_names else ["-gt1max", "7"]
     orders, names = range(1, int(order) + 1) if order.isdigit() else (), {}
-    if "ukndiscount" in given:  # ngram-count has modified Kneser-Ney smoothing where files are given
+    if "ukndiscount" in option_names:  # ngram-count has modified Kneser-Ney smoothing where files are given
         options = [word for word in options if word.lstrip("-") != "ukndiscount"]
         options += [f"-ukndiscount{n}" for n in orders]
     kinds = {}
     for n in orders:
-        chosen = [method for method in METHODS if {method, f"{method}{n}"} & given]
+        chosen = [method for method in METHODS if {method, f"{method}{n}"} & option_names]
         if kind := METHODS[chosen[0]] if chosen else "gt":
             kinds[n], names[f"-{kind}{n}"] = kind, temporary()
     # discounts, and which words stand before an n-gram, are found in all the counts, before -vocab; -limit-vocab has
@@ -216,16 +216,16 @@ def change_lm_vocab(words):
     """-vocab FILE -lm FILE -write-lm FILE [-subset]: a model of the words of a list."""
     from lmtk.text.vocab import lower, read_vocab
 
-    found, rest = options_of(words, vocab=1, lm=1, write_lm=1, subset=0, tolower=0)
-    path, vocab = found.get("lm", ["-"])[-1], found.get("vocab", [os.devnull])[-1]
-    listed = read_vocab(vocab, "tolower" in found)
+    options, rest = options_of(words, vocab=1, lm=1, write_lm=1, subset=0, tolower=0)
+    path, vocab = options.get("lm", ["-"])[-1], options.get("vocab", [os.devnull])[-1]
+    listed = read_vocab(vocab, "tolower" in options)
     if not os.path.isfile(vocab):  # a pipe is read once
         vocab = temporary()
         with open(vocab, "wb") as out:
             out.writelines(word + b"\n" for word in listed)
     listed = {*listed, b"<s>", b"</s>"}
-    mapped = lower if "tolower" in found else bytes
+    mapped = lower if "tolower" in options else bytes
     name = temporary()
     filtered_arpa(path, [name], lambda word: () if mapped(word) in listed else None)
-    new = os.devnull if "subset" in found else vocab
-    return ngram(["-lm", name, "-vocab", new, "-renorm", *rest, "-write-lm", found.get("write-lm", ["-"])[-1]])
+    new = os.devnull if "subset" in options else vocab
+    return ngram(["-lm", name, "-vocab", new, "-renorm", *rest, "-write-lm", options.get("write-lm", ["-"])[-1]])

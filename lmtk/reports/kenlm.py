@@ -56,8 +56,8 @@ def walk(model, lengths=True):
     if lengths and not is_suffix_closed(nodes):
         nodes = with_ends(model)
     first, log10p = nodes.levels[1][:-1], np.full(W, MISSING, np.float32)
-    given = ~np.isnan(first["log10p"])
-    log10p[first["word"][given]] = as_kenlm_log(first["log10p"][given])
+    has_p = ~np.isnan(first["log10p"])
+    log10p[first["word"][has_p]] = as_kenlm_log(first["log10p"][has_p])
     return Walk(nodes, find_unigrams(nodes, W), log10p, W, single=True)
 
 
@@ -108,8 +108,9 @@ def score_any(model, corpus):
     log10p = scores.logp / LN10
     never = log10p == -np.inf
     log10p[never] = np.where(corpus.ids[never] == unknown_id(model.vocab), MISSING, NEVER)
-    looked = np.minimum(np.arange(len(log10p)) - np.repeat(corpus.starts[:-1], np.diff(corpus.starts)) + 1, model.order)
-    lengths = np.where(scores.length < 0, looked[:, None], scores.length).max(axis=1, initial=1)
+    place = np.arange(len(log10p)) - np.repeat(corpus.starts[:-1], np.diff(corpus.starts))
+    longest = np.minimum(place + 1, model.order)
+    lengths = np.where(scores.length < 0, longest[:, None], scores.length).max(axis=1, initial=1)
     return log10p, np.where(corpus.scored, lengths, 0)
 
 
@@ -198,8 +199,8 @@ def sums_in_turn(numbers, first, last):
     longest_first = np.argsort(first - last, kind="stable")
     at, end = first[longest_first], last[longest_first]
     for j in range(longest):
-        some = np.searchsorted(at - end, -j)  # sentences of more than j words
-        total[:some] += numbers[at[:some] + j]
+        longer = np.searchsorted(at - end, -j)  # sentences of more than j words
+        total[:longer] += numbers[at[:longer] + j]
     out = np.empty_like(total)
     out[longest_first] = total
     return out
@@ -244,9 +245,9 @@ def report(model, lm, text, marks, shown, write, eager=False):
     score, unk = scorer(model, each), unknown_id(model.vocab)
     number = np.array(numbers(model, lm) if each else [], np.int32)
 
-    def answered(found):
+    def answered(part):
         """The lines of a block; log10 p of its OOVs; the sums and OOVs of its whole lines; its tokens."""
-        corpus, block, whole = found
+        corpus, block, whole = part
         log10p, length = score(corpus)
         log10p = log10p.astype(np.float32)
         unknown = corpus.scored & (corpus.ids == unk)
@@ -276,12 +277,12 @@ def report(model, lm, text, marks, shown, write, eager=False):
 
     total = total_of_oovs = 0.0
     tokens = oovs = 0
-    for lines, of_oovs, sums, known, size in (map if eager else map_in_order)(
+    for lines, of_oovs, sums, is_known, size in (map if eager else map_in_order)(
         answered, sentences(blocks(text, eager=eager, as_is=True), model.vocab, marks)
     ):
         write(lines)
         total, total_of_oovs = in_turn(total, sums), in_turn(total_of_oovs, of_oovs)
-        tokens, oovs = tokens + size, oovs + int(known.sum())
+        tokens, oovs = tokens + size, oovs + int(is_known.sum())
     if "summary" not in shown:
         return
     including, excluding = perplexity(total, tokens), perplexity(total - total_of_oovs, tokens - oovs)

@@ -61,7 +61,7 @@ def token_lines(words, corpus, scores, outcomes, sums, sentence):
         else:
             previous = words[corpus.ids[t - 1]]
             context = previous + (b" " if t - 1 == start and previous == SOS else b" ...")
-        found = prediction(
+        p_and_tag = prediction(
             tag(scores, t, oov[t], 3 if sums is not None else 2),
             oov[t],
             zero[t],
@@ -69,7 +69,7 @@ def token_lines(words, corpus, scores, outcomes, sums, sentence):
             1,
             None if sums is None else sums[t],
         )
-        out.append(b"\tp( %s | %s) \t= %s\n" % (words[corpus.ids[t]], context, found))
+        out.append(b"\tp( %s | %s) \t= %s\n" % (words[corpus.ids[t]], context, p_and_tag))
     return b"".join(out)
 
 
@@ -89,12 +89,12 @@ def tags_of(scores, oov):
 def tag(scores, t, oov, debug):
     """The tag of a token in the report, which shows the models that gave it its probability: "[3gram][nplm]"."""
     shown = {UNKNOWN: "[OOV]", ABSENT: ""} | ({NONE: "[OOV]", 0: "[OOV]"} if oov else {})
-    found = [shown.get(n, f"[{kind if n == NONE else f'{n}gram'}]") for n, kind in zip(scores.length[t], scores.kinds)]
+    tags = [shown.get(n, f"[{kind if n == NONE else f'{n}gram'}]") for n, kind in zip(scores.length[t], scores.kinds)]
     for name, x, level in scores.more:
-        own = np.atleast_1d(x[t])
-        if debug >= level and not np.isnan(own).any():
-            found.append(f"[{name}={','.join(f'{v:.7g}' for v in own)}]")
-    return "".join(found)
+        figures = np.atleast_1d(x[t])
+        if debug >= level and not np.isnan(figures).any():
+            tags.append(f"[{name}={','.join(f'{v:.7g}' for v in figures)}]")
+    return "".join(tags)
 
 
 def prediction(tag, oov, zero, log10p, weight, total):
@@ -111,10 +111,10 @@ def report(model, name, corpora, debug, write, unk=True):
     """Write SRILM's report of a text through `write`, which takes bytes, at `debug` 0 to 3. Returns the same as
     `tally`.
     """
-    found = tally(model, corpora, debug, write, unk)
-    check_sum(model, found[0])
-    write(found[0].lines(f"file {name}: "))
-    return found
+    total = tally(model, corpora, debug, write, unk)
+    check_sum(model, total[0])
+    write(total[0].lines(f"file {name}: "))
+    return total
 
 
 def check_sum(model, whole):
@@ -127,14 +127,14 @@ def report_passages(model, name, passages, debug, write, unk=True):
     """Write SRILM's report of a text with lines that are copied: each passage is corpora and the line after them."""
     whole, any_, ahead = Tally(), False, False
     for texts, line in passages:
-        own = tally(model, texts, debug, write, unk)[0]
-        any_ |= own.words + own.sentences > 0
+        part = tally(model, texts, debug, write, unk)[0]
+        any_ |= part.words + part.sentences > 0
         # at -debug 0 each passage that ends in such a line has its sums, and so has the last one then
         if debug == 0 and (any_ if line else ahead):
-            write(own.lines() + b"\n")
+            write(part.lines() + b"\n")
             ahead = True
         write(line)
-        whole.add(own)
+        whole.add(part)
     write(whole.lines(f"file {name}: "))
 
 
@@ -172,7 +172,7 @@ def tally(model, corpora, debug, write, unk=True):
             text, stops = predictions(cells, *tags_of(scores, oov), corpus, oov | zero, log10p, model.vocab.sos_id)
             stops = np.append(0, stops)
         for i, (*numbers, log) in enumerate(zip(*sums_of, strict=True)):
-            own = Tally(*(x.item() for x in numbers), float(log))
+            part = Tally(*(x.item() for x in numbers), float(log))
             if corpus.lines is not None:
                 write(corpus.lines[i] + b"\n")
             if large:
@@ -180,8 +180,8 @@ def tally(model, corpora, debug, write, unk=True):
             elif debug >= 2:
                 write(token_lines(words, corpus, scores, (oov, zero, log10p), sums, i))
             if corpus.lines is not None:
-                write(own.lines() + b"\n")
-            whole.add(own)
+                write(part.lines() + b"\n")
+            whole.add(part)
     return whole, blank, unknown
 
 
@@ -195,7 +195,7 @@ def report_sums(model, name, texts, marks, write):
     words = Table(Closed(vocab.index, vocab.unk_id))
     table = walking.make_table_handle(*words.arrays())
     handles = address_of(model.walk.handle), address_of(table)
-    given = vocab.V, vocab.unk_id, vocab.sos_id, vocab.eos_id, marks.sos, marks.eos
+    ids = vocab.V, vocab.unk_id, vocab.sos_id, vocab.eos_id, marks.sos, marks.eos
     whole, blank, unknown, of_pieces, scratch = Tally(), 0, 0, [], Scratch()
 
     def whole_lines():
@@ -210,7 +210,7 @@ def report_sums(model, name, texts, marks, write):
     def summed(text):
         with scratch.lent() as room:
             arrays = tuple(room(name, n * (len(text) + 2), kind) for name, (kind, n) in summing.ROOM.items())
-            lines, *numbers = summing.sum_text(*handles, given, text, arrays)
+            lines, *numbers = summing.sum_text(*handles, ids, text, arrays)
             return arrays[0][:lines].copy(), numbers
 
     for sums, (*numbers, unknown_here, blank_here) in map_in_order(summed, whole_lines()):
@@ -251,13 +251,13 @@ def report_counts(model, name, passages, debug, write, unk=True, entropy=False):
         words = model.vocab.words
         if len(by_bytes) < len(words):
             by_bytes = sorted(range(len(words)), key=words.__getitem__)
-        own, any_ = counts_tally(model, counts, by_bytes, debug, write, unk, entropy)
+        part, any_ = counts_tally(model, counts, by_bytes, debug, write, unk, entropy)
         if any_ and entropy:
-            own.sentences, own.words = 0, 1
+            part.sentences, part.words = 0, 1
         if debug >= 1 and any_:
-            write(own.lines() + b"\n")
+            write(part.lines() + b"\n")
         write(line)
-        whole.add(own)
+        whole.add(part)
     write(whole.lines(f"file {name}: "))
 
 
@@ -292,6 +292,6 @@ def counts_tally(model, counts, by_bytes, debug, write, unk, entropy):
             sums = vocabulary_sums(model, corpus, corpus.scored, unk) if debug >= 3 else [None] * len(weight)
             for i, t in enumerate(np.flatnonzero(corpus.scored)):
                 ngram = [words[w] for w in corpus.ids[corpus.starts[i] : t + 1]]
-                found = prediction(tag(scores, t, oov[i], debug), oov[i], zero[i], log10p[i], weight[i], sums[i])
-                write(b"\tp( %s | %s ) \t= %s\n" % (ngram[-1], b" ".join(ngram[-2::-1]), found))
+                p_and_tag = prediction(tag(scores, t, oov[i], debug), oov[i], zero[i], log10p[i], weight[i], sums[i])
+                write(b"\tp( %s | %s ) \t= %s\n" % (ngram[-1], b" ".join(ngram[-2::-1]), p_and_tag))
     return whole, any_

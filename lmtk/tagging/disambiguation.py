@@ -269,8 +269,8 @@ def write_counts(counts, words, tags, path):
     """Writes counts, {word: {tag: number}}, in SRILM's order. words, tags: the names of their numbers."""
     (order,) = in_order([[*counts]])
     with open_out(path) as out:
-        for word, own in zip(order, in_order([[*counts[word]] for word in order])):
-            out.writelines(b"%s %s\t%.16g\n" % (tags[tag], words[word], counts[word][tag]) for tag in own)
+        for word, sorted_tags in zip(order, in_order([[*counts[word]] for word in order])):
+            out.writelines(b"%s %s\t%.16g\n" % (tags[tag], words[word], counts[word][tag]) for tag in sorted_tags)
 
 
 def figure(x):
