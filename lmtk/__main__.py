@@ -5,6 +5,7 @@ import contextlib
 import os
 import signal
 import sys
+import time
 
 
 def program():
@@ -28,13 +29,23 @@ def program():
             os._exit(128 + ended[0] if ended else status)
 
     def end_again(unraisable):
-        """Sends a signal again, soon, if its exception was raised in a callback, where Python prints and forgets it."""
+        """Sends a signal again if its exception was raised in a callback, where Python prints and forgets it."""
         if ended and isinstance(unraisable.exc_value, KeyboardInterrupt | SystemExit):
-            from threading import Timer
+            from threading import Thread, get_ident
 
-            Timer(0.01, os.kill, (os.getpid(), ended[-1])).start()
+            Thread(target=send_after, args=(get_ident(), ended[-1]), daemon=True).start()
         else:
             sys.__unraisablehook__(unraisable)
+
+    def send_after(thread, number):
+        """Sends a signal when a thread has left `end_again`, in which its exception would be lost again."""
+        frame = True
+        while frame:
+            time.sleep(0.01)
+            frame = sys._current_frames().get(thread)
+            while frame and frame.f_code is not end_again.__code__:
+                frame = frame.f_back
+        os.kill(os.getpid(), number)
 
     sys.unraisablehook = end_again
     atexit.register(end)  # registered first, it runs last
