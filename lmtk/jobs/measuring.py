@@ -222,8 +222,9 @@ def batches_of(job, path):
         split = partial(split_into_pieces, tokenizer=job.reading.encoder.tokenizer)
 
     def batches():
-        blank = []
+        blank, has_regions = [], None  # None before the first sentence
         while rows := list(islice(items, TOGETHER)):
+            has_regions = has_regions or any(separator in item.sentence for item in rows)
             pairs = [(item, split(item.sentence, job.marks, separator)) for item in rows]
             blank += [item.line for item, words in pairs if not words.text.strip(b" \t\r")]
             if batch := [(item, words) for item, words in pairs if words.text.strip(b" \t\r")]:
@@ -232,6 +233,9 @@ def batches_of(job, path):
             clause = counted(len(blank), "row has no sentence", "rows have no sentence")
             text = f"{name_of(path)}:{blank[0]}: {clause}, and so no words in the output"
             warnings.warn(text, LmtkWarning, stacklevel=1)
+        if has_regions is False:
+            clause = f"no sentence contains '{job.region_separator}', so each sentence is one region"
+            warnings.warn(f"{name_of(path)}: {clause}; check -region-separator", LmtkWarning, stacklevel=1)
 
     return names, batches()
 
