@@ -82,8 +82,8 @@ def groups():
     pages = {p.name: p for p in manuals()}
     listed = {name for names in TASKS.values() for name in names}
     tasks = TASKS | {"Other": [name for name in pages if name not in listed]}
-    what = {n: re.search(r"^\.Nd (.*)$", p.read_text(), re.MULTILINE)[1] for n, p in pages.items()}
-    yield from ((task, [(f"{n}.html", label(pages[n]), what[n]) for n in names]) for task, names in tasks.items())
+    summary = {n: re.search(r"^\.Nd (.*)$", p.read_text(), re.MULTILINE)[1] for n, p in pages.items()}
+    yield from ((task, [(f"{n}.html", label(pages[n]), summary[n]) for n in names]) for task, names in tasks.items())
     titles = [re.search("^# (.*)$", source.read_text(), re.MULTILINE)[1] for source in examples()]
     yield "Examples", [(f"examples/{p.parent.name}/index.html", title, "") for p, title in zip(examples(), titles)]
     yield "More", [(file, title, "") for file, _, title in TEXTS[1:]]
@@ -93,9 +93,9 @@ def page(file, title, body):
     """A whole page. file: its place below the folder of all pages."""
     up = "../" * file.count("/")
 
-    def item(target, name, what):
-        here = ' aria-current="page"' if target == file else ""
-        return f'<li><a href="{up}{target}" title="{html.escape(what)}"{here}>{html.escape(name)}</a></li>'
+    def item(target, name, summary):
+        current = ' aria-current="page"' if target == file else ""
+        return f'<li><a href="{up}{target}" title="{html.escape(summary)}"{current}>{html.escape(name)}</a></li>'
 
     lists = [f"<h2>{t}</h2><ul>{''.join(item(*p) for p in pages)}</ul>" for t, pages in groups() if pages]
     bar = [("index.html", "lmtk"), ("lmtk.1.html", "Manual"), ("lmtk-python.7.html", "Python")]
@@ -114,7 +114,8 @@ def overview():
     """The list of all pages with what they say they are."""
     rows = [(t, *p) for t, pages in groups() for p in pages]
     lines = [
-        f'<tr><td>{t}</td><td><a href="{file}">{name}</a></td><td>{what}</td></tr>' for t, file, name, what in rows
+        f'<tr><td>{t}</td><td><a href="{file}">{name}</a></td><td>{summary}</td></tr>'
+        for t, file, name, summary in rows
     ]
     return f"<h1>All pages</h1>\n<table>{''.join(lines)}</table>"
 

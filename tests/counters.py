@@ -73,14 +73,14 @@ def long_functions(lines):
 
 def records():
     """Record classes of lmtk.ngram: dataclasses and named tuples."""
-    found = []
+    names = []
     for path in sources("ngram"):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.ClassDef):
                 marks = [ast.unparse(x) for x in (*node.decorator_list, *node.bases)]
                 if any("dataclass" in x or "NamedTuple" in x for x in marks):
-                    found.append(f"{path.stem}.{node.name}")
-    return found
+                    names.append(f"{path.stem}.{node.name}")
+    return names
 
 
 def asking_pays():

@@ -68,18 +68,18 @@ def by_suffixes(ids, marks, vocab, methods, exact, tell):
     return whole_of(ngrams, vocab, Recipe(methods, (0.5, 1, 1.5), tell, exact=exact))
 
 
-def outcome(estimate, *given):
-    """(model or None, its methods, and what was told, an error included)."""
-    told = []
+def outcome(estimate, *arguments):
+    """(model or None, its methods, and the messages, an error included)."""
+    messages = []
     try:
-        return *estimate(*given, told.append), told
+        return *estimate(*arguments, messages.append), messages
     except LmtkError as e:
-        return None, None, [*told, str(e)]
+        return None, None, [*messages, str(e)]
 
 
-def written(write, *given):
+def written(write, *arguments):
     out = io.BytesIO()
-    write(out, *given)
+    write(out, *arguments)
     return out.getvalue()
 
 

@@ -65,22 +65,22 @@ def random_model(seed, order=3, words="abcde", unk=False, holes=True):
         row[:, -1] = random.integers(0, V, len(row))
         if not holes:
             # an n-gram's context, and what is left of it without its oldest word, are n-grams too
-            known = [set(map(tuple, r.tolist())) for r in rows]
-            row = np.array([r for r in row.tolist() if tuple(r[:-1]) in known[-1]], np.int64).reshape(-1, k)
+            listed = [set(map(tuple, r.tolist())) for r in rows]
+            row = np.array([r for r in row.tolist() if tuple(r[:-1]) in listed[-1]], np.int64).reshape(-1, k)
         rows.append(row)
     levels = []
     for row, (keys, first, _) in zip(rows, trie(rows, W)):
         parent = keys // W if len(levels) else np.zeros(len(keys), np.int64)
         p = random.dirichlet(np.ones(V)) if not levels else random.uniform(0.01, 1, len(keys))
-        own = first < len(row)
+        has_p = first < len(row)
         if not levels:
             p = np.append(p, 0)
         else:
             # the n-grams of a context sum to less than one
-            total = np.bincount(parent, p * own, parent.max(initial=0) + 1)[parent]
-            p *= random.uniform(0.3, 0.95) / np.where(own, total, 1)
+            total = np.bincount(parent, p * has_p, parent.max(initial=0) + 1)[parent]
+            p *= random.uniform(0.3, 0.95) / np.where(has_p, total, 1)
         with np.errstate(divide="ignore"):
-            log10p = np.where(own, np.log10(p), np.nan)
+            log10p = np.where(has_p, np.log10(p), np.nan)
         levels.append((keys, log10p, np.zeros(len(keys))))
     return renormalize(model_of(vocab, levels))
 

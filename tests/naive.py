@@ -68,13 +68,13 @@ def kneser_ney(counts, kept, pruned, D, V, context, word):
     of the counts of the n-grams h v that were pruned. D: the discounts of the counts 1, 2, and 3 or more.
     """
     lower = kneser_ney(counts, kept, pruned, D, V, context[1:], word) if context else 1 / V
-    here = [n for n in kept if n[:-1] == context]
-    total = sum(counts[n] for n in here) + pruned[context]
+    extensions = [n for n in kept if n[:-1] == context]
+    total = sum(counts[n] for n in extensions) + pruned[context]
     if not total:
         return lower
-    discounts = {n: D[min(counts[n], 3) - 1] for n in here}
-    own = counts[(*context, word)] - discounts[(*context, word)] if (*context, word) in here else 0
-    return own / total + (sum(discounts.values()) + pruned[context]) / total * lower
+    discounts = {n: D[min(counts[n], 3) - 1] for n in extensions}
+    share = counts[(*context, word)] - discounts[(*context, word)] if (*context, word) in extensions else 0
+    return share / total + (sum(discounts.values()) + pruned[context]) / total * lower
 
 
 def prune_kneser(sentences, order, D, words, threshold, minorder):
@@ -112,23 +112,23 @@ def grow(sentences, order, D, V, threshold):
         """p of the last word of an n-gram after the others, by the counts of the text."""
         if not n:
             return 1 / V
-        own = [m for m in inside if m[:-1] == n[:-1] and m != (b"<s>",)]
-        if not own:
+        siblings = [m for m in inside if m[:-1] == n[:-1] and m != (b"<s>",)]
+        if not siblings:
             return p(n[1:])
-        S, G = sum(map(times.get, own)), sum(map(discount, own))
+        S, G = sum(map(times.get, siblings)), sum(map(discount, siblings))
         return (max(times[n] - discount(n), 0) + G * p(n[1:])) / S
 
     for k in range(2, order + 1):
         allowed = {n for n in times if len(n) == k and n[:-1] in inside and n[1:] in inside}
         for h in {n[:-1] for n in allowed}:
-            own, gains = [n for n in allowed if n[:-1] == h], []
-            S, G = sum(map(times.get, own)), sum(map(discount, own))
-            for n in own:
+            siblings, gains = [n for n in allowed if n[:-1] == h], []
+            S, G = sum(map(times.get, siblings)), sum(map(discount, siblings))
+            for n in siblings:
                 c, d, q = times[n], discount(n), p(n[1:])
                 new = (c - d + G * q) / S
                 gains.append(S * new * math.log(new / ((G + c - d) / S * q)))
             if max(gains) >= tokens * math.log1p(threshold):
-                inside |= {*own}
+                inside |= {*siblings}
     return inside
 
 
@@ -257,8 +257,8 @@ def associations(sentences, words, window, neighbours):
     total = sum(columns)
     rows = []
     for word in words:
-        mine = sum(counts[word])
-        rows.append([max(0, math.log(n * total / (mine * c))) if n else 0 for n, c in zip(counts[word], columns)])
+        row_sum = sum(counts[word])
+        rows.append([max(0, math.log(n * total / (row_sum * c))) if n else 0 for n, c in zip(counts[word], columns)])
     return rows
 
 
@@ -267,12 +267,12 @@ def of_senses(C, s, context):
     the sum over the other words of the means of their senses.
     """
     rows = [[C[j][k * len(C[j]) // s : (k + 1) * len(C[j]) // s] for k in range(s)] for j in context]
-    found = []
-    for i, mine in enumerate(rows):
-        c = plus([0.0] * len(mine[0]), *([v / s for v in plus(*row)] for j, row in enumerate(rows) if j != i))
-        e = [math.exp(sum(a * b for a, b in zip(sense, c, strict=True))) for sense in mine]
-        found.append(plus(*([v * a / sum(e) for v in sense] for sense, a in zip(mine, e, strict=True))))
-    return found
+    vectors = []
+    for i, senses in enumerate(rows):
+        c = plus([0.0] * len(senses[0]), *([v / s for v in plus(*row)] for j, row in enumerate(rows) if j != i))
+        e = [math.exp(sum(a * b for a, b in zip(sense, c, strict=True))) for sense in senses]
+        vectors.append(plus(*([v * a / sum(e) for v in sense] for sense, a in zip(senses, e, strict=True))))
+    return vectors
 
 
 def energy(C, H, d, v, b, context, w):
@@ -292,7 +292,7 @@ def energy_forward(C, H, d, v, b, context):
 
 def open_vocabulary(C, H, d, U, W, b, contexts, words):
     """The end of section 5.1: p of each word, and the sum of all, new words joining; ids from len(C) on are new."""
-    C, V, found = list(C), len(b), []
+    C, V, results = list(C), len(b), []
     joined = {}  # id -> the sums over i of P(i) times C(i), U(i), W(i), b(i), one for each context so far
     rest = [None] * V if W is None else W
 
@@ -318,17 +318,17 @@ def open_vocabulary(C, H, d, U, W, b, contexts, words):
         y |= {j: output(mean(joined[j]), x, a) for j in joined}
         y["new"] = output(new, x, a)
         total = sum(map(math.exp, y.values()))
-        found.append((math.exp(y.get(w, y["new"])) / total, sum(math.exp(v) / total for v in y.values())))
+        results.append((math.exp(y.get(w, y["new"])) / total, sum(math.exp(v) / total for v in y.values())))
         if w >= V:
             joined.setdefault(w, []).append(new)
-    return found
+    return results
 
 
 def open_energy(C, H, d, v, b, contexts, words):
     """The end of section 5.1 for the energy network: p of each word, and the sum of all, new words joining; ids from
     len(C) on are new. C(j) <- sum_i P(i | context) C(i), and so b(j) and, where each word has its own, v(j).
     """
-    C, V, found = list(C), len(b), []
+    C, V, results = list(C), len(b), []
     joined = {}  # id -> (features, bias, output weights), one for each context so far
 
     def minus_energy(word, context):
@@ -359,10 +359,10 @@ def open_energy(C, H, d, v, b, contexts, words):
         y |= {j: minus_energy(mean(joined[j]), context) for j in joined}
         y["new"] = minus_energy(new, context)
         total = sum(map(math.exp, y.values()))
-        found.append((math.exp(y.get(w, y["new"])) / total, sum(math.exp(x) / total for x in y.values())))
+        results.append((math.exp(y.get(w, y["new"])) / total, sum(math.exp(x) / total for x in y.values())))
         if w >= V:
             joined.setdefault(w, []).append(new)
-    return found
+    return results
 
 
 def em_step(p, bins, weights):
@@ -500,9 +500,9 @@ def beam_search(logp, eos, B, limit, wanted):
     """
     live, ended = [(0.0, [])], []
     for length in range(1, limit + 1):
-        found = [(-(score + v), i, w) for i, (score, words) in enumerate(live) for w, v in enumerate(logp(words))]
+        extended = [(-(score + v), i, w) for i, (score, words) in enumerate(live) for w, v in enumerate(logp(words))]
         new = []
-        for negative, i, w in sorted(found)[:B]:
+        for negative, i, w in sorted(extended)[:B]:
             words = live[i][1] + [w]
             if w == eos or length == limit:
                 ended.append((-negative / length, words[:-1] if w == eos else words))
@@ -525,8 +525,8 @@ def bleu(hypotheses, references):
         match = total = 0
         for words, others in zip(hypotheses, references, strict=True):
             grams = [tuple(words[i : i + n]) for i in range(len(words) - n + 1)]
-            there = [[tuple(r[i : i + n]) for i in range(len(r) - n + 1)] for r in others]
-            match += sum(min(grams.count(g), max(t.count(g) for t in there)) for g in set(grams))
+            reference_ngrams = [[tuple(r[i : i + n]) for i in range(len(r) - n + 1)] for r in others]
+            match += sum(min(grams.count(g), max(t.count(g) for t in reference_ngrams)) for g in set(grams))
             total += len(grams)
         if not total or (n == 1 and not match):
             return 0.0
@@ -542,8 +542,8 @@ def smoothed_bleu(words, reference):
     """BLEU of one sentence, lists of words; the n-grams of orders 2 to 4 and their matches are one more each."""
     logs = 0.0
     for n in range(1, 5):
-        grams, there = ([tuple(w[i : i + n]) for i in range(len(w) - n + 1)] for w in (words, reference))
-        match = sum(min(grams.count(g), there.count(g)) for g in set(grams)) + (n > 1)
+        grams, reference_ngrams = ([tuple(w[i : i + n]) for i in range(len(w) - n + 1)] for w in (words, reference))
+        match = sum(min(grams.count(g), reference_ngrams.count(g)) for g in set(grams)) + (n > 1)
         if not match:
             return 0.0
         logs += math.log(match / (len(grams) + (n > 1)))
@@ -647,10 +647,10 @@ def class_likelihood(C, H, d, U, W, b, Uc, Wc, bc, classes, contexts, words):
     total = 0.0
     for context, w in zip(contexts, words, strict=True):
         p, _, _ = forward(C, H, d, Uc, Wc, bc, context)
-        mine = [j for j in range(len(b)) if classes[j] == classes[w]]
-        rows = [[part[j] for j in mine] if part is not None else None for part in (U, W, b)]
+        members = [j for j in range(len(b)) if classes[j] == classes[w]]
+        rows = [[part[j] for j in members] if part is not None else None for part in (U, W, b)]
         inside, _, _ = forward(C, H, d, *rows, context)
-        total += math.log(p[classes[w]]) + math.log(inside[mine.index(w)])
+        total += math.log(p[classes[w]]) + math.log(inside[members.index(w)])
     return total
 
 
@@ -708,15 +708,15 @@ def exchange_pass(bigrams, order, g, classes):
     """Each word of `order` to the class of `classes` that is best, the likelihood counted anew; g in place."""
     moved = 0
     for w in order:
-        here, best = g[w], class_bigram_likelihood(bigrams, g)
-        kept = here
+        before, best = g[w], class_bigram_likelihood(bigrams, g)
+        kept = before
         for c in classes:
             g[w] = c
-            found = class_bigram_likelihood(bigrams, g)
-            if found > best + 1e-5:
-                best, kept = found, c
+            likelihood = class_bigram_likelihood(bigrams, g)
+            if likelihood > best + 1e-5:
+                best, kept = likelihood, c
         g[w] = kept
-        moved += kept != here
+        moved += kept != before
     return moved
 
 
@@ -724,12 +724,12 @@ def slopes(f, arrays, i, every=1):
     """(index, slope) of f(*arrays) for each, or every so-manieth, element of arrays[i], by central differences."""
     double = [a if a is None else a.astype(float) for a in arrays]
     for at in list(np.ndindex(double[i].shape))[::every]:
-        here, found = double[i][at], []
+        value, around = double[i][at], []
         for step in (1e-5, -1e-5):
-            double[i][at] = here + step
-            found.append(f(*double))
-        double[i][at] = here
-        yield at, (found[0] - found[1]) / 2e-5
+            double[i][at] = value + step
+            around.append(f(*double))
+        double[i][at] = value
+        yield at, (around[0] - around[1]) / 2e-5
 
 
 def maxent(weights, words, context, word):
@@ -757,13 +757,13 @@ def bucket(x, n, marks, first, last):
     def columns(ends):
         begins, words, before = [], [[] for _ in range(n - 1)], []
         for q in ends:
-            here = ngram(q, n)
-            f = 1 + next((d for d in range(n) if here[d : d + 1] != before[d : d + 1]), n)
+            current = ngram(q, n)
+            f = 1 + next((d for d in range(n) if current[d : d + 1] != before[d : d + 1]), n)
             m = max((k for k in range(1, n + 1) if there(q, k)), default=0)
             begins.append((f, m))
             for k in range(max(f, 2), m + 1):
-                words[k - 2].append(here[k - 1])
-            before = here
+                words[k - 2].append(current[k - 1])
+            before = current
         return [q % N for q in ends], begins, [w for order in words for w in order]
 
     contexts = sorted((q for q in range(N) if first <= x[q] < last), key=lambda q: ngram(q, n))

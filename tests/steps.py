@@ -32,34 +32,34 @@ class Small:
         )
         self.h = p.U.shape[1]
         if output == "full":
-            self.mine = outputs.make_blocks(p.U, p.W, p.b, parts, decay=decay)
+            self.rows = outputs.make_blocks(p.U, p.W, p.b, parts, decay=decay)
         elif output == "class":
-            self.mine = classes.make_training_arrays(p)
+            self.rows = classes.make_training_arrays(p)
         else:
-            self.mine = mine = outputs.make_rows(p.U, p.W, p.b, parts)
+            self.rows = rows = outputs.make_rows(p.U, p.W, p.b, parts)
             # so little work would be one slice
-            mine.slices = lambda words, z: outputs.slice_words(words, mine.first, len(mine), parts)
+            rows.slices = lambda words, z: outputs.slice_words(words, rows.first, len(rows), parts)
 
-    def step(self, contexts, w, epsilon, *what, kept=None, batch=None):
-        """An update; what: the candidates and ln c, or the noise and its chances. Returns L and the norm of dL/dz."""
-        mine, slow = self.mine, self.slow
+    def step(self, contexts, w, epsilon, *extra, kept=None, batch=None):
+        """An update; extra: the candidates and ln c, or the noise and its chances. Returns L and the norm of dL/dz."""
+        rows, slow = self.rows, self.slow
         update = {
-            "full": lambda: partial(outputs.update_output, mine, slow.outputs),
-            "sampled": lambda: partial(sampled.update_output, mine, what, slow.outputs),
-            "nce": lambda: partial(nce.update_output, mine, what, slow.outputs),
-            "class": lambda: partial(classes.update_output, mine, slow),
-            "tree": lambda: partial(tree.update_output, mine, what, slow.outputs),
+            "full": lambda: partial(outputs.update_output, rows, slow.outputs),
+            "sampled": lambda: partial(sampled.update_output, rows, extra, slow.outputs),
+            "nce": lambda: partial(nce.update_output, rows, extra, slow.outputs),
+            "class": lambda: partial(classes.update_output, rows, slow),
+            "tree": lambda: partial(tree.update_output, rows, extra, slow.outputs),
         }[self.output]()
         return sgd.step(self.theta, update, contexts, w, pace.Rates(epsilon, *self.rates), kept, batch)
 
     def named(self):
         direct = self.p.W is not None
         if self.output == "class":
-            own = classes.gather_weights(self.mine, self.h, direct)
+            weights = classes.gather_weights(self.rows, self.h, direct)
         else:
             joined = outputs.gather_blocks if self.output == "full" else outputs.gather_rows
-            own = joined(self.mine, self.h, direct)
-        return sgd.copy_arrays(self.theta) | own
+            weights = joined(self.rows, self.h, direct)
+        return sgd.copy_arrays(self.theta) | weights
 
     def arrays(self):
         return [self.named()[name] for name in self.names]

@@ -92,8 +92,8 @@ def clause(share=0.0):
     choose = random.choice
     subject, sujet, many = noun_phrases(choose, share)
     verb = choose(list(VERBS))
-    thing, objet, _ = noun_phrases(choose, share)
-    english = [*subject, PLURAL_VERBS[verb] if many else verb, *thing]
+    seen_object, objet, _ = noun_phrases(choose, share)
+    english = [*subject, PLURAL_VERBS[verb] if many else verb, *seen_object]
     french = [*sujet, VERBS[verb][many], *objet]
     if random.random() < 0.4:
         when, quand = date(choose)

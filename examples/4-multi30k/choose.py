@@ -12,12 +12,12 @@ from report import known_sentences, rows
 
 def main(data, kind):
     source, target = (rows(f"{data}/test_2016_flickr.{side}") for side in ("en", "fr"))
-    known = known_sentences(data, source, target)
+    translatable = known_sentences(data, source, target)
     lengths = [len(row.split()) for row in source]
     if kind == "maps":
-        chosen = random.Random(1).sample([i for i in known if 10 <= lengths[i] <= 20], 4)
+        chosen = random.Random(1).sample([i for i in translatable if 10 <= lengths[i] <= 20], 4)
     else:
-        chosen = sorted(known, key=lambda i: -lengths[i])[:3]
+        chosen = sorted(translatable, key=lambda i: -lengths[i])[:3]
     for i in chosen:
         print(source[i], target[i], sep="\t")
 

@@ -15,13 +15,13 @@ def main(path, references):
     best = [(-1.0, "")] * len(wanted)
     with pathlib.Path(path).open() as lines:
         for line in lines:
-            number, found = line.split(" ||| ")[:2]
+            number, translation = line.split(" ||| ")[:2]
             i = int(number)
-            value = SCORER.sentence_score(found, [wanted[i]]).score
+            value = SCORER.sentence_score(translation, [wanted[i]]).score
             if value > best[i][0]:
-                best[i] = value, found
-    for _, found in best:
-        print(found)
+                best[i] = value, translation
+    for _, translation in best:
+        print(translation)
 
 
 if __name__ == "__main__":

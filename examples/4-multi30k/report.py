@@ -17,8 +17,8 @@ EDGES = 8, 11, 14, 18, 99  # source words of the longest sentence of each class
 SCORER = BLEU(tokenize="none", force=True)
 
 
-def bleu(found, wanted, numbers):
-    return SCORER.corpus_score([found[i] for i in numbers], [[wanted[i] for i in numbers]]).score
+def bleu(translations, wanted, numbers):
+    return SCORER.corpus_score([translations[i] for i in numbers], [[wanted[i] for i in numbers]]).score
 
 
 def rows(path):
@@ -47,21 +47,21 @@ def log_of(name):
 
 def main(data, plot, *names):
     source, wanted = rows(f"{data}/test_2016_flickr.en"), rows(f"{data}/test_2016_flickr.fr")
-    known = known_sentences(data, source, wanted)
+    without_unknown = known_sentences(data, source, wanted)
     everything, lengths = range(len(source)), [len(row.split()) for row in source]
     classes = [[i for i in everything if a < lengths[i] <= b] for a, b in zip((0, *EDGES), EDGES)]
     names_of = [f"{a + 1}-{b}" if b < 99 else f"{a + 1}-" for a, b in zip((0, *EDGES), EDGES)]
-    print(f"sentences: {len(source)}, without unknown words {len(known)}; by length {[*map(len, classes)]}")
+    print(f"sentences: {len(source)}, without unknown words {len(without_unknown)}; by length {[*map(len, classes)]}")
     curves, all_ = {}, {}
     for name in names:
-        found = rows(f"{name}.all")
-        all_[name] = bleu(found, wanted, everything)
+        translations = rows(f"{name}.all")
+        all_[name] = bleu(translations, wanted, everything)
         line = f"{name}: All {all_[name]:.2f}"
-        for kind, numbers in (("nounk", known), ("replaced", everything), ("looked", everything)):
+        for kind, numbers in (("nounk", without_unknown), ("replaced", everything), ("looked", everything)):
             if pathlib.Path(f"{name}.{kind}").exists():
                 title = {"nounk": "No UNK", "replaced": "All, [UNK] replaced", "looked": "All, by a dictionary"}[kind]
                 line += f", {title} {bleu(rows(f'{name}.{kind}'), wanted, numbers):.2f}"
-        curves[name] = [bleu(found, wanted, numbers) for numbers in classes]
+        curves[name] = [bleu(translations, wanted, numbers) for numbers in classes]
         print(line + "; " + ", ".join(f"{n}: {value:.1f}" for n, value in zip(names_of, curves[name])))
         if pathlib.Path(f"{name}.log").exists():
             print("   ", log_of(name))

@@ -109,20 +109,20 @@ def smoothing(rng, order):
     """A smoothing method for all orders, or one for each. Discounts from counts of counts fail on many small texts."""
     kinds = ["-wbdiscount", "-kndiscount", "-ukndiscount", "-cdiscount", "-addsmooth", "-ndiscount", "", "-wbdiscount"]
     value = {"-cdiscount": lambda: rng.choice(["0.3", "0.75", "0"]), "-addsmooth": lambda: rng.choice(["1", "0.1"])}
-    found = []
+    options = []
     if rng.random() < 0.6:
         kind = rng.choice(kinds)
         # SRILM's -cdiscount and -addsmooth want a number for each order when an order is named
-        found += [tuple(filter(None, (kind, value[kind]() if kind in value else "")))] if kind else []
+        options += [tuple(filter(None, (kind, value[kind]() if kind in value else "")))] if kind else []
     else:
         for k in range(1, order + 1):
             kind = rng.choice(kinds)
-            found += [tuple(filter(None, (f"{kind}{k}", value[kind]() if kind in value else "")))] if kind else []
+            options += [tuple(filter(None, (f"{kind}{k}", value[kind]() if kind in value else "")))] if kind else []
     if rng.random() < 0.4:
-        found.append(("-interpolate",))
+        options.append(("-interpolate",))
     elif rng.random() < 0.3:
-        found.append((f"-interpolate{rng.randint(1, order)}",))
-    return tuple(found)
+        options.append((f"-interpolate{rng.randint(1, order)}",))
+    return tuple(options)
 
 
 def count(rng):
@@ -277,12 +277,12 @@ def outcome(case, path=None):
         status, out = by_peer([case.program, *case.words()], path, case.stdin)
     else:
         status, out = by_lmtk([case.program, *case.words()], case.stdin)
-    found = {name: Path(name).read_bytes().decode() for name in sorted(set(os.listdir()) - inputs)}
-    if "written" in found:  # by -write-vocab; SRILM adds this word
-        found["written"] = found["written"].replace("-pau-\n", "")
-    for name in found:
+    files_written = {name: Path(name).read_bytes().decode() for name in sorted(set(os.listdir()) - inputs)}
+    if "written" in files_written:  # by -write-vocab; SRILM adds this word
+        files_written["written"] = files_written["written"].replace("-pau-\n", "")
+    for name in files_written:
         os.unlink(name)
-    return None if status else {"stdout": out, **found}
+    return None if status else {"stdout": out, **files_written}
 
 
 def by_peer(words, path, stdin=None):
@@ -314,23 +314,23 @@ def difference(case, path):
                 Path(name).write_text("".join(line + "\n" for line in lines))
             if any(by_peer(command, path)[0] for command in case.made):
                 return None  # the peer makes no model of so little text
-            expected, found = outcome(case, path), outcome(case)
+            expected, actual = outcome(case, path), outcome(case)
         finally:
             os.chdir(before)
-    if expected is None or found is None:
-        return None if found is expected else f"only {'lmtk' if found is None else 'the peer'} fails"
-    if expected.keys() != found.keys():
-        return f"files {sorted(expected)} of the peer, {sorted(found)} of lmtk"
-    return next((f"{name}: {why}" for name in expected if (why := text_difference(expected[name], found[name]))), None)
+    if expected is None or actual is None:
+        return None if actual is expected else f"only {'lmtk' if actual is None else 'the peer'} fails"
+    if expected.keys() != actual.keys():
+        return f"files {sorted(expected)} of the peer, {sorted(actual)} of lmtk"
+    return next((f"{name}: {why}" for name in expected if (why := text_difference(expected[name], actual[name]))), None)
 
 
-def text_difference(expected, found):
+def text_difference(expected, actual):
     if expected.lstrip().startswith("\\data\\") or "\n\\data\\" in expected[:5000]:
-        return arpa_difference(arpa(expected), arpa(found))
-    for number, (a, b) in enumerate(zip(expected.split("\n"), found.split("\n")), 1):
+        return arpa_difference(arpa(expected), arpa(actual))
+    for number, (a, b) in enumerate(zip(expected.split("\n"), actual.split("\n")), 1):
         if not same(a, b):
             return f"line {number}\n  peer: {a}\n  lmtk: {b}"
-    a, b = expected.count("\n"), found.count("\n")
+    a, b = expected.count("\n"), actual.count("\n")
     return None if a == b else f"{a} lines of the peer, {b} of lmtk"
 
 
@@ -352,25 +352,25 @@ def close(x, y):
 
 def arpa(text):
     """{n-gram: (log10 probability, log10 weight)}, and {order: number of n-grams}."""
-    found, k = {}, 0
+    entries, k = {}, 0
     for line in text.split("\n"):
         if head := re.match(r"\\(\d+)-grams:|ngram (\d+)= *(\d+)", line):
             k = int(head[1] or 0)
             # SRILM writes empty sections up to -order, which lmtk leaves out
             if head[2] and int(head[3]):
-                found[f"ngram {head[2]}="] = (int(head[3]), 0)
+                entries[f"ngram {head[2]}="] = (int(head[3]), 0)
         elif k and line and not line.startswith("\\"):
             fields = re.split(r"[ \t]+", line)
-            found[" ".join(fields[1 : k + 1])] = (
+            entries[" ".join(fields[1 : k + 1])] = (
                 float(fields[0]),
                 float(fields[k + 1]) if len(fields) > k + 1 else 0.0,
             )
-    return found
+    return entries
 
 
-def arpa_difference(expected, found):
-    for ngram in dict.fromkeys((*expected, *found)):
-        a, b = expected.get(ngram), found.get(ngram)
+def arpa_difference(expected, actual):
+    for ngram in dict.fromkeys((*expected, *actual)):
+        a, b = expected.get(ngram), actual.get(ngram)
         if a is None or b is None or not all(map(close, a, b)):
             return f"'{ngram}'\n  peer: {a}\n  lmtk: {b}"
     return None
@@ -424,13 +424,13 @@ def main():
     parser.add_argument("-cases", type=int, default=200)
     parser.add_argument("-kinds", nargs="+", choices=KINDS, default=list(KINDS))
     parser.add_argument("-only", type=int)
-    given = parser.parse_args()
+    args = parser.parse_args()
     path, names = peers()
-    print(f"seed {given.seed}; peers: {' '.join(sorted(names))}")
+    print(f"seed {args.seed}; peers: {' '.join(sorted(names))}")
     number = 0
-    for kind in given.kinds:
-        numbers = range(given.cases) if given.only is None else [given.only]
-        for report in compare(kind, given.seed, numbers, path):
+    for kind in args.kinds:
+        numbers = range(args.cases) if args.only is None else [args.only]
+        for report in compare(kind, args.seed, numbers, path):
             number += 1
             print(report, flush=True)
         print(f"{kind}: done", flush=True)

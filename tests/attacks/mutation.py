@@ -553,29 +553,29 @@ def kernels_for_all():
                 setattr(module, name, 1)
 
 
-def child(given):
+def child(args):
     """Run the cases; a line of JSON on stdout for each that begins, and for each finding."""
     from lmtk.machine import memory
 
     report = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
-    kinds = given.kinds or list(KINDS)
+    kinds = args.kinds or list(KINDS)
     make_seeds(kinds)
     seeds = {kind: Path(KINDS[kind][0]).read_bytes() for kind in kinds}
     clean = set(os.listdir())
-    if not given.small:
+    if not args.small:
         kernels_for_all()
     signal.signal(signal.SIGVTALRM, slow)
     uncounted()
     memory.try_out = lambda *_: None  # under a limit, which follows, each compilation would be done twice
     used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (used + SPARE, resource.RLIM_INFINITY))
-    numbers = [given.only] if given.only is not None else range(given.first, given.cases)
-    end = time.monotonic() + (given.seconds or 1e9)
+    numbers = [args.only] if args.only is not None else range(args.first, args.cases)
+    end = time.monotonic() + (args.seconds or 1e9)
     for i in numbers:
         if time.monotonic() > end:
             break
-        rng = random.Random(f"{given.seed} {i}")
+        rng = random.Random(f"{args.seed} {i}")
         kind = rng.choice(kinds)
         file, commands = KINDS[kind]
         command = rng.choice(commands).replace("{model}", "mutated").replace("{}", "mutated")
@@ -587,18 +587,20 @@ def child(given):
             else command
         )
         Path(target).write_bytes(data)
-        if given.keep:
-            shutil.copy(target, given.keep)
+        if args.keep:
+            shutil.copy(target, args.keep)
         print(json.dumps({"case": i, "kind": kind, "command": command}), file=report, flush=True)
         faulthandler.dump_traceback_later(LAST, exit=True)
         signal.setitimer(signal.ITIMER_VIRTUAL, LIMIT)
         status, _, err, failed = run(command.split())
         signal.setitimer(signal.ITIMER_VIRTUAL, 0)
         faulthandler.cancel_dump_traceback_later()
-        if given.only is not None:
+        if args.only is not None:
             sys.stderr.write(f"{command}\nstatus {status}\n{err}")
-        if what := fault(command, status, err, failed):
-            print(json.dumps({"finding": i, "kind": kind, "command": command, "what": what}), file=report, flush=True)
+        if problem := fault(command, status, err, failed):
+            print(
+                json.dumps({"finding": i, "kind": kind, "command": command, "what": problem}), file=report, flush=True
+            )
         for name in set(os.listdir()) - clean:
             shutil.rmtree(name) if os.path.isdir(name) else os.unlink(name)
     print(json.dumps({"done": True}), file=report, flush=True)
@@ -639,9 +641,9 @@ def main():
     parser.add_argument("-keep")
     parser.add_argument("-first", type=int, default=0)
     parser.add_argument("-child", action="store_true", help=argparse.SUPPRESS)
-    given = parser.parse_args()
-    if given.child:
-        return child(given)
+    args = parser.parse_args()
+    if args.child:
+        return child(args)
     findings, ran = fuzz(sys.argv[1:])
     for finding in findings:
         print(f"case {finding['case']} {finding['kind']}: lmtk {finding['command']}\n{finding['what']}\n")
@@ -649,12 +651,12 @@ def main():
     sys.exit(bool(findings))
 
 
-def fuzz(arguments, environment=None):
+def fuzz(args, environment=None):
     """([what is wrong], how many cases ran), in a process of its own, begun anew behind a case that ended it."""
     findings, ran, first, begun = [], 0, 0, time.monotonic()
     while True:
         with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile() as err:
-            command = [sys.executable, __file__, *arguments, "-child", "-first", str(first)]
+            command = [sys.executable, __file__, *args, "-child", "-first", str(first)]
             how = {"cwd": folder, "env": environment or os.environ | {"OPENBLAS_NUM_THREADS": "1", "COLUMNS": "80"}}
             done, last = subprocess.run(command, stdout=subprocess.PIPE, stderr=err, **how), None
             err.seek(0)
@@ -664,17 +666,17 @@ def fuzz(arguments, environment=None):
                 last, ran = line, ran + 1
             elif "finding" in line:
                 findings.append(line | {"case": line["finding"]})
-        if "-only" in arguments:
+        if "-only" in args:
             print(said, end="")
         if b'"done"' in done.stdout:
             return findings, ran
         if last is None:
             raise RuntimeError(said)
         findings.append(last | {"what": f"the process ended with {done.returncode}:\n{said[-3000:]}"})
-        if "-only" in arguments:
+        if "-only" in args:
             return findings, ran
         first = last["case"] + 1
-        if "-seconds" in arguments and time.monotonic() - begun > float(arguments[arguments.index("-seconds") + 1]):
+        if "-seconds" in args and time.monotonic() - begun > float(args[args.index("-seconds") + 1]):
             return findings, ran
 
 

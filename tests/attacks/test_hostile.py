@@ -136,16 +136,16 @@ def outcome(text, monkeypatch, large_from, large, size):
     """What reading gives: the binary file or the error, and the warnings."""
     large_from(large, "arpa")
     monkeypatch.setattr(reader, "BLOCK", size)
-    with warnings.catch_warnings(record=True) as told:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
             out = io.BytesIO()
             backoff.write_binary(out, reader.read_text(io.BytesIO(text), "m"))
-            found = out.getvalue()
+            result = out.getvalue()
         except FormatError as e:
-            found = str(e)
+            result = str(e)
     monkeypatch.undo()
-    return found, [str(w.message) for w in told if issubclass(w.category, LmtkWarning)]
+    return result, [str(w.message) for w in caught if issubclass(w.category, LmtkWarning)]
 
 
 def lengthened(text):
@@ -163,15 +163,15 @@ def test_small_and_large_files_are_read_alike(monkeypatch, large_from, name):
     old, new, said = CASES[name]
     text = MODEL.replace(old, new) if old else MODEL
     assert not old or text != MODEL
-    plain, told = outcome(text, monkeypatch, large_from, 1 << 40, 1 << 22)
+    plain, messages = outcome(text, monkeypatch, large_from, 1 << 40, 1 << 22)
     if isinstance(said, str):
         place = "m:" if said[0].isdigit() else "m: "
         assert plain.startswith(place + said) and "\n" not in plain and len(plain) < 200
     else:
-        assert isinstance(plain, bytes) and len(told) == len(said)
-        assert all(part in line for part, line in zip(said, told))
+        assert isinstance(plain, bytes) and len(messages) == len(said)
+        assert all(part in line for part, line in zip(said, messages))
     for size in (1 << 22, 7, 60, 150):
-        assert outcome(text, monkeypatch, large_from, 0, size) == (plain, told)
+        assert outcome(text, monkeypatch, large_from, 0, size) == (plain, messages)
     text = lengthened(text)
     expected = outcome(text, monkeypatch, large_from, 1 << 40, 1 << 22)
     for size in (1 << 22, 500):
@@ -230,7 +230,7 @@ COUNT_CASES = {
 }
 
 
-def count_outcome(text, folder, monkeypatch, large_from, large, size, given):
+def count_outcome(text, folder, monkeypatch, large_from, large, size, options):
     """What reading gives: words and levels, or the error."""
     large_from(large, "text")
     blocks = decoding.blocks
@@ -238,15 +238,15 @@ def count_outcome(text, folder, monkeypatch, large_from, large, size, given):
     (folder / "m").write_bytes(text)
     monkeypatch.chdir(folder)
     try:
-        found = collect(Sources([], ["m"], given.get("order", 50), **{k: v for k, v in given.items() if k != "order"}))
-        found = found.words, [(x.keys.tolist(), x.count.tolist(), x.first.tolist()) for x in found.levels]
+        result = collect(Sources([], ["m"], **{"order": 50} | options))
+        result = result.words, [(x.keys.tolist(), x.count.tolist(), x.first.tolist()) for x in result.levels]
     except LmtkError as e:
-        found = str(e)
+        result = str(e)
     monkeypatch.undo()
-    return found
+    return result
 
 
-GIVEN = [
+COUNT_OPTIONS = [
     {},
     {"order": 2},
     {"words": [b"a", UNK]},
@@ -257,16 +257,16 @@ GIVEN = [
 
 @pytest.mark.sample(46)
 @pytest.mark.parametrize("name", COUNT_CASES)
-@pytest.mark.parametrize("given", GIVEN)
-def test_small_and_large_count_files_are_read_alike(tmp_path, monkeypatch, large_from, name, given):
+@pytest.mark.parametrize("options", COUNT_OPTIONS)
+def test_small_and_large_count_files_are_read_alike(tmp_path, monkeypatch, large_from, name, options):
     old, new, said = COUNT_CASES[name]
     short = COUNTS.replace(old, new) if old else COUNTS
     for text in (short, short + b"".join(b"w%d v%d\t%d\n" % (i % 97, i % 89, i) for i in range(900))):
-        plain = count_outcome(text, tmp_path, monkeypatch, large_from, 1 << 40, 1 << 22, given)
-        if said and not (name.startswith("adding") and given.get("limit")):
+        plain = count_outcome(text, tmp_path, monkeypatch, large_from, 1 << 40, 1 << 22, options)
+        if said and not (name.startswith("adding") and options.get("limit")):
             assert plain.startswith(said) and "\n" not in plain and len(plain) < 200
         for size in (1 << 22, 9, 500):
-            assert count_outcome(text, tmp_path, monkeypatch, large_from, 0, size, given) == plain
+            assert count_outcome(text, tmp_path, monkeypatch, large_from, 0, size, options) == plain
 
 
 def test_numbers_are_read_as_python_reads_them():
@@ -282,9 +282,9 @@ def test_numbers_are_read_as_python_reads_them():
     ]
     block = "".join(f"{text}\ta\t{text}\n" for text in texts).encode()
     rows = np.empty((len(texts), 3), np.int32)
-    _, found, *_ = table.read_lines(np.frombuffer(block, np.uint8), 0, 1, rows)
+    _, count, *_ = table.read_lines(np.frombuffer(block, np.uint8), 0, 1, rows)
     expected = np.array([float(text) for text in texts]).astype(np.float32) + np.float32(0)
-    assert found == len(texts)
+    assert count == len(texts)
     assert all(np.array_equal(rows.view(np.float32)[:, column], expected) for column in (1, 2))
 
 
@@ -306,8 +306,8 @@ def test_sizes_that_are_only_claimed_want_no_memory(monkeypatch, large_from):
     monkeypatch.setattr(reader, "lent", little(lent, lambda free, size, width: size * width))
     large_from(0, "arpa")
     monkeypatch.setattr(reader, "BLOCK", 500)
-    with pytest.warns(LmtkWarning) as told:
+    with pytest.warns(LmtkWarning) as caught:
         model = reader.read_text(io.BytesIO(text), "m")
     out = io.BytesIO()
     backoff.write_binary(out, model)
-    assert (out.getvalue(), [str(w.message) for w in told]) == expected
+    assert (out.getvalue(), [str(w.message) for w in caught]) == expected

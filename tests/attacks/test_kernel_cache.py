@@ -41,9 +41,9 @@ def folder(tmp_path, monkeypatch):
     original = kernel_cache.folder.__wrapped__
 
     def find():
-        found = original()
-        monkeypatch.setattr(kernel_cache, "folder", lambda: found)
-        return found[1]
+        place = original()
+        monkeypatch.setattr(kernel_cache, "folder", lambda: place)
+        return place[1]
 
     return find
 

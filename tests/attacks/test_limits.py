@@ -14,14 +14,14 @@ LIMITS = {  # from what on Python itself starts
 }
 
 
-def check(folder, name, what, **how):
+def check(folder, name, case, **how):
     """A job either is done or ends with one line; in the folder is nothing but its output and what it read."""
     process = jobs.start(folder, name, **how)
     out, err = process.communicate(timeout=100)
     wrong = process.returncode and jobs.told(name, process.returncode, out + err)
-    assert not wrong, f"{what}: {wrong}"
+    assert not wrong, f"{case}: {wrong}"
     left = set(jobs.written(folder)) - ({"out", "out.gz"} if process.returncode == 0 else set())
-    assert left <= {"out.ckpt"}, f"{what}: {left} stay"
+    assert left <= {"out.ckpt"}, f"{case}: {left} stay"
 
 
 @pytest.mark.parametrize("limit", LIMITS)
@@ -29,9 +29,9 @@ def test_a_limit_is_one_line(tmp_path, amount, seed, limit):
     rng, (kind, draw) = random.Random(f"{seed} {limit}"), LIMITS[limit]
     for case in range(amount(4, 40)):
         name, size = rng.choice(list(jobs.JOBS)), draw(rng)
-        what = f"seed {seed}, case {case}: {name}, {limit} {size}"
+        label = f"seed {seed}, case {case}: {name}, {limit} {size}"
         folder = jobs.prepare(tmp_path / str(case))
-        check(folder, name, what, preexec_fn=lambda size=size: resource.setrlimit(kind, (size, size)))
+        check(folder, name, label, preexec_fn=lambda size=size: resource.setrlimit(kind, (size, size)))
 
 
 @pytest.fixture

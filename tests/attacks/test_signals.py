@@ -16,17 +16,17 @@ SIGNALS = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL]
 @pytest.fixture(scope="session")
 def whole(tmp_path_factory):
     """(seconds that a job takes, what it writes), by its name; found once for each job."""
-    known = {}
+    expected = {}
 
     def outcome(name):
-        if name not in known:
+        if name not in expected:
             folder = jobs.prepare(tmp_path_factory.mktemp("whole") / "job")
             for _ in range(2):  # kernels are compiled by the first
                 begun = time.monotonic()
                 process = jobs.start(folder, name)
                 assert process.communicate() == ("", "") and process.returncode == 0
-            known[name] = time.monotonic() - begun, jobs.written(folder)
-        return known[name]
+            expected[name] = time.monotonic() - begun, jobs.written(folder)
+        return expected[name]
 
     return outcome
 
@@ -37,27 +37,27 @@ def test_a_job_that_is_ended_leaves_nothing_and_can_be_done_again(tmp_path, amou
         name, number = rng.choice(list(jobs.JOBS)), rng.choice(SIGNALS)
         seconds, expected = whole(name)
         delay = rng.uniform(0, 1.1) * seconds
-        what = f"seed {seed}, case {case}: {name}, {number.name} after {delay:.3f} of {seconds:.3f} s"
+        label = f"seed {seed}, case {case}: {name}, {number.name} after {delay:.3f} of {seconds:.3f} s"
         folder = jobs.prepare(tmp_path / str(case))
         process = jobs.start(folder, name)
         time.sleep(delay)
         process.send_signal(number)
         _, err = process.communicate(timeout=60)
-        found = jobs.written(folder)
+        files = jobs.written(folder)
         # Python itself prints a traceback where it is interrupted before lmtk is there, or inside a callback
         by_python = number == signal.SIGINT and "KeyboardInterrupt" in err and "/lmtk/cli.py" not in err
         if not by_python:
-            assert process.returncode in (0, -number, 128 + number), f"{what}: status {process.returncode}\n{err}"
-            assert not err or (err.count("\n") == 1 and "interrupted" in err), f"{what}:\n{err}"
-        left = {file for file in found if file not in expected}
+            assert process.returncode in (0, -number, 128 + number), f"{label}: status {process.returncode}\n{err}"
+            assert not err or (err.count("\n") == 1 and "interrupted" in err), f"{label}:\n{err}"
+        left = {file for file in files if file not in expected}
         if number == signal.SIGKILL:
             left = {file for file in left if ".tmp." not in file}  # the next run removes it
-        assert left <= {"out.ckpt"}, f"{what}: {left} stay"
-        assert all(found[file] == expected[file] for file in found if file in expected), f"{what}: part of a file"
-        process = jobs.start(folder, name, ["-resume"] * ("out.ckpt" in found))
+        assert left <= {"out.ckpt"}, f"{label}: {left} stay"
+        assert all(files[file] == expected[file] for file in files if file in expected), f"{label}: part of a file"
+        process = jobs.start(folder, name, ["-resume"] * ("out.ckpt" in files))
         _, err = process.communicate(timeout=60)
-        assert process.returncode == 0, f"{what}, again:\n{err}"
-        assert jobs.written(folder) == expected, f"{what}, again: {sorted(jobs.written(folder))}"
+        assert process.returncode == 0, f"{label}, again:\n{err}"
+        assert jobs.written(folder) == expected, f"{label}, again: {sorted(jobs.written(folder))}"
 
 
 PLACES = """

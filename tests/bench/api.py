@@ -26,22 +26,22 @@ def main():
     parser.add_argument("-text", help="the text, the first half of which is the training text; else random words")
     parser.add_argument("-tokens", type=int, default=2_000_000, help="words to draw")
     parser.add_argument("-rounds", type=int, default=3)
-    given = parser.parse_args()
+    args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        train, held = halves(given.text or draw(os.path.join(folder, "text"), given.tokens), folder)
+        train, held = halves(args.text or draw(os.path.join(folder, "text"), args.tokens), folder)
         arpa, binary, probing = (os.path.join(folder, name) for name in ("arpa", "binary", "probing"))
         options = ["-text", train, "-order", str(ORDER), "-kndiscount", "-interpolate", "-lm", arpa]
         lmtk("ngram-count", *options, "-discount-fallback", "default")
         lmtk("ngram", "-lm", arpa, "-write-bin", binary)
         with open(held) as text:
             lines = [line.rstrip("\n") for line in text]
-        figures = {"lmtk": measured("lmtk", binary, lines, given.rounds)}
+        figures = {"lmtk": measured("lmtk", binary, lines, args.rounds)}
         if shutil.which("build_binary") and has_kenlm():
             subprocess.run(["build_binary", "probing", arpa, probing], check=True, capture_output=True)
-            figures["kenlm"] = measured("kenlm", probing, lines, given.rounds)
+            figures["kenlm"] = measured("kenlm", probing, lines, args.rounds)
         else:
             print("kenlm or its build_binary is missing: no comparison with it")
-    show(figures, given.text or "random words", sum(len(line.split()) for line in lines))
+    show(figures, args.text or "random words", sum(len(line.split()) for line in lines))
 
 
 def show(figures, text, words):
@@ -61,8 +61,8 @@ def has_kenlm():
     return True
 
 
-def lmtk(*arguments):
-    subprocess.run([sys.executable, "-m", "lmtk", *arguments], check=True, stderr=subprocess.DEVNULL)
+def lmtk(*args):
+    subprocess.run([sys.executable, "-m", "lmtk", *args], check=True, stderr=subprocess.DEVNULL)
 
 
 def halves(text, folder):
@@ -85,7 +85,7 @@ def draw(path, n):
 def measured(module, model, lines, rounds):
     """name -> seconds, or microseconds an item."""
     code = f"import api; api.work({module!r}, {model!r})"
-    found = []
+    rows = []
     for i in range(rounds + 1):
         done = subprocess.run(
             [sys.executable, "-c", code],
@@ -96,8 +96,8 @@ def measured(module, model, lines, rounds):
             cwd=os.path.dirname(os.path.abspath(__file__)),
         )
         if i:  # the first round compiles
-            found.append(dict(line.rsplit("\t", 1) for line in done.stdout.splitlines()))
-    return {name: statistics.median(float(x[name]) for x in found) for name in found[0]}
+            rows.append(dict(line.rsplit("\t", 1) for line in done.stdout.splitlines()))
+    return {name: statistics.median(float(x[name]) for x in rows) for name in rows[0]}
 
 
 def work(module, path):

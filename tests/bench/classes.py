@@ -33,22 +33,22 @@ def main():
     parser.add_argument("-lines", type=int, default=3000, help="lines for SRILM")
     parser.add_argument("-few", type=int, default=50, help="classes for SRILM")
     parser.add_argument("-rounds", type=int, default=3)
-    given = parser.parse_args()
-    options = (["-vocab", given.vocab] if given.vocab else []) + ["-stream"] * given.stream
+    args = parser.parse_args()
+    options = (["-vocab", args.vocab] if args.vocab else []) + ["-stream"] * args.stream
     with tempfile.TemporaryDirectory() as folder:
-        texts = given.text or [draw(os.path.join(folder, "text"), 500_000)]
+        texts = args.text or [draw(os.path.join(folder, "text"), 500_000)]
         columns = f"{'passes':>8}{'s':>8}{'ns a look-up':>14}{'numpy':>7}{'command s':>11}{'log10 p':>12}"
         print(f"{'text':16}{'classes':>8}{columns}")
         for text in texts:
-            for G in given.numclasses:
-                print(f"{os.path.basename(text):16}{G:8}{row(text, G, given, options)}")
+            for G in args.numclasses:
+                print(f"{os.path.basename(text):16}{G:8}{row(text, G, args, options)}")
         few = os.path.join(folder, "few")
         with open(texts[0], "rb") as lines, open(few, "wb") as out:
-            out.writelines(line for line, _ in zip(lines, range(given.lines)))
-        beside_srilm(few, given, options, os.path.join(folder, "classes"))
+            out.writelines(line for line, _ in zip(lines, range(args.lines)))
+        beside_srilm(few, args, options, os.path.join(folder, "classes"))
 
 
-def row(text, G, given, options):
+def row(text, G, args, options):
     """The columns for one text and number of classes."""
     import numpy as np
 
@@ -57,13 +57,13 @@ def row(text, G, given, options):
     from lmtk.text.corpus import Marks
     from lmtk.text.vocab import EOS, SOS, read_vocab
 
-    marks = Marks.of(False, False, given.stream)
-    data = induction.bigrams(collect(Sources([text], [], 2, read_vocab(given.vocab) if given.vocab else None, marks)))
+    marks = Marks.of(False, False, args.stream)
+    data = induction.bigrams(collect(Sources([text], [], 2, read_vocab(args.vocab) if args.vocab else None, marks)))
     words = induction.by_use(data, [w for w, word in enumerate(data.words) if data.uses[w] and word not in (SOS, EOS)])
     small = np.random.default_rng(1).integers(0, 100, 1 << 12)
     out = np.empty(len(small))
     inside, numpys, commands = [], [], []
-    for i in range(given.rounds + 1):
+    for i in range(args.rounds + 1):
         state = induction.exchange_of(data, induction.frequency_classes(data, words, G), G, words)
         moved = []
         seconds = measured(partial(moved.extend, (m for share, m in induction.passes(state) if share == 1)))[1]
@@ -95,29 +95,29 @@ def run(program, text, G, options, *more):
     return subprocess.run(line, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True).stderr
 
 
-def beside_srilm(text, given, options, made):
+def beside_srilm(text, args, options, made):
     """Their merging, ours and the exchange: times as ratios to ours of the same kind, likelihoods as they are."""
     if shutil.which(SRILM) is None:
         print(f"{SRILM} is not on PATH: no comparison with it")
         return
-    if given.stream:
+    if args.stream:
         print("SRILM has no -stream: sentences here")
         options = [o for o in options if o != "-stream"]
     works = {
-        "lmtk exchange": lambda: run("lmtk", text, given.few, options),
-        "lmtk -incremental": lambda: run("lmtk", text, given.few, options, "-incremental", "-classes", made),
-        "SRILM -incremental": lambda: run(SRILM, text, given.few, options, "-incremental", "-classes", made),
+        "lmtk exchange": lambda: run("lmtk", text, args.few, options),
+        "lmtk -incremental": lambda: run("lmtk", text, args.few, options, "-incremental", "-classes", made),
+        "SRILM -incremental": lambda: run(SRILM, text, args.few, options, "-incremental", "-classes", made),
     }
     times, said = {name: [] for name in works}, {}
-    for i in range(given.rounds + 1):
+    for i in range(args.rounds + 1):
         for name, work in works.items():
             seconds = measured(lambda name=name, work=work: said.update({name: work()}))[0]
             if i:
                 times[name].append(seconds)
-    judged = run("lmtk", text, given.few, options, "-init", made, "-iterations", "0")
+    judged = run("lmtk", text, args.few, options, "-init", made, "-iterations", "0")
     said["SRILM -incremental"] = judged
     medians = {name: statistics.median(column) for name, column in times.items()}
-    print(f"the first {given.lines} lines in {given.few} classes")
+    print(f"the first {args.lines} lines in {args.few} classes")
     print(f"{'':20}{'s':>8}{'of SRILM':>10}{'log10 p':>14}")
     for name, s in medians.items():
         L = re.findall(r"logprob= (\S+)", said[name])[-1]

@@ -46,19 +46,19 @@ def main():
     parser.add_argument("-tokens", type=int, default=2_000_000, help="words to draw")
     parser.add_argument("-held", help="a text to score by the model of the other; else that is scored twice")
     parser.add_argument("-rounds", type=int, default=3)
-    given = parser.parse_args()
+    args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        text = given.text or draw(os.path.join(folder, "text"), given.tokens)
-        works = {**stages(text, folder), **commands(text, given.held or text, folder)}
+        text = args.text or draw(os.path.join(folder, "text"), args.tokens)
+        works = {**stages(text, folder), **commands(text, args.held or text, folder)}
         times = {name: [] for name in works}
-        for i in range(given.rounds + 1):
+        for i in range(args.rounds + 1):
             for name, work in works.items():
                 seconds = measured(work)
                 if i:  # the first round compiles, and fills caches
                     times[name].append(seconds)
         medians = {name: [statistics.median(column) for column in zip(*rows)] for name, rows in times.items()}
     sort = medians["np.sort"][1]
-    print(f"{text if given.text else 'random words'}, order {ORDER}, {len(os.sched_getaffinity(0))} cores")
+    print(f"{text if args.text else 'random words'}, order {ORDER}, {len(os.sched_getaffinity(0))} cores")
     print(f"{'':24}{'wall s':>9}{'CPU s':>9}{'CPU/sort':>10}{'MB':>8}{'wall/lmtk':>11}  of")
     for name, (wall, cpu, memory) in medians.items():
         ours = next((ours for ours, theirs in RIVALS.items() if name in theirs), "lmtk ngram-count")
@@ -102,9 +102,9 @@ def stages(text, folder):
     left, marks = {}, Marks(blank=True)
 
     def read():
-        found = collect(Sources([text], [], ORDER, marks=marks), "positions")
-        left["vocab"] = make_vocab(found.words, True)
-        left["ids"] = found.of(left["vocab"])
+        counted = collect(Sources([text], [], ORDER, marks=marks), "positions")
+        left["vocab"] = make_vocab(counted.words, True)
+        left["ids"] = counted.of(left["vocab"])
 
     def order():
         left["ngrams"] = suffix.suffix_order(left["ids"], ORDER, len(left["vocab"].words) - 1, marks)
@@ -185,14 +185,14 @@ def commands(text, held, folder):
         "lmtk -mix-lm": [[*ours, "ngram", "-lm", arpa, "-mix-lm", pruned, "-lambda", "0.6", "-write-lm", new]],
         "SRILM -mix-lm": [[*srilm, arpa, "-mix-lm", pruned, "-lambda", "0.6", "-write-lm", new]],
     }
-    found = {}
+    runs = {}
     for name, steps in lines.items():
         missing = [line[0] for line in steps if shutil.which(line[0]) is None]
         if missing:
             print(f"{missing[0]} is not on PATH: no comparison with it")
             continue
-        found[name] = lambda steps=steps, name=name: run(steps, held if "held out" in name else text)
-    return found
+        runs[name] = lambda steps=steps, name=name: run(steps, held if "held out" in name else text)
+    return runs
 
 
 # a process has at least the memory of the one that starts it, so that a small one starts them
@@ -218,7 +218,7 @@ def run(steps, text):
     """Runs command lines: their wall and processor seconds, and the most memory that one of them took, in MB. No output
     is there before: to free its place on the disk takes some file systems longer than we take for 100 MB.
     """
-    found = []
+    figures = []
     for line in steps:
         output = output_of(line)
         if output and os.path.exists(output):
@@ -226,8 +226,8 @@ def run(steps, text):
         with open(text) as words:
             command = [sys.executable, "-Sc", STARTER, *line]
             done = subprocess.run(command, check=True, stdin=words, capture_output=True).stdout
-            found.append([float(number) for number in done.split()])
-    wall, cpu, memory = zip(*found)
+            figures.append([float(number) for number in done.split()])
+    wall, cpu, memory = zip(*figures)
     return sum(wall), sum(cpu), max(memory)
 
 

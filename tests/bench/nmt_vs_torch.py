@@ -29,8 +29,8 @@ def main():
     parser.add_argument("-model", help="a model of nmt-train, gated units with attention, to translate -text by")
     parser.add_argument("-text")
     parser.add_argument("-threads", type=int, default=1, help="more: of beam search alone, by the clock")
-    given = parser.parse_args()
-    os.environ["OPENBLAS_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"] = str(given.threads)
+    args = parser.parse_args()
+    os.environ["OPENBLAS_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"] = str(args.threads)
 
     import numpy as np
 
@@ -41,11 +41,11 @@ def main():
     torch = importlib.util.find_spec("torch") is not None
     if not torch:
         print("torch is not installed: no comparison with it")
-    if given.model:
-        translating(given.model, given.text, torch, given.rounds)
+    if args.model:
+        translating(args.model, args.text, torch, args.rounds)
         return
 
-    V, K, n, batches = 6500, given.minibatch, given.hidden, 6
+    V, K, n, batches = 6500, args.minibatch, args.hidden, 6
     random = np.random.default_rng(1)
     frequency = 1 / np.arange(2, V + 2)
 
@@ -62,43 +62,43 @@ def main():
     works = {"lmtk": (ours, text, vocab, settings, chosen)}
     if torch:
         works["torch"] = theirs, text, V + 3, settings.sizes, chosen
-    if given.threads == 1:
-        line, _ = compare(works, words, "words", given.rounds)
+    if args.threads == 1:
+        line, _ = compare(works, words, "words", args.rounds)
         print(f"RNNsearch n={n} minibatch={K}: {line}")
-    steps, sources = 16, text.source[8 * K :: 5][: 60 if given.threads == 1 else 120]
+    steps, sources = 16, text.source[8 * K :: 5][: 60 if args.threads == 1 else 120]
     model = network.Model(vocab, vocab, settings.sizes, training.initial_theta(vocab, vocab, settings, text.target), {})
     # nothing ends before its time, so that both do the same steps
     model.at.bo[vocab.eos_id] = -50
     for B in (1, 5, 12):
-        decoding(model, sources, B, {"factor": 0, "extra": steps}, (steps, None), torch, given.rounds)
+        decoding(model, sources, B, {"factor": 0, "extra": steps}, (steps, None), torch, args.rounds)
 
 
 def threads():
     return int(os.environ["OMP_NUM_THREADS"])
 
 
-def serve(pipe, make, arguments):
-    """Run make(*arguments)() whenever the pipe says so."""
-    run, clock = make(*arguments), time.process_time if threads() == 1 else time.perf_counter
+def serve(pipe, make, args):
+    """Run make(*args)() whenever the pipe says so."""
+    run, clock = make(*args), time.process_time if threads() == 1 else time.perf_counter
     while pipe.recv():
         begun = clock()
-        found = run()
-        pipe.send((clock() - begun, found))
+        result = run()
+        pipe.send((clock() - begun, result))
 
 
 def compare(works, amount, unit, rounds):
     """A line of the speeds of works, name -> (function that returns a function to time, its arguments), each in a
-    process of its own, and what they found.
+    process of its own, and their results.
     """
     spawned, pipes = multiprocessing.get_context("spawn"), {}
-    for name, (make, *arguments) in works.items():
-        pipes[name], there = spawned.Pipe()
-        spawned.Process(target=serve, args=(there, make, arguments), daemon=True).start()
-    seconds, found = {name: [] for name in works}, {}
+    for name, (make, *args) in works.items():
+        pipes[name], other_end = spawned.Pipe()
+        spawned.Process(target=serve, args=(other_end, make, args), daemon=True).start()
+    seconds, results = {name: [] for name in works}, {}
     for _ in range(rounds + 1):
         for name, pipe in pipes.items():
             pipe.send(True)
-            took, found[name] = pipe.recv()
+            took, results[name] = pipe.recv()
             seconds[name].append(took)
     for pipe in pipes.values():
         pipe.send(False)
@@ -106,7 +106,7 @@ def compare(works, amount, unit, rounds):
     line = ", ".join(f"{name} {amount / statistics.median(s):.0f} {unit}/s" for name, s in seconds.items())
     if "torch" in works:
         line += f", ratio {statistics.median(b / a for a, b in zip(*seconds.values(), strict=True)):.2f}"
-    return line, found
+    return line, results
 
 
 def translating(path, text, torch, rounds):
@@ -127,9 +127,9 @@ def decoding(model, sources, B, beam, end, torch, rounds):
     works = {"lmtk": (our_search, model, sources, B, beam, 240 // B)}
     if torch:
         works["torch"] = their_search, model, sources, B, *end, 240 // B
-    line, found = compare(works, len(sources), "sentences", rounds)
+    line, results = compare(works, len(sources), "sentences", rounds)
     if torch:
-        same = sum(a == b for a, b in zip(found["lmtk"], found["torch"], strict=True))
+        same = sum(a == b for a, b in zip(results["lmtk"], results["torch"], strict=True))
         line += f", {same} of {len(sources)} translations the same"
     print(f"beam {B}: {line}")
 

@@ -18,8 +18,8 @@ def main():
     parser.add_argument("-threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("-minibatch", type=int, default=128)
     parser.add_argument("-rounds", type=int, default=7)
-    given = parser.parse_args()
-    os.environ["OPENBLAS_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"] = str(given.threads)
+    args = parser.parse_args()
+    os.environ["OPENBLAS_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"] = str(args.threads)
 
     import numpy as np
 
@@ -28,33 +28,33 @@ def main():
     try:
         import torch
 
-        torch.set_num_threads(given.threads)
+        torch.set_num_threads(args.threads)
     except ImportError:
         torch = None
         print("torch is not installed: no comparison with it")
 
-    V, n, K = 17907, 5, given.minibatch
+    V, n, K = 17907, 5, args.minibatch
     for name, h, m, direct in (("MLP1", 50, 60, True), ("MLP9", 100, 30, False)):
         random = np.random.default_rng(1)
         steps = (24 if direct else 48) * max(32 // K, 1)
         contexts = random.integers(0, V, (steps, K, n - 1)).astype(np.int32)
         w = random.integers(0, V, (steps, K))
         flops = 6 * (V * (h + 1 + direct * (n - 1) * m) + h * (n - 1) * m)
-        works = {"lmtk": ours(V, n, m, h, direct, contexts, w, given.threads)}
+        works = {"lmtk": ours(V, n, m, h, direct, contexts, w, args.threads)}
         if torch:
             works["torch"] = theirs(torch, V, n, m, h, direct, contexts, w)
         square = random.random((2048, 2048), np.float32)
         works = {"sgemm": lambda square=square: square @ square, **works}
         seconds = {work: [] for work in works}
-        for _ in range(given.rounds + 1):
+        for _ in range(args.rounds + 1):
             for work, run in works.items():
                 # each of our blocks of outputs has a thread of its own
-                set_threads(given.threads if work == "sgemm" else 1)
+                set_threads(args.threads if work == "sgemm" else 1)
                 seconds[work].append(timed(run))
         medians = {work: statistics.median(s[1:]) for work, s in seconds.items()}
         peak = 2 * 2048**3 / medians["sgemm"]
         speed = steps * K / medians["lmtk"]
-        line = f"{name} h={h} m={m} K={K} threads={given.threads}: lmtk {speed:.0f} examples/s, "
+        line = f"{name} h={h} m={m} K={K} threads={args.threads}: lmtk {speed:.0f} examples/s, "
         line += f"{speed * flops / 1e9:.0f} Gflop/s, {speed * flops / peak:.2f} of sgemm's {peak / 1e9:.0f}"
         if torch:
             line += (
@@ -62,7 +62,7 @@ def main():
             )
         print(line, flush=True)
     if torch:
-        gates(np, torch, given)
+        gates(np, torch, args)
 
 
 def gates(np, torch, given):

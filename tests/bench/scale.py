@@ -29,18 +29,18 @@ def main():
     parser.add_argument("-ranks", type=int, nargs="+", default=[2, 4])
     parser.add_argument("-memory", default="300M")
     parser.add_argument("-rounds", type=int, default=1)
-    given = parser.parse_args()
+    args = parser.parse_args()
     mpiexec = Path(sys.executable).parent / "mpiexec"
-    ranks = given.ranks if importlib.util.find_spec("mpi4py") and mpiexec.exists() else []
+    ranks = args.ranks if importlib.util.find_spec("mpi4py") and mpiexec.exists() else []
     print(f"{'M words':>8}{'':>10}{'n-grams':>12}{'wall s':>9}{'CPU s':>8}{'MB':>7}{'wall/one':>10}{'sent/word':>11}")
     with tempfile.TemporaryDirectory() as folder:
-        for millions in given.words:
-            text, words, again = cut(given.text, folder, int(millions * 1e6))
-            jobs = {"one": (1, {}, []), "memory": (1, {}, ["-memory", given.memory])}
+        for millions in args.words:
+            text, words, again = cut(args.text, folder, int(millions * 1e6))
+            jobs = {"one": (1, {}, []), "memory": (1, {}, ["-memory", args.memory])}
             for where, environment in (("ranks", {}), ("nodes", {"MPIR_CVAR_NOLOCAL": "1"})):
                 jobs |= {f"{P} {where}": (P, environment, ["-mpi", "-debug", "1"]) for P in ranks}
             times = {name: [] for name in jobs}
-            for _ in range(given.rounds):
+            for _ in range(args.rounds):
                 for name, job in jobs.items():
                     times[name].append(run(mpiexec, text, os.path.join(folder, "lm"), *job))
             one = statistics.median(x[0] for x in times["one"])
@@ -56,21 +56,21 @@ def cut(text, folder, words):
     """A file of the first `words` of a text, how many it has, and whether the text is read again for them."""
     import random
 
-    path, found, again = os.path.join(folder, "text"), 0, False
+    path, size, again = os.path.join(folder, "text"), 0, False
     text = text or draw(os.path.join(folder, "drawn"), words)
     with open(text, "rb") as stream:
         lines = stream.readlines()
     chance = random.Random(1)
     with open(path, "wb") as out:
-        while found < words:
+        while size < words:
             for line in lines:
                 out.write(line)
-                found += len(line.split())
-                if found >= words:
-                    return path, found, again
+                size += len(line.split())
+                if size >= words:
+                    return path, size, again
             again = True
             chance.shuffle(lines)
-    return path, found, again
+    return path, size, again
 
 
 def run(mpiexec, text, model, ranks, where, options):

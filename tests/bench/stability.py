@@ -45,38 +45,38 @@ def main():
     parser.add_argument("-seconds", type=float, default=2.0, help="of an epoch, about")
     parser.add_argument("-quick", action="store_true", help="one seed, minibatches of 256, a quarter of a second")
     parser.add_argument("-write", help="file of rows, read first")
-    given = parser.parse_args()
-    if given.quick:
-        given.seeds, given.minibatches, given.seconds = "1", "256", 0.25
+    args = parser.parse_args()
+    if args.quick:
+        args.seeds, args.minibatches, args.seconds = "1", "256", 0.25
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-    rows = read(given.write)
-    for name in given.texts.split(","):
-        wanted = [job for job in jobs(given) if (job[0], name, *map(str, job[1:])) not in rows]
-        made = TEXTS[name](given.data) if wanted else None
+    rows = read(args.write)
+    for name in args.texts.split(","):
+        wanted = [job for job in jobs(args) if (job[0], name, *map(str, job[1:])) not in rows]
+        made = TEXTS[name](args.data) if wanted else None
         if wanted and made is None:
             print(f"{name}: no such text in -data", file=sys.stderr)
             continue
         for job in wanted:
-            found = measured(made, *job, given.seconds)
-            if found is None:
+            figures = measured(made, *job, args.seconds)
+            if figures is None:
                 continue
-            row = (job[0], name, *map(str, job[1:]), *map(str, found))
+            row = (job[0], name, *map(str, job[1:]), *map(str, figures))
             rows[row[:6]] = row
             print(*row, sep="\t", flush=True)
-            if given.write:
-                with open(given.write, "a") as out:
+            if args.write:
+                with open(args.write, "a") as out:
                     print(*row, sep="\t", file=out)
     summary(rows)
 
 
-def jobs(given):
+def jobs(args):
     """(part, objective, minibatch, seed, rate) of every run."""
-    for objective in given.objectives.split(","):
-        for part in given.parts.split(","):
-            for K in map(int, given.minibatches.split(",")):
-                for seed in map(int, given.seeds.split(",")):
-                    for rate in map(float, given.rates.split(",")) if part == "rates" else (recipe(objective)["rate"],):
+    for objective in args.objectives.split(","):
+        for part in args.parts.split(","):
+            for K in map(int, args.minibatches.split(",")):
+                for seed in map(int, args.seeds.split(",")):
+                    for rate in map(float, args.rates.split(",")) if part == "rates" else (recipe(objective)["rate"],):
                         yield part, objective, K, seed, rate
 
 
@@ -103,12 +103,12 @@ def measured(text, part, objective, K, seed, rate, seconds):
     from lmtk.nplm import layers, training
 
     made, (model, objective) = recipe(objective), objective.split()
-    known, corpus, heldout = text
+    vocab, corpus, heldout = text
     layer = layers.LAYERS[model]
     order = layer.order
-    data = training.make_examples(corpus, known, order, heldout, layer)
+    data = training.make_examples(corpus, vocab, order, heldout, layer)
     common, own = OBJECTIVES[f"{model} {objective}"]
-    cost = (common + own * known.V / 1000) * 1e-6
+    cost = (common + own * vocab.V / 1000) * 1e-6
     if cost * LEAST > MOST:
         return None
     N = min(len(data.w), max(int(seconds / cost), LEAST))
@@ -119,12 +119,12 @@ def measured(text, part, objective, K, seed, rate, seconds):
         feature_rate=made["feature_rate"], minibatch=K, epochs=5, patience=5, seed=seed, objective=objective,
         samples=250, model=None if model == "nplm" else model, target_weights=False if model == "energy" else None,
     )  # fmt: skip
-    counts = np.bincount(data.w[data.w >= 0], minlength=known.V) + 1
+    counts = np.bincount(data.w[data.w >= 0], minlength=vocab.V) + 1
     p = counts / counts.sum()
-    network = training.initial_network(known, settings, data.w)
+    network = training.initial_network(vocab, settings, data.w)
     if objective == "shortlist":
-        network = shortlisted(network, data.w, max(known.V // 4, 1), unigram(known, p), "unigram.lm", "unigram.lm")
-    w = heldout.ids[heldout.scored & (heldout.ids < known.V)]
+        network = shortlisted(network, data.w, max(vocab.V // 4, 1), unigram(vocab, p), "unigram.lm", "unigram.lm")
+    w = heldout.ids[heldout.scored & (heldout.ids < vocab.V)]
     progress = training.begin(network, settings)
     try:
         for over, *_ in training.train(progress, data, settings, 1):
@@ -133,14 +133,14 @@ def measured(text, part, objective, K, seed, rate, seconds):
         ppl = min(epoch.heldout_ppl for epoch in progress.curve)
     except Diverged:
         ppl = math.inf
-    return N, known.V, f"{math.exp(-np.log(p[w]).mean()):.5g}", f"{ppl:.5g}"
+    return N, vocab.V, f"{math.exp(-np.log(p[w]).mean()):.5g}", f"{ppl:.5g}"
 
 
-def unigram(known, p):
+def unigram(vocab, p):
     """A back-off model of order 1."""
     from lmtk.files.registry import load
 
-    lines = "".join(f"{math.log10(x):.6f}\t{w.decode()}\n" for x, w in zip(p, known.words))
+    lines = "".join(f"{math.log10(x):.6f}\t{w.decode()}\n" for x, w in zip(p, vocab.words))
     text = f"\\data\\\nngram 1={len(p) + 1}\n\n\\1-grams:\n-99\t<s>\n{lines}\n\\end\\\n"
     with tempfile.NamedTemporaryFile(suffix=".lm") as out:
         out.write(text.encode())
@@ -164,14 +164,14 @@ def prepared(sentences, least=1, stream=False):
             counts[word] = counts.get(word, 0) + 1
     words = sorted((w for w in counts if counts[w] >= least), key=lambda w: (-counts[w], w))
     marks = Marks.of(False, False, stream)
-    known = make_vocab([w.encode() for w in words], True, marks.eos, b"<unk>", "text")
+    vocab = make_vocab([w.encode() for w in words], True, marks.eos, b"<unk>", "text")
     with tempfile.TemporaryDirectory() as folder:
         corpora = []
         for name, part in (("train", sentences), ("held", held)):
             path = os.path.join(folder, name)
             Path(path).write_text("".join(" ".join(s) + "\n" for s in part))
-            corpora.append(whole_corpus(path, known, marks))
-    return known, *corpora
+            corpora.append(whole_corpus(path, vocab, marks))
+    return vocab, *corpora
 
 
 def generated(words, length, V, seed, states=10):
@@ -266,11 +266,11 @@ def summary(rows):
             names = [t for t in TEXTS if any(t == text for text, _ in table)]
             print(f"\n{title + ', worst':32}" + "".join(f"{n:>9}" for n in names))
             for objective in OBJECTIVES:
-                found = [table.get((n, objective)) for n in names]
-                if any(found):
+                figures = [table.get((n, objective)) for n in names]
+                if any(figures):
                     print(
                         f"{objective:32}"
-                        + "".join(f"{f:9.2f}" if f and f < 1e4 else f"{f:9.0e}" if f else f"{'-':>9}" for f in found)
+                        + "".join(f"{f:9.2f}" if f and f < 1e4 else f"{f:9.0e}" if f else f"{'-':>9}" for f in figures)
                     )
     print(f"\n{len(rows)} runs; " + (f"{len(bad)} too high:" if bad else "every one as it should be"))
     print(*bad, sep="\n")

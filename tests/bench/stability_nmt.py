@@ -34,31 +34,31 @@ def main():
     parser.add_argument("-hidden", default="256", help="and half as many maxout units")
     parser.add_argument("-pairs", type=int, default=2000)
     parser.add_argument("-write", help="file of rows, read first")
-    given = parser.parse_args()
+    args = parser.parse_args()
     rows = {}
-    if given.write and os.path.exists(given.write):
-        rows = {tuple(line.split("\t")[:7]): line.split() for line in open(given.write)}
-    for name in given.languages.split(","):
+    if args.write and os.path.exists(args.write):
+        rows = {tuple(line.split("\t")[:7]): line.split() for line in open(args.write)}
+    for name in args.languages.split(","):
         with tempfile.TemporaryDirectory() as folder:
-            lines = LANGUAGES[name](given)
-            base = written(Path(folder), lines[: given.pairs + HELD])
-            for job in jobs(given):
-                key = (name, str(given.pairs), given.hidden, given.epochs, *job)
+            lines = LANGUAGES[name](args)
+            base = written(Path(folder), lines[: args.pairs + HELD])
+            for job in jobs(args):
+                key = (name, str(args.pairs), args.hidden, args.epochs, *job)
                 if key not in rows:
-                    ppl = trained(folder, given, *job)
+                    ppl = trained(folder, args, *job)
                     rows[key] = [*key, f"{base:.1f}", f"{ppl[0]:.2f}", f"{ppl[-1]:.2f}"]
                     print(*rows[key], sep="\t", flush=True)
-                    if given.write:
-                        with open(given.write, "a") as out:
+                    if args.write:
+                        with open(args.write, "a") as out:
                             print(*rows[key], sep="\t", file=out)
     summary(rows)
 
 
-def jobs(given):
+def jobs(args):
     """(minibatch, seed, rate) of every run."""
-    for K in given.minibatches.split(","):
-        for seed in given.seeds.split(","):
-            for rate in given.rates.split(","):
+    for K in args.minibatches.split(","):
+        for seed in args.seeds.split(","):
+            for rate in args.rates.split(","):
                 yield K, seed, rate
 
 
@@ -80,24 +80,24 @@ def summary(rows):
 
 
 def from_data(source, target):
-    def make(given):
-        if not given.data:
+    def make(args):
+        if not args.data:
             sys.exit(f"{source}-{target} needs -data")
-        sides = (Path(given.data, f"train.{side}").read_text().splitlines() for side in (source, target))
+        sides = (Path(args.data, f"train.{side}").read_text().splitlines() for side in (source, target))
         return list(zip(*sides, strict=True))
 
     return make
 
 
-def grammar(given):
-    made = [sys.executable, HERE.parents[1] / "examples" / "3-translate" / "pairs.py", str(given.pairs + HELD), "1"]
+def grammar(args):
+    made = [sys.executable, HERE.parents[1] / "examples" / "3-translate" / "pairs.py", str(args.pairs + HELD), "1"]
     lines = subprocess.run(made, capture_output=True, text=True, check=True).stdout.splitlines()
     return [tuple(line.split("\t")) for line in lines]
 
 
-def backwards(given):
+def backwards(args):
     choose = random.Random(1)
-    sentences = ([choose.choice(range(100)) for _ in range(choose.randint(3, 10))] for _ in range(given.pairs + HELD))
+    sentences = ([choose.choice(range(100)) for _ in range(choose.randint(3, 10))] for _ in range(args.pairs + HELD))
     return [(" ".join(f"a{i}" for i in s), " ".join(f"b{i}" for i in reversed(s))) for s in sentences]
 
 
@@ -119,14 +119,14 @@ def written(folder, lines):
     return exp(-sum(logp) / len(logp))
 
 
-def trained(folder, given, K, seed, rate):
+def trained(folder, args, K, seed, rate):
     """The held-out perplexities of the epochs; inf for all where the run ends with an error."""
-    half = str(int(given.hidden) // 2)
+    half = str(int(args.hidden) // 2)
     options = {
         "source": "train.0", "target": "train.1", "heldout-source": "held.0", "heldout-target": "held.1",
-        "model": "m.bin", "log": "log", "hidden": given.hidden, "embedding": given.hidden, "alignment": given.hidden,
+        "model": "m.bin", "log": "log", "hidden": args.hidden, "embedding": args.hidden, "alignment": args.hidden,
         "maxout": half, "shortlist": "4000", "patience": "0", "keep": "likelihood", "minibatch": K, "seed": seed,
-        "epochs": given.epochs, "threads": "1",
+        "epochs": args.epochs, "threads": "1",
     } | ({} if rate == RATE else {"rate": rate})  # fmt: skip
     command = [sys.executable, "-m", "lmtk", "nmt-train"]
     for name, value in options.items():

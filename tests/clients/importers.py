@@ -81,8 +81,8 @@ def by_espnet(path, lines):
         states = full.init_state(frames), part.init_state(frames)
         for n in range(1, len(ids) + 1):
             every, after = full.score(ids[:n], states[0], frames)
-            some, after_part = part.score_partial(ids[:n], ids, states[1], frames)
-            scores, states = [*scores, every.tolist(), some.tolist()], (after, after_part)
+            partial, after_part = part.score_partial(ids[:n], ids, states[1], frames)
+            scores, states = [*scores, every.tolist(), partial.tolist()], (after, after_part)
     return scores
 
 

@@ -88,16 +88,16 @@ def figures(path):
     }
 
 
-def difference(mine, theirs):
+def difference(ours, theirs):
     """The greatest difference of a figure, relative where it is above 1, and how many n-grams one of them lacks."""
-    mine.pop(b"<s>", None), theirs.pop(b"<s>", None)
+    ours.pop(b"<s>", None), theirs.pop(b"<s>", None)
     worst = 0.0
-    for key in mine.keys() & theirs.keys():
-        for a, b in zip(mine[key], theirs[key]):
+    for key in ours.keys() & theirs.keys():
+        for a, b in zip(ours[key], theirs[key]):
             if a != b and not (math.isinf(a) or math.isinf(b)):
                 worst = max(worst, abs(a - b) / max(1, abs(b)))
     return f"{worst:.1g}" + (
-        f" ({len(mine.keys() ^ theirs.keys())} entries differ)" if mine.keys() ^ theirs.keys() else ""
+        f" ({len(ours.keys() ^ theirs.keys())} entries differ)" if ours.keys() ^ theirs.keys() else ""
     )
 
 
@@ -130,8 +130,8 @@ def main():
                 report += f", theirs {theirs}"
                 for file in files.split():
                     a, b = (Path(top, f"{i}-{who}-{kind}", file) for who in ("mine", "peer"))
-                    there = [x.exists() for x in (a, b)]
-                    report += f"; {file} " + (difference(figures(a), figures(b)) if all(there) else f"there: {there}")
+                    exist = [x.exists() for x in (a, b)]
+                    report += f"; {file} " + (difference(figures(a), figures(b)) if all(exist) else f"exist: {exist}")
             print(report, flush=True)
     sys.exit(failed > 0)
 

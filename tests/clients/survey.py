@@ -31,12 +31,12 @@ def calls(text):
     for name, program in FOUND.findall(text):
         text = re.sub(rf"\$\{{?{name}\b\}}?(?= +-)", program, text)
     text = re.sub(r"[<$]\([^()\n]*\)", " ", text)
-    found = set()
+    programs = set()
     for program, rest in CALL.findall(text):
         words = re.findall(r"(?<![^\s\"'])--?[A-Za-z][\w-]*", rest)
         if words or program in ("compute-best-mix", "build_binary", "change-lm-vocab"):
-            found |= {(program, ""), *((program, word) for word in words)}
-    return found
+            programs |= {(program, ""), *((program, word) for word in words)}
+    return programs
 
 
 def lacks(folder, program, option):
@@ -53,21 +53,21 @@ def table(top, folder):
     """The lines of the table: each script under `top` that calls one of the programs, and what it finds lacking in the
     folder; and what that is in all.
     """
-    known, rows, missing = {}, [], {}
+    lacking, rows, missing = {}, [], {}
     for path in sorted(Path(top).rglob("*")):
         if path.is_symlink() or not path.is_file() or path.suffix not in ("", ".sh", ".pl", ".perl", ".conf"):
             continue
         text = path.read_bytes()
         if b"\0" in text or not any(program.encode() in text for program in PROGRAMS):
             continue
-        found = calls(text.decode(errors="replace"))
-        for call in found - known.keys():
-            known[call] = lacks(folder, *call)
-        if found:
-            gone = sorted(" ".join(call).strip() for call in found if known[call])
+        programs = calls(text.decode(errors="replace"))
+        for call in programs - lacking.keys():
+            lacking[call] = lacks(folder, *call)
+        if programs:
+            gone = sorted(" ".join(call).strip() for call in programs if lacking[call])
             rows.append(f"{path.relative_to(top)}: " + (f"lacks {', '.join(gone)}" if gone else "all there"))
             for name in gone:
                 missing[name] = missing.get(name, 0) + 1
     whole = sum(row.endswith("all there") for row in rows)
-    rows.append(f"{len(rows)} scripts, {len(known)} programs and options of theirs; {whole} scripts find all of them")
+    rows.append(f"{len(rows)} scripts, {len(lacking)} programs and options of theirs; {whole} scripts find all of them")
     return rows + [f"  {name}: lacking in {n}" for name, n in sorted(missing.items(), key=lambda x: (-x[1], x[0]))]

@@ -77,12 +77,12 @@ class Links(NamedTuple):
 
 def columns(model):
     """The Columns of each order, which may be changed."""
-    found = []
+    orders = []
     for k in range(1, model.order + 1):
         rows, log10p, log10bow = model.ngrams(k)
         keys = model.nodes.parents(k) * len(model.vocab.words) + rows[:, -1]
-        found.append(Columns(keys.astype(np.int64), log10p.copy(), log10bow.copy()))
-    return found
+        orders.append(Columns(keys.astype(np.int64), log10p.copy(), log10bow.copy()))
+    return orders
 
 
 def model_of(vocab, levels):
@@ -112,9 +112,9 @@ def backed_off(log10p, log10bow, nodes, contexts):
     """log10 p, (N,) in single precision, of words after contexts, by the n-grams of `nodes`, from the 1-grams on."""
     out, weight = np.full(len(nodes[0]), -np.inf, np.float32), np.zeros(len(nodes[0]), np.float32)
     for j, node in enumerate(nodes):
-        found = values(log10p[j], node, np.float32(np.nan))
-        stated = ~np.isnan(found)
-        out[stated], weight[stated] = found[stated], 0
+        log10p_of_nodes = values(log10p[j], node, np.float32(np.nan))
+        stated = ~np.isnan(log10p_of_nodes)
+        out[stated], weight[stated] = log10p_of_nodes[stated], 0
         if j < len(contexts):
             weight += values(log10bow[j], contexts[j], SOME)
     return out + weight
@@ -159,15 +159,15 @@ def context_probabilities(model, levels, log10p, log10bow, every):
     vocab, W, out = model.vocab, len(model.vocab.words), []
     for k, (level, (nodes, contexts)) in enumerate(zip(levels, every), 1):
         word = level.keys % W
-        own = backed_off(log10p, log10bow, nodes, contexts)
-        skipped = np.isneginf(own) & (word >= vocab.V)
+        log10p_of_contexts = backed_off(log10p, log10bow, nodes, contexts)
+        skipped = np.isneginf(log10p_of_contexts) & (word >= vocab.V)
         if k == 1:
-            own[skipped] = 0
-            closing = own[word == vocab.eos_id]
-            own[word == vocab.sos_id] = closing[0] if len(closing) else -np.inf
-            out.append(own)
+            log10p_of_contexts[skipped] = 0
+            closing = log10p_of_contexts[word == vocab.eos_id]
+            log10p_of_contexts[word == vocab.sos_id] = closing[0] if len(closing) else -np.inf
+            out.append(log10p_of_contexts)
             continue
-        out.append(out[-1][contexts[-1]] + np.where(skipped, SOME, own))
+        out.append(out[-1][contexts[-1]] + np.where(skipped, SOME, log10p_of_contexts))
     return out
 
 
@@ -252,9 +252,9 @@ def without(model, levels, kept):
     for k in range(len(levels) - 1, 0, -1):
         staying[k - 1][(levels[k][0] // W)[staying[k]]] = True
     place = np.zeros(1, np.int64)
-    for k, ((keys, log10p, log10bow), own, stays) in enumerate(zip(levels, kept, staying), 1):
+    for k, ((keys, log10p, log10bow), has_p, stays) in enumerate(zip(levels, kept, staying), 1):
         keys = keys if k == 1 else place[keys // W] * W + keys % W
-        left.append((keys[stays], np.where(own, log10p, np.float32(np.nan))[stays], log10bow[stays]))
+        left.append((keys[stays], np.where(has_p, log10p, np.float32(np.nan))[stays], log10bow[stays]))
         place = np.cumsum(stays) - 1
     return model_of(model.vocab, left)
 
@@ -267,12 +267,12 @@ def aligned(models, vocab):
     ids, orders = [ids_in(vocab, model).astype(np.int64) for model in models], [columns(model) for model in models]
     places, levels = [np.zeros(1, np.int64) for _ in models], [[] for _ in models]
     for k in range(order):
-        own = []
+        in_union = []
         for of_model, word, place in zip(orders, ids, places):
             keys = of_model[k].keys if k < len(of_model) else np.zeros(0, np.int64)
-            own.append(place[keys // len(word)] * W + word[keys % len(word)])
-        every = np.unique(np.concatenate(own))
-        places = [np.searchsorted(every, keys) for keys in own]
+            in_union.append(place[keys // len(word)] * W + word[keys % len(word)])
+        every = np.unique(np.concatenate(in_union))
+        places = [np.searchsorted(every, keys) for keys in in_union]
         for of_model, place, found in zip(orders, places, levels):
             log10p, log10bow = np.full(len(every), np.nan, np.float32), np.zeros(len(every), np.float32)
             if k < len(of_model):
@@ -295,8 +295,8 @@ def merge(models, weights):
         parts = (probability(backed_off(p, bow, nodes, contexts)) for p, bow in zip(log10p, log10bow))
         with np.errstate(divide="ignore"):
             p = np.log10(sum(weight * part for weight, part in zip(weights, parts))).astype(np.float32)
-        known = ~np.isnan([part[k] for part in log10p]).all(axis=0)
-        mixed.append(np.where(known, p, np.float32(np.nan)))
+        has_p = ~np.isnan([part[k] for part in log10p]).all(axis=0)
+        mixed.append(np.where(has_p, p, np.float32(np.nan)))
     return renormalize(model_of(vocab, list(zip([level.keys for level in both[0]], mixed, log10bow[0]))))
 
 
