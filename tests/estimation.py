@@ -89,8 +89,8 @@ def held_out_job(seed):
     random, when = np.random.default_rng(seed), ["before", "after", "never"][seed % 3]
     methods = [Method(["kn", "ukn"][seed % 2], (), True, counts=when)] * len(methods)
     words = random.choice(np.append(ids, [vocab.unk_id, vocab.sos_id]), 400)
-    some = random.integers(len(ids), size=9)
-    words = np.concatenate((words, *(ids[i : i + 40] for i in some))).astype(np.int32)
+    begins = random.integers(len(ids), size=9)
+    words = np.concatenate((words, *(ids[i : i + 40] for i in begins))).astype(np.int32)
     starts = np.unique([0, *random.integers(1, len(words), 20), len(words)])
     scored = words != vocab.sos_id
     scored[(words < vocab.V).argmax()] = True

@@ -78,17 +78,17 @@ def test_a_plot_shows_the_words(tmp_path, kind):
     for folder in ("a", "b"):
         with alignment.alignment_writer(plots=str(tmp_path / folder), kind=kind) as write:
             write(*WRITE)
-    found = (tmp_path / "a" / f"7-1.{kind}").read_bytes()
-    assert found == (tmp_path / "b" / f"7-1.{kind}").read_bytes()
+    actual = (tmp_path / "a" / f"7-1.{kind}").read_bytes()
+    assert actual == (tmp_path / "b" / f"7-1.{kind}").read_bytes()
     if kind == "svg":
         assert all(
-            word in found for word in (b"&lt;b&gt;&amp;amp;", b'"$x_1$"', b"\\xff", "été".encode(), b"&lt;/s&gt;")
+            word in actual for word in (b"&lt;b&gt;&amp;amp;", b'"$x_1$"', b"\\xff", "été".encode(), b"&lt;/s&gt;")
         )
         # cells of their own, black ones aside, with sharp edges; no image that a viewer may blur
-        cells = re.search(rb'<g id="cells" shape-rendering="crispEdges">(.*?)</g>', found, re.DOTALL)[1]
-        assert cells.count(b"<path") == 1 + (WRITE[-1] >= alignment.BLACK).sum() and b"<image" not in found
+        cells = re.search(rb'<g id="cells" shape-rendering="crispEdges">(.*?)</g>', actual, re.DOTALL)[1]
+        assert cells.count(b"<path") == 1 + (WRITE[-1] >= alignment.BLACK).sum() and b"<image" not in actual
     else:
-        assert found.startswith(b"\x89PNG")
+        assert actual.startswith(b"\x89PNG")
 
 
 def test_the_plot_of_a_long_sentence_has_a_bounded_size(tmp_path, monkeypatch):

@@ -41,9 +41,9 @@ def test_scores_are_kenlms(model, i):
     """What `query` prints of each sentence: prob, length, OOV of each word, and their sum."""
     *words, total = KENLM[i].split("\t")
     expected = [tuple(word.rpartition("=")[2].split(" ")) for word in words]
-    found = list(model.full_scores(SENTENCES[i]))
-    assert [(int(n), kenlm.shortest(np.float32(p))) for p, n, _ in found] == [(int(n), p) for _, n, p in expected]
-    assert [oov for *_, oov in found] == [number == "0" for number, *_ in expected]
+    actual = list(model.full_scores(SENTENCES[i]))
+    assert [(int(n), kenlm.shortest(np.float32(p))) for p, n, _ in actual] == [(int(n), p) for _, n, p in expected]
+    assert [oov for *_, oov in actual] == [number == "0" for number, *_ in expected]
     assert kenlm.shortest(np.float32(model.score(SENTENCES[i]))) == total.split(" ")[1]
 
 
@@ -399,8 +399,8 @@ def test_mix_is_mix(tmp_path):
     mixed = lmtk.load(tmp_path / "mixed")
     sentences = held.read_text().splitlines()
     for parts, heldout in ((paths, held), (map(lmtk.load, paths), sentences)):
-        mine = lmtk.mix(parts, heldout=heldout)
-        assert mine.score("the cat saw") == mixed.score("the cat saw")
+        learned = lmtk.mix(parts, heldout=heldout)
+        assert learned.score("the cat saw") == mixed.score("the cat saw")
     assert lmtk.mix(paths, [0.5]).lm.weights.tolist() == [[0.5, 0.5]]
     assert lmtk.mix(paths, [0.1, 0.9], write=tmp_path / "given").lm.weights.tolist() == [[0.1, 0.9]]
     assert lmtk.load(tmp_path / "given").score("the") == lmtk.mix(paths, [0.1, 0.9]).score("the")

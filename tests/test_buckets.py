@@ -43,7 +43,7 @@ class Parts:
 @pytest.mark.parametrize("seed", range(40))
 def test_random_jobs_are_estimated_as_in_memory(seed, monkeypatch):
     """In memory and on disk; buckets of single words and of many, records dealt out in pieces of any size."""
-    given = job(seed)
+    arguments = job(seed)
     monkeypatch.setattr(threads, "wanted", seed % 3 + 1)
     monkeypatch.setattr(division, "PART", 4 + 7 * (seed % 30))
     monkeypatch.setattr(dealing, "SOME", 1 + 13 * (seed % 7))
@@ -53,11 +53,11 @@ def test_random_jobs_are_estimated_as_in_memory(seed, monkeypatch):
         recipe = Recipe(methods, (0.5, 1, 1.5), tell, exact=exact)
         return estimating.estimate(estimating.count(Parts(ids, marks), vocab, recipe, (seed % 2) << 30, ALONE)), None
 
-    model, _, told = outcome(by_suffixes, *given)
-    other, _, heard = outcome(by_buckets, *given)
-    assert heard == told
+    model, _, messages = outcome(by_suffixes, *arguments)
+    other, _, heard = outcome(by_buckets, *arguments)
+    assert heard == messages
     if model:
-        for layout in (None, kenlm_layout.layout(given[2], len(given[3]))):
+        for layout in (None, kenlm_layout.layout(arguments[2], len(arguments[3]))):
             assert written(writing.write_arpa, other, None, layout) == written(writing.write_arpa, model, None, layout)
         the_same_nodes(seed, model, other, monkeypatch)
 
@@ -70,22 +70,22 @@ def test_random_counts_are_estimated_as_in_memory(seed, monkeypatch, large_from)
     counts = Counts(counts.words, [replace(level, count=level.count.astype(np.int64)) for level in counts.levels])
     large_from(1)
     monkeypatch.setattr(threads, "wanted", seed % 3 + 1)
-    given = lambda tell: (vocab, Recipe(methods, (0.5, 1, 1.5), tell, {}, exact, *own))
+    arguments = lambda tell: (vocab, Recipe(methods, (0.5, 1, 1.5), tell, {}, exact, *own))
 
     def whole(tell):
         suffixes = leaves.suffixes_of(counts.up_to(len(methods)), vocab)
-        return whole_of(suffixes, *given(tell))
+        return whole_of(suffixes, *arguments(tell))
 
     def by_buckets(tell):
         spilled = runs.Spilled(counts.words, runs.spilled(counts.levels, 0), 1 + seed % 50)
         assert spilled.in_sentences()
         most = int(of_counts.seen(spilled, vocab, len(methods)).max()) * (1 + seed % 3) + 1
         monkeypatch.setattr(division, "BYTES", ((1 << 30) - division.WORD_BYTES * len(vocab.words)) // most)
-        return estimating.estimate(estimating.count(spilled, *given(tell), 1 << 30, ALONE)), None
+        return estimating.estimate(estimating.count(spilled, *arguments(tell), 1 << 30, ALONE)), None
 
-    model, _, told = outcome(whole)
+    model, _, messages = outcome(whole)
     other, _, heard = outcome(by_buckets)
-    assert heard == told
+    assert heard == messages
     if model:
         for layout in (None, kenlm_layout.layout(vocab, len(methods))):
             assert written(writing.write_arpa, other, None, layout) == written(writing.write_arpa, model, None, layout)
@@ -127,10 +127,10 @@ def test_buckets_hold_what_stands_around_their_words(seed, monkeypatch):
         *both, come = naive.bucket(ids, n, marks, *bounds)
         assert shared.shelf.get(("come", b), np.int32).tolist() == come
         for name, (_, begins, words) in zip(("events", "contexts"), both):
-            found, rank, sizes = division.stored(shared, b, name)
+            actual, rank, sizes = division.stored(shared, b, name)
             oldest = shared.shelf.get((name, "words", b), np.int32)
             oldest[oldest == len(shared.seen)] = max(ids) + 1
-            assert ([*zip(*suffix.orders_in(found))], oldest.tolist()) == (begins, words)
+            assert ([*zip(*suffix.orders_in(actual))], oldest.tolist()) == (begins, words)
             new = [[f <= k <= m for f, m in begins] for k in range(1, n + 1)]
             assert sizes.tolist() == [sum(row) for row in new]
             at = np.empty(len(begins) + 1, np.int64)
@@ -150,14 +150,14 @@ def the_same_nodes(seed, model, other, monkeypatch):
         monkeypatch.setattr(module, name, 1 + 5 * (seed % 9))
     monkeypatch.setattr(memory, "bound", 1)
     monkeypatch.setattr(memory, "SMALL", 1)
-    found = assembly.backoff_of(other, 1)
+    actual = assembly.backoff_of(other, 1)
     whole = assembly.backoff_of(model)
     for name in ("memory", "where", "far"):
-        assert (getattr(whole.nodes, name) == getattr(found.nodes, name)).all()
-    words = found.vocab.words
+        assert (getattr(whole.nodes, name) == getattr(actual.nodes, name)).all()
+    words = actual.vocab.words
     for sort, rank in ((False, np.arange(len(words), dtype=np.int32)), (True, ranks(words))):
         lines = printing.plain(sorted(words) if sort else words).lines
-        sections = written(sorting.write_sections, found, rank, lines, sort)
+        sections = written(sorting.write_sections, actual, rank, lines, sort)
         assert written(writer.write_text, whole, sort).endswith(sections + b"\n\\end\\\n")
 
 
@@ -219,16 +219,16 @@ def test_every_output_is_the_same_in_little_memory(tmp_path, monkeypatch, large_
     (tmp_path / "v").write_text("w3\nw2\nw1\nnever\n")
     (tmp_path / "c").write_text("A 0.5 w1\nA 0.25 w2\nA 0.25 w7\nB 1 w3\n")
     (tmp_path / "r").write_text("w3\t2\nw4 w5 w1\t3\nw1\t1\nw1 new\t5\nw1 new w2 w1\t1\nw3\t1\n")
-    given = ["ngram-count", "-text", "t", "-order", "4", "-kenlm", "-discount-fallback", *words]
+    arguments = ["ngram-count", "-text", "t", "-order", "4", "-kenlm", "-discount-fallback", *words]
     large_from(1)
-    found = []
+    outcomes = []
     for more in ([], ["-memory", "16K"]):
-        lmtk(monkeypatch, *given, *more)
+        lmtk(monkeypatch, *arguments, *more)
         assert bool(memory.bound) == bool(more)
-        found.append({p.name: p.read_bytes() for p in tmp_path.iterdir() if p.name not in "tucvr"})
+        outcomes.append({p.name: p.read_bytes() for p in tmp_path.iterdir() if p.name not in "tucvr"})
         in_buckets(monkeypatch, large_from, 4000 if "-read" in words else 2000)
         monkeypatch.setattr(memory, "SMALL", 1)
-    assert found[0] == found[1]
+    assert outcomes[0] == outcomes[1]
 
 
 @pytest.mark.parametrize("words", [["-wbdiscount", "-gt4min", "3"], ["-kenlm", "-layout", "kenlm", "-gt1min", "99"]])
@@ -236,19 +236,19 @@ def test_counts_that_are_cut_off_are_the_same_in_little_memory(tmp_path, monkeyp
     monkeypatch.chdir(tmp_path)
     random_text(tmp_path, 1)
     lmtk(monkeypatch, "ngram-count", "-text", "t", "-order", "4", "-write", "counts")
-    given = ["ngram-count", "-read", "counts", "-order", "4", "-read-with-mincounts", "-discount-fallback", *words]
-    found, wholes = [], []
+    arguments = ["ngram-count", "-read", "counts", "-order", "4", "-read-with-mincounts", "-discount-fallback", *words]
+    outcomes, wholes = [], []
     monkeypatch.setattr(
         collection,
         "in_memory",
         lambda counts, memory, old=collection.in_memory: wholes.append(1) or old(counts, memory),
     )
     for more in ([], ["-memory", "16K"]):
-        lmtk(monkeypatch, *given, "-lm", "lm", "-write", "some", *more)
+        lmtk(monkeypatch, *arguments, "-lm", "lm", "-write", "some", *more)
         assert bool(memory.bound) == bool(more)
-        found.append([(tmp_path / name).read_bytes() for name in ("lm", "some")])
+        outcomes.append([(tmp_path / name).read_bytes() for name in ("lm", "some")])
         in_buckets(monkeypatch, large_from, 4000)
-    assert found[0] == found[1] and len(wholes) == 1
+    assert outcomes[0] == outcomes[1] and len(wholes) == 1
 
 
 @pytest.mark.sample(17)

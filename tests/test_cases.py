@@ -30,15 +30,15 @@ PROCESSES = re.compile(
 )
 
 
-def same(found, expected, tol):
+def same(actual, expected, tol):
     """Whether two texts are equal, but for fractions, which may differ by the relative tolerance, and for blanks before
     numbers.
     """
-    if found == expected or tol is None:
-        return found == expected
-    if PADDED.sub("#", found) != PADDED.sub("#", expected):
+    if actual == expected or tol is None:
+        return actual == expected
+    if PADDED.sub("#", actual) != PADDED.sub("#", expected):
         return False
-    pairs = zip(NUMBER.findall(found), NUMBER.findall(expected), strict=True)
+    pairs = zip(NUMBER.findall(actual), NUMBER.findall(expected), strict=True)
     return all(a == b or is_close(a, b, tol) for a, b in pairs)
 
 
@@ -74,14 +74,14 @@ def test_case(case, tmp_path, request, forked):
         capture_output=True,
         timeout=120,
     )
-    found = {
+    actual = {
         "out": done.stdout.decode("utf-8", "surrogateescape"),
         "err": done.stderr.decode("utf-8", "surrogateescape"),
         "status": f"{done.returncode}\n",
     }
     nothing = {"out": "", "err": "", "status": "0\n"}
     if request.config.getoption("--update"):
-        for name, text in found.items():
+        for name, text in actual.items():
             path = case / name
             if text == nothing[name]:
                 path.unlink(missing_ok=True)
@@ -89,7 +89,7 @@ def test_case(case, tmp_path, request, forked):
                 path.write_bytes(text.encode("utf-8", "surrogateescape"))
         return
     tol = float((case / "tol").read_text()) if (case / "tol").exists() else None
-    for name, text in found.items():
+    for name, text in actual.items():
         path = case / name
         expected = path.read_bytes().decode("utf-8", "surrogateescape") if path.exists() else nothing[name]
         assert same(text, expected, tol), f"{name}: found\n{text}\nexpected\n{expected}"

@@ -61,10 +61,10 @@ def test_threads_look_and_leave_things_as_they_are(tmp_path_factory, table, data
         counts = state.N, state.M, state.n, state.f
         arrays = state.g, *state.neighbours, *counts
         before = [np.copy(a) for a in arrays]
-        found = np.empty_like(state.order)
-        induction.kernels.find_best_classes(state.order, state.g, state.G, state.neighbours, counts, found)
+        actual = np.empty_like(state.order)
+        induction.kernels.find_best_classes(state.order, state.g, state.G, state.neighbours, counts, actual)
         assert all((a == b).all() for a, b in zip(before, arrays))
-        for w, best in zip(state.order.tolist(), found.tolist()):
+        for w, best in zip(state.order.tolist(), actual.tolist()):
             g = dict(enumerate(state.g.tolist()))
             naive.exchange_pass(counted, [w], g, range(state.G))
             assert g[w] == best
@@ -77,19 +77,19 @@ def test_members_sum_to_one_with_unseen_words(tmp_path):
     data = data_of(tmp_path, "a b c d\na c c d e\n", Marks())
     unseen = [len(data.words), len(data.words) + 1]
     data.words.extend([b"x", b"y"])
-    found = induction.made(data, state_of(data, 2), unseen)
-    sums = np.bincount([c for c, _ in found.members.values()], [p for _, p in found.members.values()])
-    assert sums == pytest.approx(1) and found.members[b"x"] == found.members[b"y"]
-    assert set(found.members) == set(b"a b c d e x y".split())
+    actual = induction.made(data, state_of(data, 2), unseen)
+    sums = np.bincount([c for c, _ in actual.members.values()], [p for _, p in actual.members.values()])
+    assert sums == pytest.approx(1) and actual.members[b"x"] == actual.members[b"y"]
+    assert set(actual.members) == set(b"a b c d e x y".split())
 
 
 def test_files_give_back_the_classes(tmp_path):
-    found = induction.made((data := data_of(tmp_path, "a b c d\na c c d e\n", Marks())), state_of(data, 3))
+    actual = induction.made((data := data_of(tmp_path, "a b c d\na c c d e\n", Marks())), state_of(data, 3))
     with open(tmp_path / "c", "wb") as out:
-        files.write_classes(out, found)
+        files.write_classes(out, actual)
     again = files.read_classes(str(tmp_path / "c"))
-    assert again.names == found.names and again.members.keys() == found.members.keys()
-    for word, (c, p) in found.members.items():
+    assert again.names == actual.names and again.members.keys() == actual.members.keys()
+    for word, (c, p) in actual.members.items():
         assert again.members[word] == (c, pytest.approx(p, rel=1e-9))
 
 
@@ -115,11 +115,11 @@ def test_the_two_classes_that_cost_least_are_merged(tmp_path_factory, data):
         state.add(words, C)
         if state.m == m:
             continue
-        found = {
+        actual = {
             (a, b): naive.class_bigram_likelihood(counted, joined(g, a, b)) for a in before for b in before if a < b
         }
         a, b = state.merged[m].tolist()
-        assert state.m == m + 1 and found[min(a, b), max(a, b)] == pytest.approx(max(found.values()), abs=1e-7)
+        assert state.m == m + 1 and actual[min(a, b), max(a, b)] == pytest.approx(max(actual.values()), abs=1e-7)
         g = joined(g, a, b)
         assert induction.roots(state.forest[0])[order].tolist() == [g[w] if g[w] >= 0 else w for w in order]
 
@@ -130,19 +130,19 @@ def joined(g, a, b):
 
 def test_paths_are_a_prefix_code(tmp_path):
     data = data_of(tmp_path, "a b c d\na c c d e\n", Marks())
-    found = induction.paths(data, induction.made(data, state_of(data, 4)))
-    assert sum(2.0 ** -len(path) for path in found) == 1 and len(set(found)) == 4
+    actual = induction.paths(data, induction.made(data, state_of(data, 4)))
+    assert sum(2.0 ** -len(path) for path in actual) == 1 and len(set(actual)) == 4
 
 
 @pytest.mark.parametrize("window", [3, 5, 9])
 def test_the_size_of_steps_changes_no_merger(tmp_path, monkeypatch, window):
     data = data_of(tmp_path, "a b c d e f\na c c d e g\nh b a d f i\n", Marks())
     order = induction.by_use(data, [w for w, uses in enumerate(data.uses) if uses and w > 1])
-    found = []
+    outcomes = []
     for steps in (1, 20, 1 << 26):
         monkeypatch.setattr(induction, "STEPS", steps)
         state = induction.merging_of(data, order, window)
         shares = list(induction.mergers(state, order, window, 3))
         assert shares[-1] == 1 and shares == sorted(shares)
-        found.append(induction.merged_classes(state, order, np.arange(len(data.words)), order).tolist())
-    assert found[0] == found[1] == found[2] and set(found[0]) == {-1, 0, 1, 2}
+        outcomes.append(induction.merged_classes(state, order, np.arange(len(data.words)), order).tolist())
+    assert outcomes[0] == outcomes[1] == outcomes[2] and set(outcomes[0]) == {-1, 0, 1, 2}

@@ -25,9 +25,9 @@ def test_the_matrix_is_that_of_plain_loops(tmp_path, monkeypatch, stream, block)
     vocab = make_vocab([f"w{i}".encode() for i in range(60)], True, not stream)
     W, window = len(vocab.words), 3
     lines = [line.split() for line in open(path, "rb").read().splitlines()]
-    known = lambda word: word if word in vocab.index else b"<unk>"
-    sentences = [[known(word) for line in lines for word in line]] if stream else []
-    sentences = sentences or [[b"<s>", *map(known, line), b"</s>"] for line in lines]
+    mapped = lambda word: word if word in vocab.index else b"<unk>"
+    sentences = [[mapped(word) for line in lines for word in line]] if stream else []
+    sentences = sentences or [[b"<s>", *map(mapped, line), b"</s>"] for line in lines]
     pairs = cooccurrence.count_pairs(read_corpus(path, vocab, marks, window + 1), window, W)
     *entries, columns = cooccurrence.weigh(*pairs, W, neighbours=20)
     assert columns == 40 and (np.diff(entries[0]) >= 0).all()

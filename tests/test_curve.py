@@ -19,9 +19,9 @@ def epochs(*figures, **more):
 
 
 def test_rows_come_back():
-    found = [Epoch(1, -5.5, -5.25, None, 0.02, best=True, seconds=1.5, speed=9.0), Epoch(2, None, -6, 31.5)]
-    assert curve.epochs(curve.rows(found)) == found and curve.is_table(curve.rows(found))
-    without = curve.epochs(curve.rows(found, curve.TIMES))
+    actual = [Epoch(1, -5.5, -5.25, None, 0.02, best=True, seconds=1.5, speed=9.0), Epoch(2, None, -6, 31.5)]
+    assert curve.epochs(curve.rows(actual)) == actual and curve.is_table(curve.rows(actual))
+    without = curve.epochs(curve.rows(actual, curve.TIMES))
     assert (without[0].seconds, without[0].training) == (0, -5.5)
 
 
@@ -58,12 +58,12 @@ def test_overfitting_is_told():
 
 
 def test_forms():
-    found = [Epoch(1, -math.log(50), -math.log(60), 31.25, 0.02, best=True, seconds=61.26, speed=1234.6)]
-    columns = curve.log_columns(found[0])
+    actual = [Epoch(1, -math.log(50), -math.log(60), 31.25, 0.02, best=True, seconds=61.26, speed=1234.6)]
+    columns = curve.log_columns(actual[0])
     assert curve.log_head(columns) == "epoch\tseconds\ttraining\theldout\tbleu\trate\twords/s\n"
-    assert curve.log_line(found[0], columns) == "1\t61.3\t50\t60\t31.25\t0.02\t1235\n"
-    assert curve.format_line(found[0]) == "epoch 1  ppl 50 held-out 60  BLEU 31.25  1,235 words/s  best"
-    assert curve.format_table(found).splitlines()[1].split() == ["1", "50", "60", "31.25", "0.02", "best"]
+    assert curve.log_line(actual[0], columns) == "1\t61.3\t50\t60\t31.25\t0.02\t1235\n"
+    assert curve.format_line(actual[0]) == "epoch 1  ppl 50 held-out 60  BLEU 31.25  1,235 words/s  best"
+    assert curve.format_table(actual).splitlines()[1].split() == ["1", "50", "60", "31.25", "0.02", "best"]
     estimated = [Epoch(1, -1.0, estimated=True)]
     assert "training ppl~" in curve.format_table(estimated) and curve.format_short(estimated[0]) == "ppl ~2.718"
     assert curve.log_head(curve.log_columns(estimated[0])).split("\t")[2] == "training-estimate"

@@ -99,9 +99,9 @@ def test_a_wrong_file_is_one_line(models, monkeypatch, kind, change, said):
     change(about, arrays)
     (models / "wrong").write_bytes(encoded(about, arrays))
     monkeypatch.chdir(models)
-    with pytest.raises(FormatError) as found:
+    with pytest.raises(FormatError) as actual:
         (load_translation if kind == "nmt" else load)("wrong")
-    assert str(found.value).startswith(f"wrong: {said}") and "\n" not in str(found.value)
+    assert str(actual.value).startswith(f"wrong: {said}") and "\n" not in str(actual.value)
 
 
 @pytest.mark.parametrize("size", [2**31, 2**62, 2**70])

@@ -23,8 +23,8 @@ def a_job(seed, most=4, T=5):
     model = random_model(seed, order := int(random.integers(1, 5)), holes=False)
     rows = [{1: 1.0}, {2: 1.0}]
     for _ in range(5):
-        own = random.choice(range(4, len(WORDS)), random.integers(1, most + 1), replace=False)
-        rows.append({int(h): float(p) for h, p in zip(own, random.uniform(0.1, 1, len(own)))})
+        hidden = random.choice(range(4, len(WORDS)), random.integers(1, most + 1), replace=False)
+        rows.append({int(h): float(p) for h, p in zip(hidden, random.uniform(0.1, 1, len(hidden)))})
     sentence = [0, *random.integers(2, len(rows), T - 2).tolist(), 1]
     return model, order, rows, sentence, *random.choice([0.5, 1.0, 2.0], 2).tolist()
 
@@ -43,10 +43,10 @@ def decoded(job, N=1, kind=PATHS, scale=False):
 def every_path(job, scale):
     """log10 p of each sequence of hidden words, {sequence: log10 p}."""
     model, order, rows, sentence, lmw, mapw = job
-    known, weights, found = model.vocab.words, {}, {}
+    words, weights, actual = model.vocab.words, {}, {}
     for k in range(1, min(order, model.order) + 1):
         for ngram, p, weight in zip(*(column.tolist() for column in model.ngrams(k))):
-            weights[tuple(known[i] for i in ngram)] = p, weight
+            weights[tuple(words[i] for i in ngram)] = p, weight
 
     def log10p(context, h):
         return naive.backoff(weights, tuple(WORDS[g] for g in context), WORDS[h])
@@ -54,11 +54,11 @@ def every_path(job, scale):
     for path in itertools.product(*(rows[row] for row in sentence)):
         p = math.log10(rows[sentence[0]][path[0]])
         for t in range(1, len(path)):
-            own, alone = log10p(path[:t], path[t]), log10p((), path[t])
+            log10p_here, alone = log10p(path[:t], path[t]), log10p((), path[t])
             local = math.log10(rows[sentence[t]][path[t]]) - (alone if scale and alone > -math.inf else 0)
-            p += lmw * (-100 if own == alone == -math.inf else own) + mapw * local
-        found[path] = p
-    return found
+            p += lmw * (-100 if log10p_here == alone == -math.inf else log10p_here) + mapw * local
+        actual[path] = p
+    return actual
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -66,25 +66,25 @@ def test_all_sequences(seed):
     job, scale = a_job(seed), seed % 3 == 0
     paths, T = every_path(job, scale), len(job[3])
     best = sorted(paths.values(), reverse=True)[:4]
-    found = decoded(job, 4, PATHS, scale)
+    actual = decoded(job, 4, PATHS, scale)
     for i in range(2):
         # as in SRILM, there may be more of probability 0
-        own = [k for k in range(found.paths[i]) if found.score[i, k] > -math.inf]
-        assert found.score[i, own].tolist() == pytest.approx(best, rel=1e-5)
-        kept = [paths[tuple(found.path[k, i * T :][:T].tolist())] for k in own]
+        possible = [k for k in range(actual.paths[i]) if actual.score[i, k] > -math.inf]
+        assert actual.score[i, possible].tolist() == pytest.approx(best, rel=1e-5)
+        kept = [paths[tuple(actual.path[k, i * T :][:T].tolist())] for k in possible]
         assert kept == pytest.approx(best, rel=1e-5)
     top = max(paths.values())
     sums = sum(10 ** (p - top) for p in paths.values())
-    found, through = decoded(job, 1, POSTERIOR, scale), decoded(job, 1, MAX_MARGINAL, scale)
-    assert found.score.tolist() == [[pytest.approx(top + math.log10(sums), rel=1e-5)]] * 2
-    share = zip(found.tag.tolist(), found.share.tolist())
+    actual, through = decoded(job, 1, POSTERIOR, scale), decoded(job, 1, MAX_MARGINAL, scale)
+    assert actual.score.tolist() == [[pytest.approx(top + math.log10(sums), rel=1e-5)]] * 2
+    share = zip(actual.tag.tolist(), actual.share.tolist())
     for t in range(2 * T):
-        here = {path[t % T] for path in paths}
-        own = dict(itertools.islice(share, len(here)))
-        for h in here:
+        tags = {path[t % T] for path in paths}
+        possible = dict(itertools.islice(share, len(tags)))
+        for h in tags:
             expected = sum(10 ** (p - top) for path, p in paths.items() if path[t % T] == h) / sums
-            assert 10 ** own[h] == pytest.approx(expected, abs=2e-5)
-        assert own[found.path[0, t]] == max(own.values())
+            assert 10 ** possible[h] == pytest.approx(expected, abs=2e-5)
+        assert possible[actual.path[0, t]] == max(possible.values())
         assert through.path[0, t] in {path[t % T] for path, p in paths.items() if p > top - 1e-3}
 
 
@@ -94,11 +94,11 @@ def test_many_states():
     tag_model = make_tag_model(random_model(1, 3), 3)
     row = {tag: float(p) for tag, p in enumerate(random.uniform(0.1, 1, 60), 4)}
     candidates = make_candidates(tag_model, [row], {p: math.log10(p) for p in row.values()}, [-1] * 64)
-    found = Decoder(tag_model, kind=POSTERIOR)(candidates, np.zeros(4, np.int32), np.array([4]))
-    assert found.tag.reshape(4, 60).tolist() == in_order(in_order([[*row]])) * 4
-    assert sorted(found.tag[:60].tolist()) == [*row] != found.tag[:60].tolist()
-    shares = [row[tag] / sum(row.values()) for tag in found.tag[:60].tolist()]
-    assert (10 ** found.share[:60]).tolist() == pytest.approx(shares, rel=1e-4)
+    actual = Decoder(tag_model, kind=POSTERIOR)(candidates, np.zeros(4, np.int32), np.array([4]))
+    assert actual.tag.reshape(4, 60).tolist() == in_order(in_order([[*row]])) * 4
+    assert sorted(actual.tag[:60].tolist()) == [*row] != actual.tag[:60].tolist()
+    shares = [row[tag] / sum(row.values()) for tag in actual.tag[:60].tolist()]
+    assert (10 ** actual.share[:60]).tolist() == pytest.approx(shares, rel=1e-4)
 
 
 def slots(history):
@@ -147,21 +147,21 @@ def test_order_of_tables(seed):
 
 def test_sentences():
     ids = np.array([-1, 5, 6, -1, 1, 5, 2, -1, -1, 7, -1], np.int32)
-    found = make_sentences(ids, 1, 2)
-    assert found.rows.tolist() == [1, 5, 6, 2, 1, 5, 2, 1, 7, 2]
-    assert found.ends.tolist() == [4, 7, 10]
-    assert found.source.tolist() == [-1, 1, 2, -1, 4, 5, 6, -1, 9, -1]
-    assert found.line.tolist() == [2, 3, 5]
-    assert found.select(np.array([True, False, True])).rows.tolist() == [1, 5, 6, 2, 1, 7, 2]
+    actual = make_sentences(ids, 1, 2)
+    assert actual.rows.tolist() == [1, 5, 6, 2, 1, 5, 2, 1, 7, 2]
+    assert actual.ends.tolist() == [4, 7, 10]
+    assert actual.source.tolist() == [-1, 1, 2, -1, 4, 5, 6, -1, 9, -1]
+    assert actual.line.tolist() == [2, 3, 5]
+    assert actual.select(np.array([True, False, True])).rows.tolist() == [1, 5, 6, 2, 1, 7, 2]
     assert make_sentences(ids, 1, 2, False).rows.tolist() == [1, 5, 6, 1, 5, 2, 1, 7]
     assert len(make_sentences(np.array([-1, -1], np.int32), 1, 2).rows) == 0
 
 
 def test_parts():
-    found = make_sentences(np.array([5, -1, 5, 6, 7, 8, -1, 5, -1, 5, -1], np.int32), 1, 2)
-    parts = [*found.parts(np.ones(len(found.rows), int), size=4)]
+    actual = make_sentences(np.array([5, -1, 5, 6, 7, 8, -1, 5, -1, 5, -1], np.int32), 1, 2)
+    parts = [*actual.parts(np.ones(len(actual.rows), int), size=4)]
     assert [part.line.tolist() for part in parts] == [[1, 2], [3], [4]]
-    assert np.concatenate([part.rows for part in parts]).tolist() == found.rows.tolist()
+    assert np.concatenate([part.rows for part in parts]).tolist() == actual.rows.tolist()
 
 
 def test_small_and_large_jobs_print_the_same(tmp_path):

@@ -36,8 +36,8 @@ def copied(p):
 
 def log_p(C, H, d, v, b, rows, words):
     """ln P of all words, or of the softmax over some, (K, V), in double precision, straight from the equation."""
-    own = np.broadcast_to(C[words][None], (len(rows), len(words), C.shape[1]))
-    x = np.concatenate([own, *(np.repeat(C[row, None], len(words), 1) for row in rows.T)], axis=2)
+    candidates = np.broadcast_to(C[words][None], (len(rows), len(words), C.shape[1]))
+    x = np.concatenate([candidates, *(np.repeat(C[row, None], len(words), 1) for row in rows.T)], axis=2)
     E = (np.tanh(d + x @ H.T) * (v[:, words].T if v.shape[1] > 1 else v.T)).sum(axis=2) + b[words]
     return -E - np.log(np.exp(-E).sum(axis=1, keepdims=True))
 
@@ -93,15 +93,15 @@ def test_the_gradient_is_that_of_finite_differences(target, parts, sampled):
         y = log_p(*theta, rows, words)
         if sampled:
             y = y - inclusion[words]
-            own = np.arange(6), np.searchsorted(words, w)
-            y[own] += inclusion[w]
+            targets = np.arange(6), np.searchsorted(words, w)
+            y[targets] += inclusion[w]
         y = y - np.log(np.exp(y).sum(axis=1, keepdims=True))
         return y[np.arange(6), np.searchsorted(words, w)].sum()
 
     double = arrays(start)
-    mine = copied(start)
+    network = copied(start)
     L, _ = energy_sgd.step(
-        mine,
+        network,
         energy.EACH if target else energy.ONE_SET,
         full_pace(11, 11),
         (rows, w),
@@ -110,7 +110,7 @@ def test_the_gradient_is_that_of_finite_differences(target, parts, sampled):
         parts,
     )
     assert abs(L - likelihood(*double)) < 1e-3
-    assert_step(likelihood, double, arrays(mine), LETTERS)
+    assert_step(likelihood, double, arrays(network), LETTERS)
 
 
 def test_decay_is_on_weights_and_C_has_its_own_rate():
@@ -164,8 +164,8 @@ def test_a_run_that_was_cut_goes_on_to_the_same_bytes(texts, more, threads, upto
 def test_a_checkpoint_of_the_other_model_is_refused(texts):
     part, now = small_models.run(texts, small_models.settings(), 2)
     data, fresh = small_models.prepared(texts, settings())
-    mine = small_models.life(texts / "model", small_models.settings(), data, fresh.vocab)
-    run.write_checkpoint(mine, part, mine.arrays(part, now))
+    cycle = small_models.life(texts / "model", small_models.settings(), data, fresh.vocab)
+    run.write_checkpoint(cycle, part, cycle.arrays(part, now))
     with pytest.raises(FormatError, match="-model differs"):
         run.resume(small_models.life(texts / "model", settings(), data, fresh.vocab), {}, {})
 

@@ -31,20 +31,20 @@ from lmtk.ngram.estimate.methods import Recipe
 @pytest.mark.sample(30)
 @pytest.mark.parametrize("seed", range(60))
 def test_random_jobs_are_estimated_as_by_counts(seed, monkeypatch):
-    given = job(seed)
+    arguments = job(seed)
     monkeypatch.setattr(threads, "wanted", seed % 3 + 1)
     for module in (suffix, printing):
         monkeypatch.setattr(module, "PIECE", 1 + 7 * (seed % 30))
-    model, methods, told = outcome(by_counts, *given)
-    other, *rest = outcome(by_suffixes, *given)
-    assert rest == [methods, told]
+    model, methods, messages = outcome(by_counts, *arguments)
+    other, *rest = outcome(by_suffixes, *arguments)
+    assert rest == [methods, messages]
     if model:
         text = written(writing.write_arpa, other)
         assert text == written(writer.write_text, model, False)
         whole = assembly.backoff_of(other)
         assert written(writer.write_text, whole) == written(writer.write_text, model)
         monkeypatch.setattr(printing, "give_back", lambda array: array.fill(85))
-        assert written(partial(writing.write_arpa, own=True), by_suffixes(*given, lambda _: None)[0]) == text
+        assert written(partial(writing.write_arpa, own=True), by_suffixes(*arguments, lambda _: None)[0]) == text
 
 
 @pytest.mark.parametrize("seed", range(16))
@@ -66,10 +66,10 @@ def test_discounts_are_tuned_in_suffix_order_as_by_counts(seed, monkeypatch):
 def test_counts_are_estimated_in_suffix_order_as_they_stand(seed, monkeypatch, large_from):
     counts, vocab, methods, exact, own = counts_job(seed)
     monkeypatch.setattr(suffix, "PIECE", 1 + 7 * (seed % 30))
-    found = []
+    outcomes = []
     for large in (1 << 40, 1):
         large_from(large)
-        model, used, told = outcome(
+        model, used, messages = outcome(
             lambda tell: estimation.estimate(counts, vocab, Recipe(methods, (0.5, 1, 1.5), tell, {}, exact, *own))
         )
         large_from(1 << 40)
@@ -79,21 +79,21 @@ def test_counts_are_estimated_in_suffix_order_as_they_stand(seed, monkeypatch, l
             write = writing.write_arpa if large == 1 else partial(writer.write_text, sort=False)
             text = written(write, model)
             whole = written(writer.write_text, assembly.backoff_of(model) if large == 1 else model)
-        found.append((used, told, text, whole))
-    assert found[0] == found[1]
+        outcomes.append((used, messages, text, whole))
+    assert outcomes[0] == outcomes[1]
 
 
 def test_numbers_are_printed_as_python_prints_them():
     random = np.random.default_rng(1)
     digits = np.round(random.uniform(-10, 10, 20_000), random.integers(0, 7))  # of few digits
     small = random.uniform(-1, 1, 20_000) * 10.0 ** random.integers(-12, 3, 20_000)
-    odd = [0.0, -0.0, 1, -1, 0.5, 9.9999995, 9.999999, 1e-4, 9.9999e-5, 0.1, 0.01, -0.001, 99, -99, 1e30]
-    x = np.concatenate((digits, small, odd)).astype(np.float32)
+    edges = [0.0, -0.0, 1, -1, 0.5, 9.9999995, 9.999999, 1e-4, 9.9999e-5, 0.1, 0.01, -0.001, 99, -99, 1e30]
+    x = np.concatenate((digits, small, edges)).astype(np.float32)
     x = np.concatenate((x, np.nextafter(x, np.float32(9)), np.nextafter(x, np.float32(-9))))
     for start in (0, 17):  # blocks of numbers begin elsewhere
         cells = printing.print_some(x[start:], 10).view(np.uint8)
-        found = b"".join(bytes(cell[: cell[15]]) for cell in cells)
-        assert found == b"".join(b"%.7g\n" % (value + 0.0) for value in x[start:].tolist())
+        actual = b"".join(bytes(cell[: cell[15]]) for cell in cells)
+        assert actual == b"".join(b"%.7g\n" % (value + 0.0) for value in x[start:].tolist())
 
 
 @pytest.mark.parametrize("memory", [[], ["-memory", "10K"]])

@@ -21,10 +21,10 @@ def vectors(N=30, m=4):
 def test_the_nearest_are_those_of_the_greatest_cosine():
     C, candidates = vectors(), np.arange(1, 30)
     C[7] = 0
-    ids, found = features.rank_by_cosine(C, C[0], candidates)
+    ids, actual = features.rank_by_cosine(C, C[0], candidates)
     expected = sorted(candidates, key=lambda i: (-cosine(C[0].tolist(), C[i].tolist()), i))
     assert ids.tolist() == expected
-    assert found == pytest.approx([cosine(C[0].tolist(), C[i].tolist()) for i in ids], abs=1e-6)
+    assert actual == pytest.approx([cosine(C[0].tolist(), C[i].tolist()) for i in ids], abs=1e-6)
 
 
 def test_a_parallelogram_is_an_analogy():
@@ -54,8 +54,8 @@ def test_word2vec_text_loses_nothing(tmp_path):
     C, out = vectors(len(vocab.words)), io.BytesIO()
     features.write_word2vec(out, vocab.words, C)
     (tmp_path / "w2v").write_bytes(out.getvalue())
-    found = training.read_features(str(tmp_path / "w2v"), vocab, 4)
-    assert all((found[i] == C[i]).all() for i in range(len(vocab.words)))
+    actual = training.read_features(str(tmp_path / "w2v"), vocab, 4)
+    assert all((actual[i] == C[i]).all() for i in range(len(vocab.words)))
 
 
 def test_labels_cover_none_and_stand_beside_their_dots():

@@ -118,10 +118,10 @@ def test_what_is_read_is_told(tmp_path, monkeypatch, name):
     path = str(tmp_path / name)
     with outputs.open_out(path) as out:
         out.write(b"a b c\n" * 1_000_000)
-    told = []
-    monkeypatch.setattr(inputs, "watch", told.append)
+    messages = []
+    monkeypatch.setattr(inputs, "watch", messages.append)
     assert sum(map(len, decoding.blocks(path))) == 6_000_000
-    assert sum(told) == os.path.getsize(path)
+    assert sum(messages) == os.path.getsize(path)
 
 
 def test_what_takes_the_place_of_a_file_goes_to_the_disk_while_it_is_written(tmp_path, monkeypatch):

@@ -42,28 +42,28 @@ def begun(model):
     return inputs, Batch([B] * T, state, fresh)
 
 
-def activations(model, C, H, R, d, inputs, given):
+def activations(model, C, H, R, d, inputs, batch):
     """a (T B, h) by the twin."""
-    found = np.zeros((T, B, h))
+    actual = np.zeros((T, B, h))
     G, gates = C[inputs[:, 0]] @ H.T + d, len(d) - h
     S, U = R[:gates].T.tolist(), R[gates:].T.tolist()
     for row in range(B):
-        state = given.state[row].tolist()
+        state = batch.state[row].tolist()
         for t in range(T):
-            state = [0.0] * len(state) if given.fresh[t * B + row] else state
+            state = [0.0] * len(state) if batch.fresh[t * B + row] else state
             state = STEP[model](G[t * B + row].tolist(), state, S, U)
-            found[t, row] = state[:h]
-    return found.reshape(T * B, h)
+            actual[t, row] = state[:h]
+    return actual.reshape(T * B, h)
 
 
 @pytest.mark.parametrize("model", STEP)
 def test_the_activations_are_those_of_the_twin(model):
     C, H, d, *_, R = parameters(model, False)
-    inputs, given = begun(model)
+    inputs, batch = begun(model)
     words, at = kernels.distinct_ids(inputs, V + 1)
     assert len(words) < len(inputs)
-    a, _, state = LAYERS[model].forward(SimpleNamespace(H=H, d=d, R=R), C[words, None], replace(given, at=at))
-    assert a == pytest.approx(activations(model, C, H, R, d, inputs, given), abs=1e-5)
+    a, _, state = LAYERS[model].forward(SimpleNamespace(H=H, d=d, R=R), C[words, None], replace(batch, at=at))
+    assert a == pytest.approx(activations(model, C, H, R, d, inputs, batch), abs=1e-5)
     assert (state[:, :h] == a[-B:]).all()
 
 
@@ -73,22 +73,22 @@ def test_the_activations_are_those_of_the_twin(model):
 @pytest.mark.parametrize("again", [False, True])
 def test_the_gradient_is_that_of_finite_differences(model, output, direct, again):
     """Through three words of two rows, one of them only to be read; whether a word comes again or not."""
-    theta, (inputs, given) = parameters(model, direct), begun(model)
+    theta, (inputs, batch) = parameters(model, direct), begun(model)
     if not again:
         inputs[:, 0] = 4, 0, 7, 1, 11, 5
     w = np.array([1, 5, 3, -1, 10, 0])
     counted = w >= 0
 
     def likelihood(C, H, d, U, W, b, R):
-        a = activations(model, C, H, R, d, inputs, given)
+        a = activations(model, C, H, R, d, inputs, batch)
         y = (a @ U.T + b + (C[inputs[:, 0]] @ W.T if direct else 0))[counted]
         return (y[np.arange(len(y)), w[counted]] - np.log(np.exp(y).sum(axis=1))).sum()
 
-    mine = Small(theta, 2, output, model)
-    what = (np.arange(V), np.zeros(V, np.float32)) if output == "sampled" else ()
-    L, _ = mine.step(inputs, w, 1e-2, *what, batch=given)
+    small = Small(theta, 2, output, model)
+    sample = (np.arange(V), np.zeros(V, np.float32)) if output == "sampled" else ()
+    L, _ = small.step(inputs, w, 1e-2, *sample, batch=batch)
     assert pytest.approx(likelihood(*theta), abs=1e-3) == L
-    assert_step(likelihood, theta, mine.arrays(), "CHdUWbR", every=3)
+    assert_step(likelihood, theta, small.arrays(), "CHdUWbR", every=3)
 
 
 @pytest.mark.parametrize("unit", [units.GATED, units.LSTM], ids=lambda unit: unit.name)
@@ -97,14 +97,14 @@ def test_compiled_and_plain_units_agree(unit, large_from):
     shapes = (k, unit.gates * n), (k, n), (k, unit.width * n), (n, n)
     zr, t, s, U = (random.normal(0, 3, shape).astype(np.float32) for shape in shapes)
     zr[0], t[0] = 200, -200  # no overflow
-    found = []
+    outcomes = []
     for least in (1, 1 << 30):
         large_from(least, "units")
         gates, proposed = zr.copy(), t.copy()
         new, kept = np.empty_like(s), np.empty_like(proposed)
         unit.step(gates, proposed, s, factors.factor(U), None, new, kept)
-        found.append([new, kept, gates, proposed])
-    for a, b in zip(*found, strict=True):
+        outcomes.append([new, kept, gates, proposed])
+    for a, b in zip(*outcomes, strict=True):
         assert a == pytest.approx(b, abs=2e-6)
 
 
@@ -142,14 +142,14 @@ def test_threads_share_sequences(unit, monkeypatch):
     d, at = (unit.gates + 1) * n, random.integers(0, 9, P)
     shapes = (9, d), (d,), (n, unit.gates * n), (n, n), (7, unit.width * n), (P, n)
     G, b, S, U, state, ga = (random.normal(0, 1, shape) for shape in shapes)
-    fresh, found = np.arange(P) == 9, []
+    fresh, outcomes = np.arange(P) == 9, []
     for threads in (1, 3):
         gS, gU = np.empty_like(S), np.empty_like(U)
         a, memory, last = units.follow(unit, (G, at, b), sizes, (S, U), state, fresh, threads)
         gG = units.follow_back(unit, ga, sizes, (S, U), memory, threads)
         blas.products(threads, *units.weight_products(unit, memory, gG, gS, gU))
-        found.append([a, last, gG, gS, gU])
-    for one, three in zip(*found, strict=True):
+        outcomes.append([a, last, gG, gS, gU])
+    for one, three in zip(*outcomes, strict=True):
         assert one.shape == three.shape
         assert one == pytest.approx(three, abs=1e-12)
 
@@ -173,16 +173,16 @@ def test_all_steps_at_once_are_one_after_another(unit, n, small, threads, begun,
     scales = 1, 1, 0.1, 0.1, 1, 1
     values = zip(scales, shapes)
     G, b, S, U, state, ga = (random.normal(0, scale, shape).astype(np.float32) for scale, shape in values)
-    fresh, found = random.random(P) < 0.1 if begun else None, []
+    fresh, outcomes = random.random(P) < 0.1 if begun else None, []
     for go, back in ((unit.run, unit.run_back), (None, None)):
-        mine, gS, gU = replace(unit, run=go, run_back=back), np.empty_like(S), np.empty_like(U)
+        replaced, gS, gU = replace(unit, run=go, run_back=back), np.empty_like(S), np.empty_like(U)
         both = (factors.factor(S, U), None) if unit.alike else (factors.factor(S), factors.factor(U))
-        assert bool(units.whole_run(mine, *both, np.empty((P, n), np.float32))) == (go is not None)
-        a, memory, last = units.follow(mine, (G, at, b), sizes, (S, U), state if begun else None, fresh, threads)
-        gG = units.follow_back(mine, ga, sizes, (S, U), memory, threads)
-        blas.products(threads, *units.weight_products(mine, memory, gG, gS, gU))
-        found.append([a, last, gG, gS, gU, *memory[:4]])
-    for one, other in zip(*found, strict=True):
+        assert bool(units.whole_run(replaced, *both, np.empty((P, n), np.float32))) == (go is not None)
+        a, memory, last = units.follow(replaced, (G, at, b), sizes, (S, U), state if begun else None, fresh, threads)
+        gG = units.follow_back(replaced, ga, sizes, (S, U), memory, threads)
+        blas.products(threads, *units.weight_products(replaced, memory, gG, gS, gU))
+        outcomes.append([a, last, gG, gS, gU, *memory[:4]])
+    for one, other in zip(*outcomes, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
 
 

@@ -133,9 +133,9 @@ def test_a_damaged_file_is_refused(tmp_path, change, said):
     about, arrays = decoded((tmp_path / "a").read_bytes())
     change(about, arrays)
     (tmp_path / "a").write_bytes(encoded(about, arrays))
-    with pytest.raises(FormatError, match="a: ") as found:
+    with pytest.raises(FormatError, match="a: ") as actual:
         load(str(tmp_path / "a"))
-    assert said in str(found.value)
+    assert said in str(actual.value)
 
 
 def test_wrong_places_do_not_lead_out_of_the_file(tmp_path):

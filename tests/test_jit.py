@@ -48,9 +48,9 @@ def test_a_kernel_takes_arrays_of_any_stride_numbers_none_and_tuples():
     out, records = np.zeros(6, np.int32)[::2], np.array([(1.5, 10), (2.5, 20), (3.5, 30)], "f4,i4")
     records.dtype.names = "p", "count"
     rows = np.arange(6, dtype=np.int64).reshape(3, 2).T
-    found = everything((out, records), np.ones((3, 2), np.uint8), rows, True, None, np.float32(0.5))
-    assert found == (3, 0.5, True, 23) and out.tolist() == [11, 23, 35]
-    assert [type(x) for x in found] == [int, float, bool, int]
+    actual = everything((out, records), np.ones((3, 2), np.uint8), rows, True, None, np.float32(0.5))
+    assert actual == (3, 0.5, True, 23) and out.tolist() == [11, 23, 35]
+    assert [type(x) for x in actual] == [int, float, bool, int]
     assert everything((out, records), np.ones((3, 2), np.uint8), rows, False, None, 7)[:2] == (3, 7)
     assert jit.fallback not in everything.codes.values() or not objects.is_usable()
 
@@ -107,24 +107,24 @@ def test_who_waits_at_a_terminal_is_told_of_the_compilation(tmp_path):
     )
     environment = ENVIRONMENT | {"NUMBA_CACHE_DIR": str(tmp_path)}
     for words, lines in ([], 1), (["-quiet"], 0):
-        told = b""
+        messages = b""
         terminal, stderr = os.openpty()
         command = [sys.executable, "-c", job, *words]
         subprocess.run(command, stderr=stderr, env=environment, check=True)
         os.close(stderr)
         with suppress(OSError):  # where nobody writes to a terminal any more
-            told = os.read(terminal, 4096)
+            messages = os.read(terminal, 4096)
         os.close(terminal)
-        assert told.count(b"first run: compiling") == lines and lines == (str(tmp_path).encode() in told)
+        assert messages.count(b"first run: compiling") == lines and lines == (str(tmp_path).encode() in messages)
     assert not subprocess.run(command[:3], capture_output=True, env=environment, check=True).stderr
 
 
 @jit.jit
 def letters(text, zero, pair):
-    found = 0
+    actual = 0
     for i in range(len(text)):
-        found = 256 * found + text[i]
-    return found + zero[()] + len(pair[0]) + pair[1][1]
+        actual = 256 * actual + text[i]
+    return actual + zero[()] + len(pair[0]) + pair[1][1]
 
 
 def test_a_kernel_takes_bytes_arrays_of_no_dimension_and_tuples_in_tuples():
@@ -158,8 +158,8 @@ def test_a_smaller_job_is_large_where_the_cache_has_its_kernels(tmp_path, monkey
     monkeypatch.undo()
     monkeypatch.setattr(kernel_cache, "folder", lambda: kernel_cache.opened(str(tmp_path)))
     assert known()
-    (found,) = (path for path in tmp_path.iterdir() if "takes" in path.name)
-    found.unlink()
+    (actual,) = (path for path in tmp_path.iterdir() if "takes" in path.name)
+    actual.unlink()
     assert not known()
 
 

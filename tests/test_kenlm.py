@@ -111,8 +111,8 @@ def test_a_model_in_memory_has_the_same_scores(kind, arpa, tmp_path, either):
     words = [b"never", *model.vocab.words[: model.vocab.V]]
     text = [b" ".join(random.choice(words, random.integers(0, 9))) for _ in range(200)]
     (tmp_path / "text").write_bytes(b"\n".join(text))
-    mine, theirs = (next(read_corpus(str(tmp_path / "text"), m.vocab, Marks())) for m in (model, again))
-    a, b = kenlm.scorer(model)(mine), kenlm.scorer(again)(theirs)
+    ours, theirs = (next(read_corpus(str(tmp_path / "text"), m.vocab, Marks())) for m in (model, again))
+    a, b = kenlm.scorer(model)(ours), kenlm.scorer(again)(theirs)
     assert np.array_equal(a[0], b[0])
 
 
@@ -157,11 +157,11 @@ def test_bad_models(tmp_path):
 def test_kenlms_tries_are_read(kind, tmp_path):
     """Files that build_binary made of wb.arpa: the same model, whatever the kind; cut, one error."""
     path, model = FILES / "kenlm" / kind, lmtk.load(FILES / "wb.arpa")
-    found = lmtk.load(path)
+    actual = lmtk.load(path)
     for line in (FILES / "te.txt").read_text().splitlines():
-        assert list(found.full_scores(line)) == list(model.full_scores(line))
+        assert list(actual.full_scores(line)) == list(model.full_scores(line))
     out = [io.BytesIO(), io.BytesIO()]
-    for a, x in zip(out, (found, model)):
+    for a, x in zip(out, (actual, model)):
         writer.write_text(a, x.lm)
     assert out[0].getvalue() == out[1].getvalue()
     lines, words = describe(str(path))
@@ -220,20 +220,20 @@ def test_damaged_words_are_one_line(kind, change, clause, tmp_path):
 def test_kenlms_probing_tables_are_scored_by(tmp_path):
     """A file that build_binary made of wb.arpa: the same scores, to the last bit; damaged, no harm; no n-grams."""
     path, model = FILES / "kenlm" / "probing", lmtk.load(FILES / "wb.arpa")
-    found = lmtk.load(path)
+    actual = lmtk.load(path)
     for line in (FILES / "te.txt").read_text().splitlines():
-        assert list(found.full_scores(line)) == list(model.full_scores(line))
-    given = [kenlm.numbers(m.lm, str(where)) for m, where in ((model, FILES / "wb.arpa"), (found, path))]
-    assert dict(zip(model.vocab.words, given[0])) == dict(zip(found.vocab.words, given[1]))
+        assert list(actual.full_scores(line)) == list(model.full_scores(line))
+    numbers = [kenlm.numbers(m.lm, str(where)) for m, where in ((model, FILES / "wb.arpa"), (actual, path))]
+    assert dict(zip(model.vocab.words, numbers[0])) == dict(zip(actual.vocab.words, numbers[1]))
     corpus = next(read_corpus(str(FILES / "te.txt"), model.vocab, Marks()))
-    own = next(read_corpus(str(FILES / "te.txt"), found.vocab, Marks()))
+    renumbered = next(read_corpus(str(FILES / "te.txt"), actual.vocab, Marks()))
     for order in (1, 2, 3):
-        a, b = model.lm.lower(order).score(corpus), found.lm.lower(order).score(own)
+        a, b = model.lm.lower(order).score(corpus), actual.lm.lower(order).score(renumbered)
         assert np.allclose(a.logp, b.logp, rtol=1e-6) and np.array_equal(a.length, b.length)
     lines, words = describe(str(path))
     assert dict(lines)["file"] == "KenLM's, probing hash tables" and b"cat" in words
     assert dict(lines)["2-grams"] == model.lm.nodes.size(2)
-    spoilt(tmp_path, path.read_bytes(), range(path.stat().st_size), own)
+    spoilt(tmp_path, path.read_bytes(), range(path.stat().st_size), renumbered)
 
 
 def test_a_search_in_a_full_table_ends():

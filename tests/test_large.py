@@ -44,11 +44,11 @@ METHODS = {"gt": (7,), "wb": (), "kn": ()}
 
 
 def estimated(text, name, order, marks, unk, words, interpolate):
-    found = collect(Sources([text], [], order, words, marks))
+    actual = collect(Sources([text], [], order, words, marks))
     methods = [Method(name, METHODS[name], interpolate, 1 if k < 3 else 2) for k in range(1, order + 1)]
-    model = estimate(found, make_vocab(sorted(found.words), unk), Recipe(methods, (0.5, 1, 1.5)))[0]
+    model = estimate(actual, make_vocab(sorted(actual.words), unk), Recipe(methods, (0.5, 1, 1.5)))[0]
     out = io.BytesIO()
-    write_counts(out, found)
+    write_counts(out, actual)
     return out.getvalue(), model
 
 
@@ -82,9 +82,9 @@ def test_counts_are_the_same_in_any_memory(tmp_path, monkeypatch, large_from, me
     (tmp_path / "empty").write_text("")
     texts = [str(tmp_path / name) for name in ("u", "empty", "u")] if memory == 1 else [text, str(tmp_path / "u")]
     whole = collect(Sources(texts, [], order, marks=marks))
-    found = in_memory(collect(Sources(texts, [], order, marks=marks), memory=memory), None)
-    assert whole.words == found.words
-    for a, b in zip(whole.levels, found.levels, strict=True):
+    actual = in_memory(collect(Sources(texts, [], order, marks=marks), memory=memory), None)
+    assert whole.words == actual.words
+    for a, b in zip(whole.levels, actual.levels, strict=True):
         assert all(np.array_equal(getattr(a, x), getattr(b, x)) for x in ("keys", "count", "first"))
 
 
@@ -97,12 +97,12 @@ def test_a_last_line_without_an_end_has_no_eos(tmp_path, monkeypatch, large_from
     lines = ["a b c", "", "c a", "b b a c a"] * 30
     (tmp_path / "t").write_text("\n".join(lines).replace("c a", "c <s> a <unk>") + "\t ")
     marks = Marks(blank=True, open_end=True, skip_symbols=True)
-    found = collect(Sources([str(tmp_path / "t")], [], 3, marks=marks), "parts", memory=memory)
+    actual = collect(Sources([str(tmp_path / "t")], [], 3, marks=marks), "parts", memory=memory)
     expected = Counter()
     for number, line in enumerate(lines, 1):
         words = ["<s>", *line.split(), *["</s>"] * (number < len(lines))]
         expected.update(tuple(words[i : i + k]) for k in (1, 2, 3) for i in range(len(words) - k + 1))
-    counts = in_memory(found, None)
+    counts = in_memory(actual, None)
     rows = to_rows(counts.levels, len(counts.words))
     ngrams = [tuple(counts.words[w].decode() for w in row) for level in rows for row in level.tolist()]
     assert dict(zip(ngrams, np.concatenate([level.count for level in counts.levels]).tolist())) == expected
@@ -142,13 +142,13 @@ def test_counts_that_are_read_are_the_same_in_any_memory(tmp_path, monkeypatch, 
 def assert_equal_counts(sources, memory, same=None):
     """The counts are the same in memory and on disk. They are printed as those of the sources `same`."""
     whole, spilled = collect(sources), collect(sources, memory=memory)
-    found = in_memory(spilled, None)
-    assert isinstance(spilled, runs.Spilled) and whole.words == found.words == spilled.words
-    for x, *others in zip(whole.levels, found.levels, spilled.levels(), strict=True):
+    actual = in_memory(spilled, None)
+    assert isinstance(spilled, runs.Spilled) and whole.words == actual.words == spilled.words
+    for x, *others in zip(whole.levels, actual.levels, spilled.levels(), strict=True):
         for y in others:
             assert np.array_equal(x.keys, y.keys) and np.array_equal(x.count, y.count)
             assert np.array_equal(np.argsort(x.first, kind="stable"), np.argsort(y.first, kind="stable"))
-    every = [whole, found, spilled, collect(same or sources)]
+    every = [whole, actual, spilled, collect(same or sources)]
     for by_bytes in (False, True):
         out = [io.BytesIO() for _ in every]
         for stream, counts in zip(out, every):
@@ -160,15 +160,15 @@ def test_a_model_is_the_same_in_any_memory(tmp_path, monkeypatch, large_from):
     large_from(1)
     monkeypatch.setattr(options, "LEAST", 1)
     text = random_text(tmp_path, 1)
-    found = []
+    outcomes = []
     for name, more in (("a", []), ("b", ["-memory", "20K"])):
         with monkeypatch.context() as patched:
             patched.setattr(sys, "argv", ["lmtk", "ngram-count", "-text", text, "-lm", str(tmp_path / name), *more])
             with pytest.raises(SystemExit) as done:
                 cli.main()
         assert done.value.code == 0
-        found.append((tmp_path / name).read_bytes())
-    assert found[0] == found[1]
+        outcomes.append((tmp_path / name).read_bytes())
+    assert outcomes[0] == outcomes[1]
 
 
 def test_a_full_temporary_disk_is_one_line_and_leaves_nothing(tmp_path):
@@ -194,17 +194,17 @@ def test_a_large_text_is_scored_as_a_small_one(tmp_path, monkeypatch, large_from
     model = estimated(random_text(tmp_path, 1), "kn", order, marks, words is not None, words, False)[1]
     model = reference.changed(model, make_bare)  # bare prefixes, and n-grams without their suffixes
     for corpus in read_corpus(random_text(tmp_path, 2), model.vocab, marks, order):
-        found = []
-        for large, some in ((1 << 40, 0), (1, 1), (1, 100), (1, 1 << 14)):
+        actual = []
+        for large, size in ((1 << 40, 0), (1, 1), (1, 100), (1, 1 << 14)):
             large_from(large)
-            monkeypatch.setattr(backoff, "BLOCK", some)
-            monkeypatch.setattr(searching, "MANY", some)
+            monkeypatch.setattr(backoff, "BLOCK", size)
+            monkeypatch.setattr(searching, "MANY", size)
             model = replace(model)  # its nodes are made anew
             for as_kenlm in (False, True):
                 walk = kenlm.walk(model) if as_kenlm else model.walk
-                found.append(walk(corpus.ids, corpus.fresh))
-        for i, (logp, used) in enumerate(found[2:]):
-            assert np.array_equal(logp, found[i % 2][0]) and np.array_equal(used, found[i % 2][1])
+                actual.append(walk(corpus.ids, corpus.fresh))
+        for i, (logp, used) in enumerate(actual[2:]):
+            assert np.array_equal(logp, actual[i % 2][0]) and np.array_equal(used, actual[i % 2][1])
 
 
 @pytest.mark.parametrize("order", [1, 2, 5])
@@ -214,16 +214,16 @@ def test_the_sums_of_a_large_text_are_those_of_a_small_one(tmp_path, large_from,
     path, text = str(tmp_path / "m"), random_text(tmp_path, 1)
     with open_out(path) as out:
         backoff.write_binary(out, estimated(text, "kn", order, Marks(), unk, words, False)[1])
-    odd = b"w1  w2\tw5 unseen\r\n\n<s> w1 </s>\n \nw5 w5 w5 a-longish-word"
-    (tmp_path / "t").write_bytes(b"".join((tmp_path / "t").read_bytes() + odd for _ in range(3)))
+    unusual = b"w1  w2\tw5 unseen\r\n\n<s> w1 </s>\n \nw5 w5 w5 a-longish-word"
+    (tmp_path / "t").write_bytes(b"".join((tmp_path / "t").read_bytes() + unusual for _ in range(3)))
     expected = []
     model = registry.load(path)
     srilm.report(model, text, read_corpus(text, model.vocab, Marks()), 0, expected.append)
     large_from(1, "text")
     for size in (1, 1000, 1 << 18):
-        found = []
-        srilm.report_sums(model, text, decoding.blocks(text, size), Marks(), found.append)
-        assert found == expected and unk != (b" 0 OOVs" not in expected[0])
+        actual = []
+        srilm.report_sums(model, text, decoding.blocks(text, size), Marks(), actual.append)
+        assert actual == expected and unk != (b" 0 OOVs" not in expected[0])
 
 
 def test_a_small_job_does_without_numba(tmp_path):
@@ -247,8 +247,8 @@ def test_a_small_job_does_without_numba(tmp_path):
 def check_numbers(x):
     cells = printing.print_some(x, ord("\t")).view(np.uint8)
     expected = [b"%.7g\t" % (-99 if v == -np.inf else v + 0.0) for v in x.tolist()]
-    found = [cell[: cell[15]].tobytes() for cell in cells]
-    wrong = [(a, b) for a, b in zip(found, expected) if a != b]
+    actual = [cell[: cell[15]].tobytes() for cell in cells]
+    wrong = [(a, b) for a, b in zip(actual, expected) if a != b]
     assert not wrong, wrong[:5]
 
 
@@ -292,13 +292,13 @@ def test_large_models_are_written_as_small_ones(tmp_path, large_from, order, unk
     _, model = estimated(text, "wb", order, Marks(eos=not unk), unk, words, True)
     # prefixes that have no probability are not written
     model = reference.changed(model, make_bare)
-    found = []
+    outcomes = []
     for large in (1 << 40, 1):
         large_from(large)
         out = io.BytesIO()
         writer.write_text(out, model, sort)
-        found.append(out.getvalue())
-    assert found[0] == found[1]
+        outcomes.append(out.getvalue())
+    assert outcomes[0] == outcomes[1]
 
 
 @pytest.mark.parametrize("by_bytes", [False, True])
@@ -307,16 +307,16 @@ def test_many_counts_are_written_as_few(tmp_path, large_from, by_bytes, order):
     text = random_text(tmp_path, order)
     with open(text, "a") as f:
         f.write(f"{'long' * 200_000} w1 w1 w2\n")
-    found = collect(Sources([text], [], order))
+    actual = collect(Sources([text], [], order))
     # counts of 0 and large ones
-    for level in found.levels:
+    for level in actual.levels:
         level.count[::3] = 0
         level.count[1::5] *= 10**13 - 1
     with open_out(str(tmp_path / "counts")) as out:
-        write_counts(out, found)
+        write_counts(out, actual)
     read = collect(Sources([], [str(tmp_path / "counts")], order))
     for only in (None, *range(1, order + 1)):
-        for counted in (found, read):
+        for counted in (actual, read):
             written = []
             for large in (1 << 40, 1):
                 large_from(large)
@@ -353,7 +353,7 @@ def test_the_lines_of_many_words_are_those_of_few(tmp_path, large_from, name, ma
     model = reference.changed(model, change)
     text = (tmp_path / "t").read_text() + "\n \n\n<s> w1\tw2  </s>\n W3 long" + "er" * 40 + "\x0b w1\x0c\r\nw1 w2 <unk>"
     (tmp_path / "t").write_text(text)
-    found = []
+    outcomes = []
     for large in (1 << 40, 1):
         large_from(large)
         out = io.BytesIO()
@@ -364,8 +364,8 @@ def test_the_lines_of_many_words_are_those_of_few(tmp_path, large_from, name, ma
             else:
                 corpora = read_corpus(str(tmp_path / "t"), model.vocab, marks, 3, True)
                 srilm.report(model, "t", corpora, 2, out.write)
-        found.append(out.getvalue())
-    assert found[0] == found[1] and found[0].count(b"\n") > 300
+        outcomes.append(out.getvalue())
+    assert outcomes[0] == outcomes[1] and outcomes[0].count(b"\n") > 300
 
 
 EDITS = [
@@ -434,10 +434,10 @@ def scaled(model, factor):
 
 def test_powers_of_ten():
     x = np.concatenate((np.random.default_rng(1).uniform(-290, 2, 5000), [0, -0.0, 1, -99, -400, -np.inf]))
-    found = x.copy()
-    powers(found, len(x))
-    assert found[:-2] == pytest.approx(np.exp(x[:-2] * LN10), rel=4e-16, abs=0)
-    assert found[-2:].tolist() == [0, 0]
+    actual = x.copy()
+    powers(actual, len(x))
+    assert actual[:-2] == pytest.approx(np.exp(x[:-2] * LN10), rel=4e-16, abs=0)
+    assert actual[-2:].tolist() == [0, 0]
 
 
 @pytest.mark.parametrize("mode", ["single", "union", "multiple"])

@@ -37,11 +37,11 @@ def test_a_checkpoint_that_cannot_be_written_is_a_warning(texts, monkeypatch, ca
 
     made = settings(epochs=3)
     data, fresh = prepared(texts, made)
-    mine = life(texts / "m", made, data, fresh.vocab)
+    cycle = life(texts / "m", made, data, fresh.vocab)
     monkeypatch.setattr(run, "open_out", full)
     progress = training.Progress(fresh)
     with pytest.raises(OSError, match="No space left"):
-        run.run_training(mine, progress, training.train(progress, data, made, 1), Reporter(mine, progress, Life()))
+        run.run_training(cycle, progress, training.train(progress, data, made, 1), Reporter(cycle, progress, Life()))
     assert progress.epoch == 3 and not list(texts.glob("m*"))
     err = capsys.readouterr().err
     assert (
@@ -53,8 +53,8 @@ def test_minutes_end_a_run_within_an_epoch(texts):
     """The rate falls to 0 by then; the figures of the last epoch are of the words that it has read."""
     made = settings(epochs=1_000_000, patience=0, decay=None, minutes=0.01)
     data, fresh = prepared(texts, made)
-    mine, progress = life(texts / "m", made, data, fresh.vocab), training.Progress(fresh)
-    run.run_training(mine, progress, training.train(progress, data, made, 1), Reporter(mine, progress, Life()))
+    cycle, progress = life(texts / "m", made, data, fresh.vocab), training.Progress(fresh)
+    run.run_training(cycle, progress, training.train(progress, data, made, 1), Reporter(cycle, progress, Life()))
     *_, before, last = progress.curve
     assert progress.out_of_time and (texts / "m").exists() and len(progress.curve) < 1_000_000
     assert last.rate == 0 and last.training == pytest.approx(before.training, abs=1)

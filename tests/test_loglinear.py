@@ -115,8 +115,8 @@ def test_tuned_weights_are_best_and_the_likelihood_is_that_of_the_model(seed, he
 def test_merge_of_python_interpolates(held, tmp_path):
     one, two = (lmtk.Model(random_model(seed, unk=True)) for seed in (1, 2))
     tuned = lmtk.merge([one, two], loglinear_mix=True, heldout=held)
-    given = lmtk.merge([one, two], (0.9, 0.9), loglinear_mix=True)
-    assert lmtk.perplexity(tuned, held).ppl < lmtk.perplexity(given, held).ppl
+    weighted = lmtk.merge([one, two], (0.9, 0.9), loglinear_mix=True)
+    assert lmtk.perplexity(tuned, held).ppl < lmtk.perplexity(weighted, held).ppl
     with pytest.raises(UsageError, match="heldout needs loglinear_mix"):
         lmtk.merge([one, two], heldout=held)
 

@@ -53,11 +53,11 @@ def test_pieces_are_the_text_cut_between_words(tmp_path_factory, data, size):
     path.write_bytes(data)
     before, decoding.BLOCK = decoding.BLOCK, 1
     try:
-        found = list(blocks(str(path), size, pieces=True))
+        actual = list(blocks(str(path), size, pieces=True))
     finally:
         decoding.BLOCK = before
-    assert b"".join(found) == (data if data.endswith(b"\n") or not data else data + b"\n")
-    assert all(block[-1:] in b" \n\t" or found[i + 1] == b"\n" for i, block in enumerate(found))
+    assert b"".join(actual) == (data if data.endswith(b"\n") or not data else data + b"\n")
+    assert all(block[-1:] in b" \n\t" or actual[i + 1] == b"\n" for i, block in enumerate(actual))
 
 
 @settings(max_examples=300, deadline=None)
@@ -93,9 +93,9 @@ def test_counts_of_pieces_are_those_of_lines(text, marks, monkeypatch, request):
     clean = marks.sos and marks.eos
     expected = counted(), read_ids(text, Growing(), marks), sentence_sets(positions()) if clean else None
     request.getfixturevalue("small_pieces")
-    found = counted(), read_ids(text, Growing(), marks), sentence_sets(positions()) if clean else None
-    assert found[0] == expected[0] and found[2] == expected[2]
-    assert [np.array_equal(a, b) for a, b in zip(found[1], expected[1])] == [True] * 3
+    actual = counted(), read_ids(text, Growing(), marks), sentence_sets(positions()) if clean else None
+    assert actual[0] == expected[0] and actual[2] == expected[2]
+    assert [np.array_equal(a, b) for a, b in zip(actual[1], expected[1])] == [True] * 3
 
 
 @pytest.mark.parametrize("large", [False, True])
@@ -104,15 +104,15 @@ def test_scores_of_pieces_are_those_of_lines(text, marks, large, large_from, req
     model = registry.load(str(FILES / "wb.arpa"))
     if large:
         large_from(1, "text")
-    expected, found = [], []
+    expected, actual = [], []
     blank = srilm.report(model, text, corpora(blocks(text), model.vocab, marks, 3), 0, expected.append)[1]
     request.getfixturevalue("small_pieces")
     pieces = blocks(text, pieces=True)
     if large:
-        more = srilm.report_sums(model, text, pieces, marks, found.append)[1]
+        more = srilm.report_sums(model, text, pieces, marks, actual.append)[1]
     else:
-        more = srilm.report(model, text, corpora(pieces, model.vocab, marks, 3), 0, found.append)[1]
-    assert found == expected and more == blank > 0
+        more = srilm.report(model, text, corpora(pieces, model.vocab, marks, 3), 0, actual.append)[1]
+    assert actual == expected and more == blank > 0
 
 
 def test_a_long_word_is_named(tmp_path):

@@ -44,13 +44,13 @@ def test_what_options_take_is_as_their_records_have_it(name):
 def test_defaults_are_the_same_in_the_page(name):
     """The numbers in an option's help stand in what the page says of its default."""
     items = re.split(r"^\.It Fl ", (MAN / f"lmtk-{name}.1").read_text(), flags=re.MULTILINE)[1:]
-    told = {item.split()[0]: re.search(r"^Default: (.*?)\.$", item, re.MULTILINE | re.DOTALL) for item in items}
+    messages = {item.split()[0]: re.search(r"^Default: (.*?)\.$", item, re.MULTILINE | re.DOTALL) for item in items}
     for option in parameters(name):
         stated = re.search(r"\(default: (.*?)\)", option.help or "")
-        here = stated[1] if stated else str(option.default) if type(option.default) in (int, float) else ""
-        if there := told.get(option.opts[0][1:]):
-            found = re.findall(NUMBER, there[1].replace(" million", "000000"))
-            assert set(re.findall(NUMBER, here)) <= set(found), option.opts
+        in_help = stated[1] if stated else str(option.default) if type(option.default) in (int, float) else ""
+        if in_page := messages.get(option.opts[0][1:]):
+            actual = re.findall(NUMBER, in_page[1].replace(" million", "000000"))
+            assert set(re.findall(NUMBER, in_help)) <= set(actual), option.opts
 
 
 @pytest.mark.parametrize("name", COMMANDS)

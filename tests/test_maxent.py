@@ -32,10 +32,10 @@ def problem(order, words=None, unk=False):
 
 def tokens(vocab, order):
     """(context, word) of each predicted word of the text; a context does not reach over a word that is not in it."""
-    known = {*vocab.words[: vocab.V], b"<s>"}
-    unk = b"<unk>" if b"<unk>" in known else None
+    predicted = {*vocab.words[: vocab.V], b"<s>"}
+    unk = b"<unk>" if b"<unk>" in predicted else None
     for line in open(TEXT, "rb"):
-        sentence = [w if w in known else unk for w in (b"<s>", *line.split(), b"</s>")]
+        sentence = [w if w in predicted else unk for w in (b"<s>", *line.split(), b"</s>")]
         for i, word in enumerate(sentence[1:], 1):
             if word is not None:
                 context = sentence[max(i - order + 1, 0) : i]
@@ -68,15 +68,15 @@ def test_model_is_a_backoff_model(order, words, unk):
     assert (weights[f.event] == 0).any() or order == 1
     named = dict(zip(ngrams, weights))
     (corpus,) = read_corpus(TEXT, vocab, Marks())
-    some = corpus.scored.copy()
-    some[60:] = False
-    assert vocabulary_sums(model, corpus, some) == pytest.approx(1, abs=1e-5)
+    first_tokens = corpus.scored.copy()
+    first_tokens[60:] = False
+    assert vocabulary_sums(model, corpus, first_tokens) == pytest.approx(1, abs=1e-5)
     logs = np.concatenate([[0], *(model.ngrams(k)[1] for k in range(1, model.order + 1))])
     bows = np.concatenate([[0], *(model.ngrams(k)[2] for k in range(1, model.order + 1))])
     arpa = dict(zip(ngrams, zip(logs, bows)))
     for context, word in [*tokens(vocab, order)][:80]:
-        mine = naive.backoff(arpa, tuple(context), word)
-        assert mine == pytest.approx(
+        plain = naive.backoff(arpa, tuple(context), word)
+        assert plain == pytest.approx(
             naive.maxent(named, vocab.words[: vocab.V], context, word) / math.log(10), abs=2e-5
         )
 

@@ -142,8 +142,8 @@ def test_the_mass_of_a_set_of_words_is_the_sum_of_their_probabilities(name):
     for chosen in (np.arange(V) % 2 == 0, np.zeros(V, bool), np.ones(V, bool)):
         masses = mass.of_contexts(model, chosen)
         for corpus in read_corpus(str(FILES / "te.txt"), model.vocab, SENTENCES):
-            found = mass.in_corpus(model, masses, corpus, np.arange(len(corpus.ids)))
-            for row, sum_ in zip(contexts(corpus, model.order), found):
+            actual = mass.in_corpus(model, masses, corpus, np.arange(len(corpus.ids)))
+            for row, sum_ in zip(contexts(corpus, model.order), actual):
                 context = row[row >= 0][::-1]
                 every = np.column_stack((np.broadcast_to(context, (V, len(context))), np.arange(V)))
                 logp = model.score(sentences(every)).logp[len(context) :: len(context) + 1]
@@ -335,10 +335,10 @@ def test_text_models_survive_any_damage(tmp_path_factory, data):
     (folder / "held").write_text(HELD)
     whole = data.draw(st.sampled_from([next(files_of(interpolated(folder, 2))), (FILES / "wb.arpa").read_bytes()]))
     at = data.draw(st.integers(0, len(whole)))
-    there = data.draw(
+    inserted = data.draw(
         st.binary(max_size=6) | st.sampled_from([b"\n\n", b"\\end\\\n", b"-1", b"nan", b"1e999", b"\t", b" x"])
     )
-    (folder / "m").write_bytes(whole[:at] + there + whole[at + data.draw(st.integers(0, 20)) :])
+    (folder / "m").write_bytes(whole[:at] + inserted + whole[at + data.draw(st.integers(0, 20)) :])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", LmtkWarning)
         try:
@@ -372,12 +372,12 @@ def test_our_files_are_the_bytes_that_safetensors_writes(large_from):
         large_from(large, "binary")
         out = io.BytesIO()
         container.write(out, "test", {"a": 'quoted "and \\ \u00e9'}, arrays, [b"a", b"\xff"])
-        found = read(out.getvalue())
-        assert all((found[name] == a).all() for name, a in arrays.items())
+        actual = read(out.getvalue())
+        assert all((actual[name] == a).all() for name, a in arrays.items())
         size = int.from_bytes(out.getvalue()[:8], "little")
         about = json.loads(out.getvalue()[8 : 8 + size])["__metadata__"]
         assert len(deserialize(out.getvalue())) == len(arrays) + 1
-        theirs = save(found, about)
+        theirs = save(actual, about)
         if not large:  # blanks fill the header's last page
             theirs_size = int.from_bytes(theirs[:8], "little")
             assert (8 + size) % container.PAGE == 0 and size > theirs_size
@@ -390,12 +390,12 @@ def test_arrays_that_are_made_in_a_file_stand_there_as_others_do(tmp_path, large
     numbers = np.random.default_rng(1).integers(0, 99, 5000, np.int32)
     for begin in (container.PAGE + away for away in (72, 0, 76, 40, 30000)):  # the first is right
         with open_out(tmp_path / "mapped") as out:
-            found = container.map_output(out, begin, 20000).view(np.int32)
-            found[:] = numbers
+            actual = container.map_output(out, begin, 20000).view(np.int32)
+            actual[:] = numbers
             again = container.map_output(out, begin, 20000).view(np.int32)
             assert not again.any()  # it is made anew
-            found[:] = numbers
-            container.write(out, "test", {}, {"a": found, "b": np.arange(9)}, [b"w"])
+            actual[:] = numbers
+            container.write(out, "test", {}, {"a": actual, "b": np.arange(9)}, [b"w"])
         with open_out(tmp_path / "plain") as out:
             container.write(out, "test", {}, {"a": numbers, "b": np.arange(9)}, [b"w"])
         assert (tmp_path / "mapped").read_bytes() == (tmp_path / "plain").read_bytes()

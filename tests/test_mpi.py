@@ -73,8 +73,8 @@ def test_one_process_begins_and_three_ranks_go_on(texts):
     whole, _ = run(texts, made)
     part, now = run(texts, made, 5)
     data, _ = prepared(texts, made)
-    mine = life(texts / "m", made, data, now.vocab)
-    write_checkpoint(mine, part, mine.arrays(part, now))
+    cycle = life(texts / "m", made, data, now.vocab)
+    write_checkpoint(cycle, part, cycle.arrays(part, now))
     words = ["-text", texts / "train", "-heldout", texts / "held", "-vocab", texts / "v", "-unk", *TINY, "-resume"]
     words += ["-patience", "3", "-weight-decay", "0", "-feature-rate", "1", "-lm", texts / "m"]
     (texts / "v").write_bytes(b"\n".join(w for w in now.vocab.words if w[:1] != b"<"))
@@ -332,5 +332,5 @@ def test_blocks_are_those_of_the_paper():
 
 
 def test_mpi4py_is_imported_in_one_place():
-    found = [p.name for p in (TESTS.parent / "lmtk").rglob("*.py") if "import mpi4py" in p.read_text()]
-    assert found == ["parallel.py"]
+    actual = [p.name for p in (TESTS.parent / "lmtk").rglob("*.py") if "import mpi4py" in p.read_text()]
+    assert actual == ["parallel.py"]

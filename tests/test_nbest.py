@@ -35,13 +35,13 @@ def job(seed, L=6, references=2):
 def test_bleu_is_that_of_the_twin_and_of_sacrebleu(seed):
     hypotheses, references, stats, starts = job(seed, references=1 + seed % 3)
     firsts = [h[0] for h in hypotheses]
-    found = float(tuning.bleu(stats[starts[:-1]].sum(axis=0)))
+    actual = float(tuning.bleu(stats[starts[:-1]].sum(axis=0)))
     twin = naive.bleu([f.split() for f in firsts], [[o.split() for o in r] for r in references])
-    assert found == pytest.approx(twin)
+    assert actual == pytest.approx(twin)
     sacrebleu = pytest.importorskip("sacrebleu")
     text = [[r.decode() for r in column] for column in zip(*references)]
     theirs = sacrebleu.corpus_bleu([f.decode() for f in firsts], text, tokenize="none", force=True)
-    assert 100 * found == pytest.approx(theirs.score)
+    assert 100 * actual == pytest.approx(theirs.score)
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -49,14 +49,14 @@ def test_the_least_risk_is_that_of_the_twin_and_likeness_sacrebleus(seed):
     rng = random.Random(seed)
     translations = [some_words(rng) for _ in range(rng.randrange(1, 9))]
     logp = [rng.uniform(-9, 0) for _ in translations]
-    found = risk.pairwise_bleu(translations)
+    actual = risk.pairwise_bleu(translations)
     twin = [[naive.smoothed_bleu(t, r) for r in translations] for t in translations]
-    np.testing.assert_allclose(found, twin, rtol=1e-12)
+    np.testing.assert_allclose(actual, twin, rtol=1e-12)
     for scale in (0, 0.5, 3):
         assert risk.least_risk(translations, logp, scale) == naive.least_risk(translations, logp, scale)
     sacrebleu = pytest.importorskip("sacrebleu")
     how = {"tokenize": "none", "smooth_method": "add-k", "smooth_value": 1, "use_effective_order": False}
-    for t, row in zip(translations, found):
+    for t, row in zip(translations, actual):
         for r, value in zip(translations, row):
             if len(t) > 3 and r:
                 theirs = sacrebleu.sentence_bleu(b" ".join(t).decode(), [b" ".join(r).decode()], **how)
@@ -88,10 +88,10 @@ def test_the_line_search_finds_the_best_interval(seed):
         chosen = [i + naive.best_at(a[i:j].tolist(), b[i:j].tolist(), gamma) for i, j in spans]
         return float(tuning.bleu(stats[chosen].sum(axis=0)))
 
-    gamma, found = tuning.best_on_line(a, b, starts, stats)
-    assert found == pytest.approx(max(bleu_at((x + y) / 2) for x, y in pairwise(edges)))
-    assert bleu_at(gamma) == pytest.approx(found)
-    assert tuning.quality_of_best(a * gamma + b, starts, stats) == pytest.approx(found)
+    gamma, actual = tuning.best_on_line(a, b, starts, stats)
+    assert actual == pytest.approx(max(bleu_at((x + y) / 2) for x, y in pairwise(edges)))
+    assert bleu_at(gamma) == pytest.approx(actual)
+    assert tuning.quality_of_best(a * gamma + b, starts, stats) == pytest.approx(actual)
 
 
 @pytest.mark.parametrize("fixed", [None, 0])
@@ -105,20 +105,20 @@ def test_tuning_finds_weights_that_were_hidden(fixed):
     words = [b" ".join(some_words(random.Random(i), 12)) for i in range(L * n)]
     stats = np.concatenate([tuning.statistics(words[i : i + n], [words[best[k]]]) for k, i in enumerate(starts[:-1])])
     starting = np.ones(K)
-    found = tuning.tune((features, starts), stats, [starting], fixed, 1, 5)
+    actual = tuning.tune((features, starts), stats, [starting], fixed, 1, 5)
     before = tuning.quality_of_best(nbest.compute_totals(features, starting), starts, stats)
-    after = tuning.quality_of_best(nbest.compute_totals(features, found), starts, stats)
+    after = tuning.quality_of_best(nbest.compute_totals(features, actual), starts, stats)
     assert before < 0.6 < 0.9 < after
-    assert (found[0] if fixed == 0 else np.abs(found).sum()) == pytest.approx(1)
-    assert (found == tuning.tune((features, starts), stats, [starting], fixed, 1, 5)).all()
+    assert (actual[0] if fixed == 0 else np.abs(actual).sum()) == pytest.approx(1)
+    assert (actual == tuning.tune((features, starts), stats, [starting], fixed, 1, 5)).all()
 
 
 def test_a_feature_that_tells_nothing_apart_keeps_its_weight():
     features = np.array([[1.0, 5], [2, 5], [3, 7], [1, 7]])
     stats = np.concatenate([tuning.statistics([b"a", b"b c d e"], [b"b c d e"]), tuning.statistics([b"x"] * 2, [b"x"])])
-    found = tuning.tune((features, np.array([0, 2, 4])), stats, [np.array([-1.0, 1])], None, 1, 3)
-    assert np.abs(found).sum() == pytest.approx(1) and found[1] != 0
-    assert tuning.quality_of_best(nbest.compute_totals(features, found), np.array([0, 2, 4]), stats) > 0
+    actual = tuning.tune((features, np.array([0, 2, 4])), stats, [np.array([-1.0, 1])], None, 1, 3)
+    assert np.abs(actual).sum() == pytest.approx(1) and actual[1] != 0
+    assert tuning.quality_of_best(nbest.compute_totals(features, actual), np.array([0, 2, 4]), stats) > 0
 
 
 def test_scores_do_not_depend_on_batches_or_company(monkeypatch):

@@ -307,12 +307,12 @@ def test_sentences_are_drawn_from_the_models_probabilities(model):
 def test_first_words_are_as_frequent_as_probable():
     model = registry.load(str(FILES / "wb.arpa"))
     N, sos = 4000, model.vocab.sos_id
-    found = list(sentences(model, [[sos]] * N, 3))
-    first = np.bincount([s[0] if s else model.vocab.eos_id for s in found], minlength=model.vocab.V) / N
+    actual = list(sentences(model, [[sos]] * N, 3))
+    first = np.bincount([s[0] if s else model.vocab.eos_id for s in actual], minlength=model.vocab.V) / N
     p = after(model)(follow(model, (-1, -1), sos))
     assert (abs(first - p) < 4 * np.sqrt(p * (1 - p) / N) + 1e-9).all()
-    assert list(sentences(model, [[sos]] * 10, 3)) == found[:10]
-    assert list(sentences(model, [[sos]] * 10, 4)) != found[:10]
+    assert list(sentences(model, [[sos]] * 10, 3)) == actual[:10]
+    assert list(sentences(model, [[sos]] * 10, 4)) != actual[:10]
     assert list(sentences(model, [[sos, model.vocab.eos_id]], 3)) == [[]]
 
 

@@ -49,9 +49,9 @@ def dropout(seed):
 def test_scores_are_those_of_appendix_a(attention, unit, tied):
     theta, made = parameters(attention, unit=unit, tied=tied)
     p = network.split_theta(theta, made)
-    found = network.score(p, SOURCE, TARGET, 7)
+    actual = network.score(p, SOURCE, TARGET, 7)
     letters = {name: a.tolist() for name, a in network.arrays_by_letter(theta, made).items()}
-    for x, y, logp in zip(SOURCE, TARGET, found, strict=True):
+    for x, y, logp in zip(SOURCE, TARGET, actual, strict=True):
         assert logp == pytest.approx(naive.translation_logp(letters, x.tolist(), y.tolist(), 7), rel=1e-9)
 
 
@@ -126,17 +126,17 @@ def test_outputs_do_not_depend_on_their_blocks(monkeypatch, room):
 @pytest.mark.parametrize("name", ["adam", "adadelta"])
 def test_updates_are_their_papers(name):
     random = np.random.default_rng(1)
-    theta, found = random.normal(size=5), None
+    theta, actual = random.normal(size=5), None
     state = np.zeros(5), np.zeros(5)
-    found = theta.copy()
+    actual = theta.copy()
     slow = [naive.Adam(v) if name == "adam" else naive.Adadelta(v) for v in theta]
     for t in range(1, 6):
         g = random.normal(size=5)
         if name == "adam":
-            kernels.adam(found, g, *state, 0.01, 0.5, (1 - 0.9**t, 1 - 0.999**t))
+            kernels.adam(actual, g, *state, 0.01, 0.5, (1 - 0.9**t, 1 - 0.999**t))
         else:
-            kernels.adadelta(found, g, *state, 0.5)
-        assert found == pytest.approx([s.update(0.5 * v) for s, v in zip(slow, g, strict=True)], rel=1e-9)
+            kernels.adadelta(actual, g, *state, 0.5)
+        assert actual == pytest.approx([s.update(0.5 * v) for s, v in zip(slow, g, strict=True)], rel=1e-9)
 
 
 def test_sums_and_softmax_do_not_overflow():
@@ -154,9 +154,9 @@ def test_fast_tanh():
     UH = np.random.default_rng(1).normal(0, 3, (2, 3, 50)).astype(np.float32)
     UH[0, 0, :4] = 1e30, -1e30, 0, 30
     q = np.random.default_rng(2).normal(0, 1, (2, 80)).astype(np.float32)[:, :50]
-    found = kernels.tanh_sum(UH, q)
-    assert found == pytest.approx(np.tanh(UH.astype(float) + q[:, None]), abs=3e-7)
-    assert (np.abs(found) <= 1).all()
+    actual = kernels.tanh_sum(UH, q)
+    assert actual == pytest.approx(np.tanh(UH.astype(float) + q[:, None]), abs=3e-7)
+    assert (np.abs(actual) <= 1).all()
 
 
 @pytest.mark.parametrize("small", [factors.SMALL, 0] if blas.sgemm() else [0])
@@ -172,16 +172,16 @@ def test_best_words(B, V, small, monkeypatch):
     shape = 2, B
     parent, word, score = np.zeros(shape, int), np.zeros(shape, int), np.empty(shape)
     t = np.hstack((np.eye(4), np.ones((4, 1)))).astype(np.float32)
-    found, tops, sums = kernels.span_outputs(t, kernels.output_tiles(Wo, bo))
-    assert found[:, :V].tolist() == y.tolist() and (found[:, V:] == -np.inf).all()
+    actual, tops, sums = kernels.span_outputs(t, kernels.output_tiles(Wo, bo))
+    assert actual[:, :V].tolist() == y.tolist() and (actual[:, V:] == -np.inf).all()
     assert sums == pytest.approx(np.log(np.exp(y.astype(float)).sum(axis=1)))
     assert tops.tolist() == [[row[i : i + kernels.SPAN].max() for i in range(0, V, kernels.SPAN)] for row in y]
-    kernels.best_words(found, tops, base, np.array(starts), parent, word, score)
+    kernels.best_words(actual, tops, base, np.array(starts), parent, word, score)
     for k, (i, j) in enumerate(pairwise(starts)):
         expected = naive.best_words(y[i:j].tolist(), base[i:j].tolist(), B)
-        found = list(zip(score[k].tolist(), (parent[k] - i).tolist(), word[k].tolist(), strict=True))
-        assert found[: len(expected)] == expected
-        assert all(s == -np.inf for s, _, _ in found[len(expected) :])
+        actual = list(zip(score[k].tolist(), (parent[k] - i).tolist(), word[k].tolist(), strict=True))
+        assert actual[: len(expected)] == expected
+        assert all(s == -np.inf for s, _, _ in actual[len(expected) :])
 
 
 def model(attention=True, seed=1, unit="gated", tied=False):
@@ -196,7 +196,7 @@ def model(attention=True, seed=1, unit="gated", tied=False):
 def test_beam_search_is_that_of_one_sentence_at_a_time(attention, size, seed, unit):
     made = model(attention, seed, unit)
     wanted = size if seed > 1 else 1
-    found = beam.Translator(made)(SOURCE, beam.Beam(size, wanted=wanted), 2)
+    actual = beam.Translator(made)(SOURCE, beam.Beam(size, wanted=wanted), 2)
 
     def logp(x):
         def of(words):
@@ -207,7 +207,7 @@ def test_beam_search_is_that_of_one_sentence_at_a_time(attention, size, seed, un
 
         return of
 
-    for x, hypotheses in zip(SOURCE, found, strict=True):
+    for x, hypotheses in zip(SOURCE, actual, strict=True):
         expected = naive.beam_search(logp(x), made.vocab.eos_id, size, 2 * (len(x) - 1) + 10, wanted)
         assert [h.words for h in hypotheses] == [words for _, words in expected]
         assert [h.rank for h in hypotheses] == pytest.approx([rank for rank, _ in expected], abs=1e-5)
@@ -216,7 +216,7 @@ def test_beam_search_is_that_of_one_sentence_at_a_time(attention, size, seed, un
 @pytest.mark.parametrize("attention", [(True, True), (True, False, True)])
 def test_an_ensemble_takes_the_mean_of_probabilities(attention):
     models = [model(a, seed) for seed, a in enumerate(attention)]
-    found = beam.Translator(*models)(SOURCE, beam.Beam(3, wanted=3), 2)
+    actual = beam.Translator(*models)(SOURCE, beam.Beam(3, wanted=3), 2)
 
     def logp(x):
         def of(words):
@@ -230,7 +230,7 @@ def test_an_ensemble_takes_the_mean_of_probabilities(attention):
 
         return of
 
-    for x, hypotheses in zip(SOURCE, found, strict=True):
+    for x, hypotheses in zip(SOURCE, actual, strict=True):
         expected = naive.beam_search(logp(x), 0, 3, 2 * (len(x) - 1) + 10, 3)
         assert [h.words for h in hypotheses] == [words for _, words in expected]
         assert [h.rank for h in hypotheses] == pytest.approx([rank for rank, _ in expected], abs=1e-5)
@@ -239,12 +239,12 @@ def test_an_ensemble_takes_the_mean_of_probabilities(attention):
 
 def test_a_beam_of_one_takes_the_most_probable_word():
     made = model()
-    (found,) = beam.Translator(made)([SOURCE[1]], beam.Beam(1), 1)[0]
+    (actual,) = beam.Translator(made)([SOURCE[1]], beam.Beam(1), 1)[0]
     words = []
     while len(words) < 18 and (not words or words[-1] != made.vocab.eos_id):
         each = [np.array([*words, w]) for w in range(made.vocab.V)]
         words.append(int(network.score(made.at, [SOURCE[1]] * len(each), each, made.vocab.sos_id).argmax()))
-    assert [*found.words, made.vocab.eos_id][: len(words)] == words
+    assert [*actual.words, made.vocab.eos_id][: len(words)] == words
 
 
 def test_batches_and_memory_do_not_change_translations(monkeypatch):
@@ -291,13 +291,13 @@ def test_what_is_shown_of_a_translation_does_not_depend_on_its_company(attention
     models = [model(a, seed) for seed, a in enumerate(attention)]
     how, search = beam.Beam(3, wanted=3), beam.Translator(*models)
     sources = [s for s in SOURCE for _ in range(3)]
-    alone = [scoring.rescore_alone(models, s, found, how) for s, found in zip(sources, search(sources, how, 1))]
-    whole = [scoring.rescore_alone(models, s, found, how) for s, found in zip(sources, search(sources, how, 9))]
+    alone = [scoring.rescore_alone(models, s, actual, how) for s, actual in zip(sources, search(sources, how, 1))]
+    whole = [scoring.rescore_alone(models, s, actual, how) for s, actual in zip(sources, search(sources, how, 9))]
     for x, y in zip(alone, whole, strict=True):
         assert [(h.words, h.logp, h.rank) for h in x] == [(h.words, h.logp, h.rank) for h in y]
-    for s, hypotheses, found in zip(sources, alone, search(sources, how, 9)):
-        assert [h.logp for h in hypotheses] == pytest.approx([h.logp for h in found], abs=1e-4)
-        assert [h.rank for h in hypotheses] == pytest.approx([h.rank for h in found], abs=1e-4)
+    for s, hypotheses, actual in zip(sources, alone, search(sources, how, 9)):
+        assert [h.logp for h in hypotheses] == pytest.approx([h.logp for h in actual], abs=1e-4)
+        assert [h.rank for h in hypotheses] == pytest.approx([h.rank for h in actual], abs=1e-4)
         for h in hypotheses:
             assert h.alpha.shape == (len(h.words) + 1, len(s)) and h.alpha.sum(axis=1) == pytest.approx(1)
             assert alignment.strongest_links(h.alpha) == h.links
@@ -306,8 +306,8 @@ def test_what_is_shown_of_a_translation_does_not_depend_on_its_company(attention
 def test_a_banned_word_is_not_generated():
     translate = beam.Translator(model())
     for word in range(1, 6):
-        found = translate(SOURCE, beam.Beam(3, banned=word, wanted=3), 3)
-        assert all(word not in h.words for hypotheses in found for h in hypotheses)
+        actual = translate(SOURCE, beam.Beam(3, banned=word, wanted=3), 3)
+        assert all(word not in h.words for hypotheses in actual for h in hypotheses)
 
 
 @pytest.mark.parametrize("unit, tied", [("gated", False), ("lstm", False), ("rnn", False), ("gated", True)])
@@ -345,16 +345,16 @@ def test_shares_of_a_minibatch_have_its_gradient(attention):
     sides = [[np.append(random.integers(2, V, random.integers(1, 7)), 0) for _ in range(23)] for V in (6, 5)]
     units = SIZES["alignment"] if attention else 0
     settings = training.Settings(3, 4, units, 2, 5, 1, 0.01, 0.0, 0.1, "likelihood", 0, None, 1)
-    found = []
+    outcomes = []
     for threads in (1, 2, 3, 5):
         theta = training.initial_theta(vocab(6), vocab(5), settings, sides[1])
         progress = training.Progress(theta, theta * 0, theta * 0)
         for _ in training.train(progress, Bitext(*sides, 0), None, (vocab(6), vocab(5)), settings, threads=threads):
             pass
-        found.append((progress.theta, progress.curve[0].training))
-    for theta, logp in found[1:]:
-        assert theta == pytest.approx(found[0][0], abs=1e-4)
-        assert logp == pytest.approx(found[0][1], rel=1e-5)
+        outcomes.append((progress.theta, progress.curve[0].training))
+    for theta, logp in outcomes[1:]:
+        assert theta == pytest.approx(outcomes[0][0], abs=1e-4)
+        assert logp == pytest.approx(outcomes[0][1], rel=1e-5)
 
 
 def test_the_average_is_of_the_last_share_of_the_updates():

@@ -29,9 +29,9 @@ def forged(path, random, columns=(0, 1, -1)):
     for a in (a for name, a in arrays.items() if name.startswith("nodes")):
         inside = [c for c in columns if c != 1 or a.shape[1] == nodes.WIDE]
         for _ in range(3 if inside else 0):
-            odd = random.choice([-1, -(2**31), 2**31 - 1, len(a), len(a) + 1, int(random.integers(0, 99))])
+            forged_value = random.choice([-1, -(2**31), 2**31 - 1, len(a), len(a) + 1, int(random.integers(0, 99))])
             # the ends of an order are looked at when it is loaded
-            a[random.integers(1, len(a) - 1), random.choice(inside)] = odd
+            a[random.integers(1, len(a) - 1), random.choice(inside)] = forged_value
     arrays["far"] = random.integers(-3, 9, (4, 2)).astype(np.int32)
     arrays["slots"] = random.choice([-1, -(2**31), 2**31 - 1, 3, 9], 8).astype(np.int32)
     arrays["spans"][2:] = random.choice([(0, 8), (4, 4), (0, 0)])
@@ -52,12 +52,12 @@ def test_a_forged_file_is_scored_within_bounds(tmp_path, large_from, seed):
         assert "damaged" in str(e)
         return
     for corpus in read_corpus(str(FILES / "te.txt"), model.vocab, Marks()):
-        found = []
+        outcomes = []
         for large in (1 << 40, 1):
             large_from(large)
-            found.append(model.score(corpus))
+            outcomes.append(model.score(corpus))
             kenlm.walk(model, lengths=False)(corpus.ids, corpus.fresh)
-        assert len(found[0].logp) == len(found[1].logp)
+        assert len(outcomes[0].logp) == len(outcomes[1].logp)
     sentences = (FILES / "te.txt").read_text().splitlines()
     python = lmtk.Model(path)
     python.score_many(sentences)
@@ -138,9 +138,9 @@ def test_a_compact_file_is_the_same_model_and_no_harm_when_forged(tmp_path, bits
     model, out = load(FILES / "wb.arpa"), io.BytesIO()
     compact.write(out, model, bits)
     (tmp_path / "c").write_bytes(out.getvalue())
-    found = load(str(tmp_path / "c"))
+    actual = load(str(tmp_path / "c"))
     corpus = next(read_corpus(str(FILES / "te.txt"), model.vocab, Marks()))
-    a, b = model.score(corpus), found.score(corpus)
+    a, b = model.score(corpus), actual.score(corpus)
     assert np.array_equal(a.length, b.length) and (bits != 0 or np.array_equal(a.logp, b.logp))
     with open(tmp_path / "c", "rb") as stream:
         about, arrays = container.read(stream, str(tmp_path / "c"))
@@ -176,5 +176,5 @@ def test_a_file_of_before_the_suffixes_is_read(tmp_path):
     old = {name: a[:, :-1] for name, a in arrays.items() if name.startswith("nodes")}
     with open(tmp_path / "old", "wb") as out:
         container.write(out, "backoff", settings, old, model.vocab.words)
-    found = backoff.to_arrays(load(str(tmp_path / "old")))[1]
-    assert all(np.array_equal(a, found[name]) for name, a in arrays.items())
+    actual = backoff.to_arrays(load(str(tmp_path / "old")))[1]
+    assert all(np.array_equal(a, actual[name]) for name, a in arrays.items())

@@ -34,26 +34,26 @@ from lmtk.text.vocab import make_vocab
 @pytest.mark.parametrize("exp_rows", [exp_rows, scoring.exp_rows_plain])
 def test_exp_rows(exp_rows):
     y = np.random.default_rng(1).normal(0, 20, (7, 300)).astype(np.float32)
-    (q, s), found = np.empty((2, 7), np.float32), y.copy()
-    exp_rows(found, q, s)
+    (q, s), actual = np.empty((2, 7), np.float32), y.copy()
+    exp_rows(actual, q, s)
     assert (q == y.max(axis=1)).all()
     expected = np.exp((y - q[:, None]).astype(np.float64))
-    assert found == pytest.approx(expected, rel=4e-7, abs=2e-38)
+    assert actual == pytest.approx(expected, rel=4e-7, abs=2e-38)
     assert s == pytest.approx(expected.sum(axis=1), rel=1e-5)
 
 
 @pytest.mark.parametrize("log_c", [None, np.linspace(-9, 0, 300).astype(np.float32)])
 def test_exp_outputs(log_c):
     random = np.random.default_rng(1)
-    y, own = random.normal(0, 20, (7, 300)).astype(np.float32), np.array([0, 299, -1, 300, 5, 6, 7])
-    (q, s), t, found = np.empty((2, 7), np.float32), np.full(7, -np.inf, np.float32), y.copy()
-    exp_outputs(found, q, s, own, log_c, t)
-    inside, left = (own >= 0) & (own < 300), y.copy() if log_c is None else y - log_c
-    left[inside, own[inside]] = y[inside, own[inside]]
-    assert (t == np.where(inside, y[range(7), own % 300], -np.inf)).all()
+    y, left_out = random.normal(0, 20, (7, 300)).astype(np.float32), np.array([0, 299, -1, 300, 5, 6, 7])
+    (q, s), t, actual = np.empty((2, 7), np.float32), np.full(7, -np.inf, np.float32), y.copy()
+    exp_outputs(actual, q, s, left_out, log_c, t)
+    inside, left = (left_out >= 0) & (left_out < 300), y.copy() if log_c is None else y - log_c
+    left[inside, left_out[inside]] = y[inside, left_out[inside]]
+    assert (t == np.where(inside, y[range(7), left_out % 300], -np.inf)).all()
     assert q == pytest.approx(left.max(axis=1))
-    assert found == pytest.approx(np.exp((left - q[:, None]).astype(np.float64)), rel=4e-7, abs=2e-38)
-    assert s == pytest.approx(found.sum(axis=1), rel=1e-5)
+    assert actual == pytest.approx(np.exp((left - q[:, None]).astype(np.float64)), rel=4e-7, abs=2e-38)
+    assert s == pytest.approx(actual.sum(axis=1), rel=1e-5)
 
 
 @pytest.mark.parametrize("value", [np.nan, -np.nan, np.inf])
@@ -72,9 +72,9 @@ def test_add_product(beta):
     random = np.random.default_rng(1)
     A, B, M = (random.normal(size=shape).astype(np.float32) for shape in ((4, 3), (4, 9), (3, 9)))
     for a, order in product((A, np.asfortranarray(A)), "CF"):  # the library's path and numpy's
-        found = M.copy(order)
-        add_product(0.3, a, B, beta, found)
-        assert found == pytest.approx(beta * M + 0.3 * A.T @ B, rel=1e-4, abs=1e-5)
+        actual = M.copy(order)
+        add_product(0.3, a, B, beta, actual)
+        assert actual == pytest.approx(beta * M + 0.3 * A.T @ B, rel=1e-4, abs=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -126,13 +126,13 @@ def test_one_example_is_the_update_of_section_3_2(direct, parts):
     contexts, w = minibatch(1)
     expected = [x.astype(float).tolist() if x is not None else None for x in theta]
     logp = naive.update(*expected, contexts[0].tolist(), int(w[0]), 0.1)
-    mine = Small(theta, parts)
-    L, _ = mine.step(contexts, w, 0.1)
+    small = Small(theta, parts)
+    L, _ = small.step(contexts, w, 0.1)
     assert abs(L - logp) < 1e-4
-    for found, wanted in zip(mine.arrays(), expected, strict=True):
-        assert (found is None) == (wanted is None)
-        if found is not None:
-            assert found == pytest.approx(np.array(wanted), rel=1e-4, abs=1e-6)
+    for actual, wanted in zip(small.arrays(), expected, strict=True):
+        assert (actual is None) == (wanted is None)
+        if actual is not None:
+            assert actual == pytest.approx(np.array(wanted), rel=1e-4, abs=1e-6)
 
 
 @pytest.mark.parametrize("direct", [False, True])
@@ -151,18 +151,18 @@ def test_the_gradient_is_that_of_finite_differences(direct, hidden, dropout):
         y = (np.tanh(x @ H.T + d) * kept[1]) @ U.T + b + (x @ W.T if W is not None else 0)
         return (y[np.arange(len(w)), w] - np.log(np.exp(y).sum(axis=1))).sum()
 
-    mine = Small(theta, 2)
-    L, _ = mine.step(contexts, w, 1e-2, kept=kept if dropout else None)
+    small = Small(theta, 2)
+    L, _ = small.step(contexts, w, 1e-2, kept=kept if dropout else None)
     assert abs(L - likelihood(*theta)) < 1e-3
-    assert_step(likelihood, theta, mine.arrays(), "CHdUWb")
+    assert_step(likelihood, theta, small.arrays(), "CHdUWb")
 
 
 def test_weight_decay_is_on_weights_and_not_on_biases():
     theta = parameters()
     contexts, w = minibatch(4)
     with_decay, without = Small(theta, 2, decay=0.5), Small(theta, 2)
-    for mine in (without, with_decay):
-        mine.step(contexts, w, 0.01)
+    for small in (without, with_decay):
+        small.step(contexts, w, 0.01)
     for name, start, a, b in zip("CHdUWb", theta, without.arrays(), with_decay.arrays(), strict=True):
         expected = a if name in "db" else a - 4 * 0.01 * 0.5 * start
         assert b == pytest.approx(expected, rel=1e-4, abs=1e-5), name
@@ -189,8 +189,8 @@ def test_feature_rate_is_the_rate_of_C_alone():
     theta = parameters()
     contexts, w = minibatch(4)
     once, fast = Small(theta), Small(theta, feature_rate=3)
-    for mine in (once, fast):
-        mine.step(contexts, w, 0.01)
+    for small in (once, fast):
+        small.step(contexts, w, 0.01)
     (C, *once), (C_fast, *fast) = once.arrays(), fast.arrays()
     assert C_fast - theta[0] == pytest.approx(3 * (C - theta[0]), rel=1e-4, abs=1e-6)
     assert all((a == b).all() for a, b in zip(once, fast, strict=True))
@@ -211,15 +211,15 @@ def test_a_block_may_have_no_share_of_the_sum():
     contexts, w = minibatch(3)
     w[:] = 0, 7, 10
     one, two = Small(theta, 1), Small(theta, 2)
-    for mine in one, two:
-        mine.step(contexts, w, 0.1)
+    for small in one, two:
+        small.step(contexts, w, 0.1)
     for a, b in zip(one.arrays(), two.arrays(), strict=True):
         assert np.isfinite(b).all() and b == pytest.approx(a, abs=1e-5)
 
 
 def test_a_last_block_may_be_smaller():
-    mine = Small(parameters(), 3)
-    assert [(block.start, block.size) for block in mine.mine.blocks] == [
+    small = Small(parameters(), 3)
+    assert [(block.start, block.size) for block in small.rows.blocks] == [
         (0, 2),
         (2, 2),
         (4, 2),
@@ -227,7 +227,7 @@ def test_a_last_block_may_be_smaller():
         (8, 2),
         (10, 1),
     ]
-    for a, b in zip(mine.arrays(), parameters(), strict=True):
+    for a, b in zip(small.arrays(), parameters(), strict=True):
         assert (a == b).all()
 
 
@@ -256,10 +256,10 @@ def test_contexts_made_as_they_are_asked_for_are_those_of_the_text(texts, marks,
     corpus = whole_corpus(str(texts / "train"), vocab, marks)
     at = np.flatnonzero(corpus.scored)
     rows = corpora.contexts(corpus, n)[at]
-    found = training.make_windows(corpus, at, n, vocab.sos_id)
-    assert (found[np.arange(len(at))] == np.where(rows < 0, vocab.sos_id, rows)).all() and len(found) == len(at)
-    assert (np.concatenate(list(pace.split_contexts(found))) == found[:]).all()
-    assert found[:].dtype == np.int32
+    actual = training.make_windows(corpus, at, n, vocab.sos_id)
+    assert (actual[np.arange(len(at))] == np.where(rows < 0, vocab.sos_id, rows)).all() and len(actual) == len(at)
+    assert (np.concatenate(list(pace.split_contexts(actual))) == actual[:]).all()
+    assert actual[:].dtype == np.int32
 
 
 @pytest.mark.parametrize("upto", [1, 5, 9, 10, 17])
@@ -278,8 +278,8 @@ def test_a_checkpoint_of_another_run_is_refused(texts):
     made = settings()
     part, now = run(texts, made, 2)
     data, fresh = prepared(texts, made)
-    mine = life(texts / "model", made, data, fresh.vocab)
-    lifecycle.write_checkpoint(mine, part, mine.arrays(part, now))
+    cycle = life(texts / "model", made, data, fresh.vocab)
+    lifecycle.write_checkpoint(cycle, part, cycle.arrays(part, now))
     other = life(texts / "model", settings(weight_decay=0.1), data, fresh.vocab)
     with pytest.raises(FormatError, match="-weight-decay differs"):
         lifecycle.resume(other, {}, {})
@@ -305,10 +305,10 @@ def test_patience(texts):
     (texts / "odd").write_text("mat mat mat\n")
     made = settings(epochs=50, rate=0.3, patience=2)
     data, fresh = prepared(texts, made, "odd")
-    progress, mine = training.Progress(fresh), life(texts / "model", made, data, fresh.vocab)
-    lifecycle.run_training(mine, progress, training.train(progress, data, made, 1), Reporter(mine, progress, Life()))
+    progress, cycle = training.Progress(fresh), life(texts / "model", made, data, fresh.vocab)
+    lifecycle.run_training(cycle, progress, training.train(progress, data, made, 1), Reporter(cycle, progress, Life()))
     assert progress.epoch == progress.best_epoch + 2 < 50
-    assert load(mine.model).settings["curve"] == curve.rows(progress.curve, curve.TIMES)
+    assert load(cycle.model).settings["curve"] == curve.rows(progress.curve, curve.TIMES)
 
 
 def test_a_likelihood_that_is_no_number_stops_training(texts):
@@ -355,9 +355,9 @@ def test_features_known_beforehand(tmp_path):
     vocab = make_vocab([b"a", b"b", b"c"])
     path = tmp_path / "w2v"
     path.write_text("2 3\nb 1 2 3\nzzz 4 5 6\n")
-    given = training.read_features(str(path), vocab, 3)
-    assert {vocab.words[i]: v.tolist() for i, v in given.items()} == {b"b": [1, 2, 3]}
-    C = training.initial_network(vocab, settings(), np.array([1]), given).C
+    features = training.read_features(str(path), vocab, 3)
+    assert {vocab.words[i]: v.tolist() for i, v in features.items()} == {b"b": [1, 2, 3]}
+    C = training.initial_network(vocab, settings(), np.array([1]), features).C
     assert C[vocab.index[b"b"]].tolist() == [1, 2, 3]
     for bad, message in (
         ("b 1 2\n", "w2v:1: expected a word and 3 finite numbers .-features., got 2"),

@@ -46,8 +46,8 @@ def test_a_step_follows_the_slope_of_the_sampled_likelihood(direct, parts):
     contexts, w = minibatch(6)
     words = np.unique(np.concatenate((w, [0, 10])))
     inclusion = np.random.default_rng(3).uniform(0.1, 1, 11).astype(np.float32)
-    mine = Small(theta, parts, "sampled")
-    L, _ = mine.step(contexts, w, 1e-2, words, np.log(inclusion))
+    small = Small(theta, parts, "sampled")
+    L, _ = small.step(contexts, w, 1e-2, words, np.log(inclusion))
 
     def likelihood(*moved):
         return naive.sampled_likelihood(
@@ -55,16 +55,16 @@ def test_a_step_follows_the_slope_of_the_sampled_likelihood(direct, parts):
         )
 
     assert pytest.approx(likelihood(*theta), abs=1e-3) == L
-    assert_step(likelihood, theta, mine.arrays(), "CHdUWb", every=3)
+    assert_step(likelihood, theta, small.arrays(), "CHdUWb", every=3)
 
 
 def test_a_sample_of_all_words_is_the_full_softmax():
     theta = parameters()
     contexts, w = minibatch(4)
-    full, mine = Small(theta, feature_rate=2), Small(theta, output="sampled", feature_rate=2)
+    full, small = Small(theta, feature_rate=2), Small(theta, output="sampled", feature_rate=2)
     full.step(contexts, w, 0.1)
-    mine.step(contexts, w, 0.1, np.arange(11), np.zeros(11, np.float32))
-    for a, b in zip(full.arrays(), mine.arrays(), strict=True):
+    small.step(contexts, w, 0.1, np.arange(11), np.zeros(11, np.float32))
+    for a, b in zip(full.arrays(), small.arrays(), strict=True):
         assert a == pytest.approx(b, abs=1e-6)
 
 
@@ -105,15 +105,15 @@ def test_a_step_follows_the_slope_of_the_contrast_with_noise(direct, parts, monk
     theta = parameters(direct=direct)
     contexts, w = minibatch(6)
     drawn, q = np.array([0, 10, 3, 3, w[0]]), np.random.default_rng(3).dirichlet(np.ones(11))
-    mine = Small(theta, parts, "nce")
-    L, _ = mine.step(contexts, w, 1e-2, drawn, q)
+    small = Small(theta, parts, "nce")
+    L, _ = small.step(contexts, w, 1e-2, drawn, q)
 
     def contrast(*moved):
         return naive.contrast(*lists(moved), contexts.tolist(), w.tolist(), drawn.tolist(), q.tolist())
 
     wanted = naive.contrast_logp(*lists(theta), contexts.tolist(), w.tolist(), drawn.tolist(), q.tolist())
     assert pytest.approx(wanted, abs=1e-3) == L
-    assert_step(contrast, theta, mine.arrays(), "CHdUWb", every=3)
+    assert_step(contrast, theta, small.arrays(), "CHdUWb", every=3)
 
 
 @pytest.mark.parametrize("parts", [1, 2])
@@ -123,10 +123,10 @@ def test_the_noise_of_an_example_pushes_no_more_than_a_softmax(parts):
     theta[5] += 2
     contexts, w = minibatch(6)
     drawn, q = np.array([0, 10, 3, 3, 5]), np.full(11, 1 / 11)
-    mine = Small(theta, parts, "nce")
-    mine.step(contexts, w, 1e-2, drawn, q)
+    small = Small(theta, parts, "nce")
+    small.step(contexts, w, 1e-2, drawn, q)
     wanted = naive.contrast_biases(*lists(theta), contexts.tolist(), w.tolist(), drawn.tolist(), q.tolist(), nce.NOISE)
-    assert (mine.arrays()[5] - theta[5]) / 1e-2 == pytest.approx(wanted, abs=2e-3)
+    assert (small.arrays()[5] - theta[5]) / 1e-2 == pytest.approx(wanted, abs=2e-3)
 
 
 def test_noise_contrastive_estimation_finds_a_distribution():
@@ -135,29 +135,29 @@ def test_noise_contrastive_estimation_finds_a_distribution():
     p = np.arange(1, 7) / 21
     text = random.choice(6, 30000, p=p)
     shapes = (6, 1), (0, 1), 0, (6, 0)
-    mine = Small([*(np.zeros(s, np.float32) for s in shapes), None, np.zeros(6, np.float32)], output="nce")
+    small = Small([*(np.zeros(s, np.float32) for s in shapes), None, np.zeros(6, np.float32)], output="nce")
     proposal = sampled.Proposal(text, 6, 20, np.full(6, 1 / 6))
     for i in range(0, len(text), 30):
         w = text[i : i + 30]
         drawn, q = proposal.sample(random)
-        mine.step(np.zeros((30, 1), int), w, 0.03 * (1 - i / len(text)), drawn, q)
-    assert np.exp(mine.arrays()[5]) == pytest.approx(p, rel=0.15)
+        small.step(np.zeros((30, 1), int), w, 0.03 * (1 - i / len(text)), drawn, q)
+    assert np.exp(small.arrays()[5]) == pytest.approx(p, rel=0.15)
 
 
 def test_the_effective_sample_size():
     theta, (contexts, _) = parameters(), minibatch(6)
     drawn, q = np.array([0, 10, 3, 3, 7]), np.random.default_rng(3).dirichlet(np.ones(11))
-    mine = Small(theta, output="sampled")
-    found = sampled.effective_sample_size(mine.mine, sgd.forward(mine.theta, contexts)[0], drawn, q)
-    assert found == pytest.approx(naive.effective_samples(*lists(theta), contexts.tolist(), drawn, q), rel=1e-4)
+    small = Small(theta, output="sampled")
+    actual = sampled.effective_sample_size(small.rows, sgd.forward(small.theta, contexts)[0], drawn, q)
+    assert actual == pytest.approx(naive.effective_samples(*lists(theta), contexts.tolist(), drawn, q), rel=1e-4)
 
 
 def test_words_are_drawn_until_they_are_worth_enough(texts):
     made = settings(objective="sampled", samples=1, effective_samples=3)
     data, network = prepared(texts, made)
-    mine = Small([network.named().get(name) for name in "CHdUWb"], output="sampled")
-    z, w = sgd.forward(mine.theta, data.contexts[:2])[0], data.w[:2]
-    draw = objectives.make_draw(data, made, network.vocab.V, mine.mine)
+    small = Small([network.named().get(name) for name in "CHdUWb"], output="sampled")
+    z, w = sgd.forward(small.theta, data.contexts[:2])[0], data.w[:2]
+    draw = objectives.make_draw(data, made, network.vocab.V, small.rows)
     plain = objectives.make_draw(data, settings(objective="sampled", samples=1), network.vocab.V)
     sizes = [[len(of(z, w, np.arange(2), 0, number)[0]) for number in range(40)] for of in (draw, plain)]
     assert np.mean(sizes[0]) > np.mean(sizes[1]) + 1
@@ -203,10 +203,10 @@ def test_a_text_of_one_word():
 @pytest.mark.parametrize("times", [1, 20])
 def test_shrinking_leaves_the_biases(times):
     theta = parameters()
-    mine = Small(theta, output="sampled")
-    mine.mine.shrink(0.9**times)
-    sgd.shrink(mine.theta, 0.9**times, 0.8**times)
-    for name, before, after in zip("CHdUWb", theta, mine.arrays(), strict=True):
+    small = Small(theta, output="sampled")
+    small.rows.shrink(0.9**times)
+    sgd.shrink(small.theta, 0.9**times, 0.8**times)
+    for name, before, after in zip("CHdUWb", theta, small.arrays(), strict=True):
         share = {"C": 0.8, "d": 1, "b": 1}.get(name, 0.9)
         assert after == pytest.approx(share**times * before, rel=1e-5), name
 
@@ -224,30 +224,30 @@ def test_a_run_that_was_cut_goes_on_to_the_same_bytes(texts, upto, objective, sa
 
     whole, again = whole_and_resumed(texts, data, made, fresh, upto)
     assert again.curve == whole.curve and again.best_epoch == whole.best_epoch
-    known = objectives.EXACT | objectives.ESTIMATED
-    assert all((e.ppl is not None) == (objective in known) and e.heldout_ppl > 0 for e in whole.curve)
+    with_ppl = objectives.EXACT | objectives.ESTIMATED
+    assert all((e.ppl is not None) == (objective in with_ppl) and e.heldout_ppl > 0 for e in whole.curve)
     assert same(whole.best, again.best)
 
 
 def test_checkpoints_from_before_the_objectives_are_read(texts):
     made = settings()
     data, fresh = prepared(texts, made)
-    mine = life(texts / "m", made, data, fresh.vocab)
-    run.write_checkpoint(mine, training.Progress(fresh), fresh.named())
-    about, arrays = run.read_checkpoint("nplm-train", mine.checkpoint)
+    cycle = life(texts / "m", made, data, fresh.vocab)
+    run.write_checkpoint(cycle, training.Progress(fresh), fresh.named())
+    about, arrays = run.read_checkpoint("nplm-train", cycle.checkpoint)
     old = {name: value for name, value in about["run"].items() if name not in ("objective", "samples")}
     arrays = {name: a.copy() for name, a in arrays.items() if name != "vocabulary"}
-    with open(mine.checkpoint, "wb") as out:
+    with open(cycle.checkpoint, "wb") as out:
         container.write(out, "nplm-checkpoint", about | {"run": old}, arrays, fresh.vocab.words)
-    assert run.resume(mine, fresh.named(), fresh.named())[0]["epoch"] == 0
+    assert run.resume(cycle, fresh.named(), fresh.named())[0]["epoch"] == 0
 
 
 def with_classes(direct, of=(0, 1, 1, 2, 0, 2, 2, 2, 1, 0, 2)):
     """A network of 11 words in classes, random in all its parameters."""
     random = np.random.default_rng(4)
     Uc, Wc, bc = (random.normal(0, 0.5, shape).astype(np.float32) for shape in ((3, 5), (3, 9), (3,)))
-    own = {"Uc": Uc, "Wc": Wc if direct else None, "bc": bc, "classes": np.array(of, np.int32)}
-    return network(dict(zip("CHdUWb", parameters(direct=direct))) | own, "class")
+    arrays = {"Uc": Uc, "Wc": Wc if direct else None, "bc": bc, "classes": np.array(of, np.int32)}
+    return network(dict(zip("CHdUWb", parameters(direct=direct))) | arrays, "class")
 
 
 def class_likelihood(model, contexts, w):
@@ -260,15 +260,15 @@ def class_likelihood(model, contexts, w):
 def test_a_step_follows_the_slope_of_the_likelihood_of_classes(direct):
     model = with_classes(direct)
     contexts, w = minibatch(6)
-    mine = Small(vars(model.theta), output="class")
-    L, _ = mine.step(contexts, w, 1e-2)
+    small = Small(vars(model.theta), output="class")
+    L, _ = small.step(contexts, w, 1e-2)
     assert pytest.approx(class_likelihood(model, contexts, w), abs=1e-3) == L
     names = [name for name in vars(model.theta) if name != "classes"]
 
     def likelihood(*moved):
         return class_likelihood(model.having(dict(zip(names, moved))), contexts, w)
 
-    after = [mine.named()[name] for name in names]
+    after = [small.named()[name] for name in names]
     assert_step(likelihood, [getattr(model.theta, name) for name in names], after, names, every=3)
 
 
@@ -292,9 +292,9 @@ def test_scores_of_classes_are_their_likelihood(monkeypatch):
 
 def test_classes_by_frequency():
     counts = np.array([1, 100, 1, 25, 1, 1, 1, 1, 1, 1])
-    found = classes.classes_by_frequency(counts)
-    assert found[1] == 0 and found[3] == 1 and sorted(set(found.tolist())) == list(range(found.max() + 1))
-    assert (np.diff(found[np.argsort(-counts, kind="stable")]) >= 0).all()
+    actual = classes.classes_by_frequency(counts)
+    assert actual[1] == 0 and actual[3] == 1 and sorted(set(actual.tolist())) == list(range(actual.max() + 1))
+    assert (np.diff(actual[np.argsort(-counts, kind="stable")]) >= 0).all()
     assert classes.classes_by_frequency(np.array([5])).tolist() == [0]
 
 
@@ -320,8 +320,8 @@ TREE = np.array([[11 + 1, 11 + 2], [11 + 3, 4], [11 + 4, 11 + 5], [0, 1], [2, 11
 def with_tree(direct):
     """A network of 11 words in a tree, random in all its parameters."""
     C, H, d, U, W, b = parameters(direct=direct)
-    own = {"U": U[:-1], "W": W[:-1] if direct else None, "b": b[:-1], "tree": TREE}
-    return network({"C": C, "H": H, "d": d} | own, "tree")
+    arrays = {"U": U[:-1], "W": W[:-1] if direct else None, "b": b[:-1], "tree": TREE}
+    return network({"C": C, "H": H, "d": d} | arrays, "tree")
 
 
 def tree_likelihood(model, contexts, w):
@@ -333,14 +333,14 @@ def test_a_step_follows_the_slope_of_the_likelihood_of_a_tree(direct):
     model = with_tree(direct)
     contexts, w = minibatch(6)
     theta = [getattr(model.theta, name) for name in "CHdUWb"]
-    mine = Small(theta, output="tree")
-    L, _ = mine.step(contexts, w, 1e-2, *tree.paths(TREE))
+    small = Small(theta, output="tree")
+    L, _ = small.step(contexts, w, 1e-2, *tree.paths(TREE))
     assert pytest.approx(tree_likelihood(model, contexts, w), abs=1e-3) == L
 
     def likelihood(*moved):
         return tree_likelihood(model.having(dict(zip("CHdUWb", moved))), contexts, w)
 
-    assert_step(likelihood, theta, mine.arrays(), "CHdUWb", every=3)
+    assert_step(likelihood, theta, small.arrays(), "CHdUWb", every=3)
 
 
 def test_scores_of_a_tree_are_its_likelihood(monkeypatch):
@@ -352,22 +352,22 @@ def test_scores_of_a_tree_are_its_likelihood(monkeypatch):
     plain = [logp, far.score_contexts(contexts, w)]
     monkeypatch.setattr(scoring, "MANY", 0)
     monkeypatch.setattr(scoring, "ROWS", 7)
-    for found, expected in zip((model, far), plain):
-        assert found.score_contexts(contexts, w) == pytest.approx(expected, rel=1e-5)
+    for actual, expected in zip((model, far), plain):
+        assert actual.score_contexts(contexts, w) == pytest.approx(expected, rel=1e-5)
     assert plain[1].min() < -500
 
 
-def ways(found):
+def ways(nodes):
     """The way to each word, as a string of sides."""
-    starts, path = tree.paths(found)
+    starts, path = tree.paths(nodes)
     return ["".join(str(step & 1) for step in path[i:j]) for i, j in pairwise(starts)]
 
 
 @pytest.mark.parametrize("counts", [[5, 9, 1, 1, 2, 7, 3], [1] * 6, [1, 1], [2**i for i in range(12)]])
 def test_huffmans_tree_takes_the_fewest_decisions(counts):
     counts = np.array(counts)
-    found = tree.huffman_tree(counts)
-    taken = ways(found)
+    actual = tree.huffman_tree(counts)
+    taken = ways(actual)
     assert sum(len(way) * n for way, n in zip(taken, counts)) == naive.huffman_cost(counts.tolist())
     assert len(set(taken)) == len(counts)
 
@@ -458,12 +458,12 @@ def test_dropout_has_factors_for_each_example(name):
     model = {"class": with_classes, "tree": with_tree}.get(name, lambda direct: None)(True)
     first = vars(model.theta) if model else dict(zip("CHdUWb", parameters(direct=True)))
     noise = np.array([0, 10, 3, 3, 7]), np.full(11, 1 / 11)
-    what = {"nce": noise, "class": (), "tree": tree.paths(TREE)}[name]
+    extra = {"nce": noise, "class": (), "tree": tree.paths(TREE)}[name]
 
     def changed(at):
-        mine = Small(first, output=name)
-        L, _ = mine.step(contexts[at], w[at], 1e-2, *what, kept=[part[at] for part in kept])
-        return L, [mine.named()[letter] - first[letter] for letter in "CHdUWb"]
+        small = Small(first, output=name)
+        L, _ = small.step(contexts[at], w[at], 1e-2, *extra, kept=[part[at] for part in kept])
+        return L, [small.named()[letter] - first[letter] for letter in "CHdUWb"]
 
     whole, singly = changed(np.arange(6)), [changed(np.array([k])) for k in range(6)]
     assert whole[0] == pytest.approx(sum(L for L, _ in singly), abs=1e-4)

@@ -67,9 +67,9 @@ def test_the_enlarged_vocabulary_sums_to_one(texts, unk, end):
     """After the same words each known word, each that has joined, and one new one."""
     model = neural(texts, marks=Marks(False, False, True), unk=unk)
     words = OPEN.split()[:end]
-    known = {w.decode() for w in model.vocab.words[: model.vocab.V]}
+    in_vocab = {w.decode() for w in model.vocab.words[: model.vocab.V]}
     total = 0
-    for word in sorted(known | set(words) | {"never"}):
+    for word in sorted(in_vocab | set(words) | {"never"}):
         (texts / "one").write_text(" ".join([*words, word]))
         total += math.exp(scored(model, texts / "one", Marks(False, False, True))[2][-1])
     assert total == pytest.approx(1, abs=2e-6)
@@ -81,10 +81,10 @@ def test_without_new_words_one_is_expected_all_the_same(texts):
     (texts / "one").write_text("the cat sat")
     _, ids, logp, rows = scored(model, texts / "one")
     theta = [model.named()[name].astype(float).tolist() for name in "CHdUWb"]
-    for i, row, found in zip(ids, rows, logp, strict=True):
+    for i, row, actual in zip(ids, rows, logp, strict=True):
         p, _, _ = naive.forward(*theta, row.tolist())
         share = math.exp(sum(v * math.log(v) for v in p))
-        assert math.exp(found) == pytest.approx(p[i] / (1 + share), rel=1e-5)
+        assert math.exp(actual) == pytest.approx(p[i] / (1 + share), rel=1e-5)
 
 
 def grammar(animals, sentences=400):
@@ -121,5 +121,5 @@ def test_blocks_of_a_text_are_one_text(texts, monkeypatch, large_from):
 
     monkeypatch.setattr(corpus, "blocks", lambda path, pieces: decoding.blocks(path, 30, pieces=pieces))
     large_from(1, "text")
-    _, again, found, _ = scored(model, texts / "open")
-    assert (again == ids).all() and found == pytest.approx(logp, abs=1e-5)
+    _, again, actual, _ = scored(model, texts / "open")
+    assert (again == ids).all() and actual == pytest.approx(logp, abs=1e-5)

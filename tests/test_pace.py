@@ -29,8 +29,8 @@ def test_a_step_goes_as_far_as_the_curvature_lets_it(parts):
     C, H, d, U, W, b = theta
     moved = pace.Pace(np.linspace(0, 9, 12, dtype=np.float32), 7.0, np.linspace(0, 2, 11, dtype=np.float32))
     free, held = Small(theta, parts, feature_rate=2), Small(theta, parts, slow=moved, feature_rate=2)
-    for mine in (free, held):
-        mine.step(contexts, w, 1e-2)
+    for small in (free, held):
+        small.step(contexts, w, 1e-2)
 
     layer = SimpleNamespace(H=H, d=d)
     a, memory, _ = layers.window(layer, C[contexts], layers.Batch())
@@ -58,8 +58,8 @@ def test_a_step_goes_as_far_as_the_curvature_lets_it(parts):
 def test_one_example_is_never_held_back():
     data = training.Data(np.zeros((5, 3), np.int32), np.arange(5) % 2, None)
     settings = training.Settings(4, 5, 3, False, 1e3, None, 0, 1.0, 1, 1, 1, 1)
-    found = pace.make_pace(settings, data, 4, pace.variances(data.w, 3))
-    assert found.H == 0 and not found.C.any() and not found.outputs.any()
+    actual = pace.make_pace(settings, data, 4, pace.variances(data.w, 3))
+    assert actual.H == 0 and not actual.C.any() and not actual.outputs.any()
 
 
 @pytest.mark.parametrize(

@@ -52,14 +52,14 @@ def test_the_gradient_is_that_of_finite_differences(direct, dropout, objective, 
         y = (a * kept[1]) @ U.T + b + (x[:, 0] @ W.T if direct else 0)
         return (y[np.arange(6), w] - np.log(np.exp(y).sum(axis=1))).sum()
 
-    given = kept if dropout else None
-    mine = Small(theta, 2, objective, "rnn")
+    factors = kept if dropout else None
+    small = Small(theta, 2, objective, "rnn")
     # all the words are candidates
     V = len(theta[-2])
-    what = (np.arange(V), np.zeros(V, np.float32)) if objective == "sampled" else ()
-    L, _ = mine.step(contexts, w, 1e-2, *what, kept=given)
+    sample = (np.arange(V), np.zeros(V, np.float32)) if objective == "sampled" else ()
+    L, _ = small.step(contexts, w, 1e-2, *sample, kept=factors)
     assert pytest.approx(likelihood(*theta), abs=1e-3) == L
-    assert_step(likelihood, theta, mine.arrays(), NAMES, shares="HdR")
+    assert_step(likelihood, theta, small.arrays(), NAMES, shares="HdR")
 
 
 @pytest.mark.parametrize("objective", ["full", "sampled"])

@@ -56,11 +56,11 @@ def test_the_gradient_is_that_of_finite_differences(model, direct, dropout):
         y = (a * kept[1]) @ U.T + b + (seen @ W.T if direct else 0)
         return (y[np.arange(6), w] - np.log(np.exp(y).sum(axis=1))).sum()
 
-    mine = Small(theta, 2, "full", model, m=m)
-    L, _ = mine.step(contexts, w, 1e-2, kept=kept if dropout else None)
+    small = Small(theta, 2, "full", model, m=m)
+    L, _ = small.step(contexts, w, 1e-2, kept=kept if dropout else None)
     assert pytest.approx(likelihood(*theta), abs=1e-3) == L
     shares = "HdR" if model == "rnn" else ""
-    assert_step(likelihood, theta, mine.arrays(), "CHdUWbR"[: len(theta)], every=2, shares=shares)
+    assert_step(likelihood, theta, small.arrays(), "CHdUWbR"[: len(theta)], every=2, shares=shares)
 
 
 @pytest.mark.parametrize("model", [None, "rnn"])

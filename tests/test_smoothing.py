@@ -49,11 +49,11 @@ def test_every_method_sums_to_one(name, interpolate, order):
         for unk, words, minimum in ((False, None, 2), (True, listed, 1), (False, listed, 1)):
             model = smoothed(name, order, interpolate, minimum, marks, unk, words)
             for corpus in read_corpus(str(FILES / "words.txt"), model.vocab, marks, model.order):
-                some = corpus.scored.copy()
-                some[60:] = False
+                first_tokens = corpus.scored.copy()
+                first_tokens[60:] = False
                 # without <s> some n-grams stand behind nothing; SRILM gives their contexts a share for them too
                 tolerance = 5e-3 if name in ("ukn", "kn") and interpolate and not marks.sos else 1e-4
-                assert vocabulary_sums(model, corpus, some) == pytest.approx(1, abs=tolerance)
+                assert vocabulary_sums(model, corpus, first_tokens) == pytest.approx(1, abs=tolerance)
                 break
 
 
@@ -65,9 +65,9 @@ def test_kenlms_conventions_sum_to_one(cutoff, order):
     methods = [Method("kn", interpolate=True, cutoff=cutoff if k > 1 else 0) for k in range(1, order + 1)]
     model = estimate(counts, vocab, Recipe(methods, (0.5, 1, 1.5), exact=True))[0]
     (corpus,) = read_corpus(TEXT, vocab, Marks())
-    some = corpus.scored.copy()
-    some[90:] = False
-    assert vocabulary_sums(model, corpus, some) == pytest.approx(1, abs=1e-5)
+    first_tokens = corpus.scored.copy()
+    first_tokens[90:] = False
+    assert vocabulary_sums(model, corpus, first_tokens) == pytest.approx(1, abs=1e-5)
 
 
 def kneser_ney(sentences, order, words):
@@ -76,14 +76,14 @@ def kneser_ney(sentences, order, words):
     counts, D = [None], [None]
     for k in range(1, order + 1):
         if k == order:
-            mine = Counter({g: n for g, n in raw.items() if len(g) == k})
+            kn_counts = Counter({g: n for g, n in raw.items() if len(g) == k})
         else:
-            mine = Counter(g[1:] for g in raw if len(g) == k + 1 and g[1] != b"<s>")
-            mine.update({g: n for g, n in raw.items() if len(g) == k and g[0] == b"<s>"})
-        mine = Counter({g: n for g, n in mine.items() if g[-1] != b"<s>"})
-        n = [0, *(sum(c == r for c in mine.values()) for r in (1, 2, 3, 4))]
+            kn_counts = Counter(g[1:] for g in raw if len(g) == k + 1 and g[1] != b"<s>")
+            kn_counts.update({g: n for g, n in raw.items() if len(g) == k and g[0] == b"<s>"})
+        kn_counts = Counter({g: n for g, n in kn_counts.items() if g[-1] != b"<s>"})
+        n = [0, *(sum(c == r for c in kn_counts.values()) for r in (1, 2, 3, 4))]
         Y = n[1] / (n[1] + 2 * n[2])
-        counts.append(mine)
+        counts.append(kn_counts)
         D.append([0, *(r - (r + 1) * Y * n[r + 1] / n[r] for r in (1, 2, 3))])
 
     def p(context, word):
@@ -161,17 +161,17 @@ def test_tuned_discounts_give_the_text_most(tmp_path, name, unk):
     (corpus,) = read_corpus(str(tmp_path / "heldout"), vocab, Marks())
     methods = [Method(name, (), True)] * 3
     text, levels = held_out(corpus, vocab, methods), counted_levels(counts, vocab, 3, methods)
-    known = text.tune(levels[0], text.of_levels(levels))
+    tuned = text.tune(levels[0], text.of_levels(levels))
 
-    def total(known):
-        logp = estimate(counts, vocab, Recipe(methods, (0.5, 1, 1.5), known=known))[0].score(corpus).logp
+    def total(tuned):
+        logp = estimate(counts, vocab, Recipe(methods, (0.5, 1, 1.5), known=tuned))[0].score(corpus).logp
         return logp[corpus.scored & np.isfinite(logp)].sum()
 
-    most = total(known)
+    most = total(tuned)
     assert most > total({})
-    for k, method in known.items():
+    for k, method in tuned.items():
         for r, d in enumerate(method.parameters):
             for step in (-0.02, 0.02):
                 if 1e-3 <= d + step <= r + 1:
                     moved = (*method.parameters[:r], d + step, *method.parameters[r + 1 :])
-                    assert total({**known, k: replace(method, parameters=moved)}) < most + 1e-4
+                    assert total({**tuned, k: replace(method, parameters=moved)}) < most + 1e-4

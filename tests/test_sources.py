@@ -164,8 +164,8 @@ def test_pruning_weighs_contexts_by_the_weights_of_the_sources(two):
                 times[pair] += weight
     (keys, _), (pairs, counts) = levels
     name = [word.decode() for word in words]
-    found = {(name[keys[key // W] % W], name[key % W]): c for key, c in zip(pairs.tolist(), counts.tolist())}
-    assert found == dict(times)
+    actual = {(name[keys[key // W] % W], name[key % W]): c for key, c in zip(pairs.tolist(), counts.tolist())}
+    assert actual == dict(times)
 
 
 @pytest.mark.parametrize("more", [{"order": 9}, {"vocab": ["a"], "unk": False}])

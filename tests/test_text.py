@@ -71,14 +71,14 @@ long_words = st.sampled_from([b"", b"1234567", b"12345678", b"123456789" * 9, b"
 def test_the_kernel_reads_what_the_dictionary_reads(tmp_path_factory, parts, size, tolower, closed):
     path = tmp_path_factory.mktemp("k") / "t"
     path.write_bytes(b"".join(parts))
-    found = []
+    outcomes = []
     with pytest.MonkeyPatch.context() as patch:
         for large in (1 << 30, 1):
             index = Closed({b"a": 3, b"<s>": 7, b"</s>": -2, b"": 1, b"123456789" * 9: 0}, 9) if closed else Growing()
             ids, starts, blank = read_with(patch, large, str(path), index, size, tolower)
             counts = list(count_words([str(path)], tolower).items())
-            found.append((ids.tolist(), starts.tolist(), blank, list(index.items()), counts))
-    assert found[0] == found[1]
+            outcomes.append((ids.tolist(), starts.tolist(), blank, list(index.items()), counts))
+    assert outcomes[0] == outcomes[1]
 
 
 def test_the_kernels_table_grows(tmp_path, monkeypatch):
@@ -101,11 +101,11 @@ def test_counts_are_those_of_a_dictionary(tmp_path_factory, sentences, order, no
     counts = collect(Sources([path], [], order, marks=Marks.of(no_sos, no_eos)))
     marked = [[b"<s>"] * (not no_sos) + s + [b"</s>"] * (not no_eos) for s in sentences if s]
     expected = naive.ngrams(marked, order)
-    found = {}
+    actual = {}
     for rows, level in zip(to_rows(counts.levels, len(counts.words)), counts.levels):
         for row, n in zip(rows, level.count):
-            found[tuple(counts.words[i] for i in row)] = n
-    assert found == expected
+            actual[tuple(counts.words[i] for i in row)] = n
+    assert actual == expected
 
 
 @slow
@@ -138,14 +138,14 @@ def test_one_sort_counts_as_a_sort_an_order_does(order, seed):
 
 @pytest.mark.parametrize("seed", range(20))
 def test_many_rows_are_counted_as_few(large_from, seed):
-    random, found = np.random.default_rng(seed), []
+    random, outcomes = np.random.default_rng(seed), []
     W, order = int(random.integers(1, 8)), int(random.integers(1, 6))
     rows = [random.integers(0, W, (random.integers(1, 30), k)).astype(np.int32) for k in range(1, order + 1)]
     weights = [random.integers(0, 5, len(row)) * random.choice([1, 1.5]) for row in rows]
     for large in (1 << 40, 1):
         large_from(large)
-        found.append(from_rows([*rows], [*weights], W))
-    for a, b in zip(*found, strict=True):
+        outcomes.append(from_rows([*rows], [*weights], W))
+    for a, b in zip(*outcomes, strict=True):
         for name in ("keys", "count", "first"):
             assert np.array_equal(getattr(a, name), getattr(b, name))
 
@@ -162,15 +162,15 @@ def test_many_count_lines_are_read_as_few(tmp_path, large_from):
     (tmp_path / "c").write_text(
         "a b\t3\n\nc a b d\t1\r\nb\t0\n e  f g\t99999999999999999\nb a c\t7\n" * 3 + "h i j k 5"
     )
-    found = []
+    actual = []
     for large in (1 << 40, 1):
         large_from(large, "text")
         for order in (None, 1, 2, 3):
             index = Growing()
             rows, weights = read_rows(str(tmp_path / "c"), index, order)
-            found.append((index.words(), [row.tolist() for row in rows], [weight.tolist() for weight in weights]))
-    assert found[:4] == found[4:]
-    assert b"b" in found[1][0] and b"a" not in found[1][0] and len(found[2][0]) < len(found[3][0])
+            actual.append((index.words(), [row.tolist() for row in rows], [weight.tolist() for weight in weights]))
+    assert actual[:4] == actual[4:]
+    assert b"b" in actual[1][0] and b"a" not in actual[1][0] and len(actual[2][0]) < len(actual[3][0])
 
 
 def test_a_prefix_that_was_not_counted_is_a_node_of_count_0():
@@ -257,9 +257,9 @@ def test_output_appears_whole_or_not_at_all(tmp_path):
 def test_bom_and_nul_are_warned_of_once(tmp_path):
     path = tmp_path / "x"
     path.write_bytes(b"\xef\xbb\xbfa\0b\n\0\n")
-    with pytest.warns(LmtkWarning) as found:
+    with pytest.warns(LmtkWarning) as actual:
         assert b"".join(blocks(str(path))) == b"a\0b\n\0\n"
-    assert len(found) == 2
+    assert len(actual) == 2
 
 
 @pytest.mark.parametrize("size", [3, 4, 5, 8, 100])
@@ -268,10 +268,10 @@ def test_blocks_are_whole_lines_after_a_bom_too(tmp_path, size, eager):
     data = b"alpha beta\n\ngamma\ndelta"
     (tmp_path / "x").write_bytes(b"\xef\xbb\xbf" + data)
     with pytest.warns(LmtkWarning):
-        found = list(blocks(str(tmp_path / "x"), size, eager))
+        actual = list(blocks(str(tmp_path / "x"), size, eager))
         as_is = list(blocks(str(tmp_path / "x"), size, eager, as_is=True))
-    assert b"".join(found) == data + b"\n" and b"".join(as_is) == data
-    assert all(block.endswith(b"\n") for block in found + as_is[:-1])
+    assert b"".join(actual) == data + b"\n" and b"".join(as_is) == data
+    assert all(block.endswith(b"\n") for block in actual + as_is[:-1])
 
 
 @pytest.mark.parametrize("empty", [b"", b"\n\n"])
@@ -363,25 +363,25 @@ def test_subwords_need_their_package(monkeypatch):
 @given(st.text("ab1 .,:'-()<>\u201c\u0940\u3002$\n", max_size=40))
 def test_tokens_move_no_character(text):
     data = text.encode()
-    found = normalize(data, tokenize=True)
-    assert found.replace(b" ", b"") == data.replace(b" ", b"")
-    assert normalize(found, tokenize=True) == found
+    actual = normalize(data, tokenize=True)
+    assert actual.replace(b" ", b"") == data.replace(b" ", b"")
+    assert normalize(actual, tokenize=True) == actual
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3])
 @pytest.mark.parametrize("closed", [False, True])
 def test_blocks_read_in_threads_have_the_ids_of_one(threads, closed, monkeypatch, large_from):
     random = np.random.default_rng(threads)
-    found = [b" ".join(b"w%d" % i for i in random.zipf(1.3, 40) % 500) + b"\n\n" for _ in range(60)]
-    found[-1] = found[-1].rstrip()
-    given = Growing()
-    given[b"w7"]
-    index = Closed(given, 1) if closed else given
-    words = [word for block in found for word in tokens(block)]
-    plain = index if closed else Growing(given.words())
+    actual = [b" ".join(b"w%d" % i for i in random.zipf(1.3, 40) % 500) + b"\n\n" for _ in range(60)]
+    actual[-1] = actual[-1].rstrip()
+    growing = Growing()
+    growing[b"w7"]
+    index = Closed(growing, 1) if closed else growing
+    words = [word for block in actual for word in tokens(block)]
+    plain = index if closed else Growing(growing.words())
     expected = [plain[word] for word in words]
     large_from(1, "text")
     monkeypatch.setattr(threads_module, "wanted", threads)
-    assert np.concatenate(list(ids_of(found, index))).tolist() == expected
+    assert np.concatenate(list(ids_of(actual, index))).tolist() == expected
     assert closed or index.words() == plain.words()
     assert list(ids_of([], index)) == []

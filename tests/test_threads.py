@@ -59,10 +59,10 @@ def test_threads_of_products_are_restored():
 
 @pytest.mark.parametrize("where", ["here", "there"])
 def test_work_stops_at_the_first_error(where):
-    done, mine, begun = [], threading.get_ident(), threading.Event()
+    done, caller, begun = [], threading.get_ident(), threading.Event()
 
     def work(item):
-        if (threading.get_ident() == mine) == (where == "here"):
+        if (threading.get_ident() == caller) == (where == "here"):
             begun.set()
             raise KeyboardInterrupt
         begun.wait()

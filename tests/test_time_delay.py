@@ -48,10 +48,10 @@ def test_the_gradient_is_that_of_finite_differences(direct, dropout):
         return (y[np.arange(6), w] - np.log(np.exp(y).sum(axis=1))).sum()
 
     before = [theta[name] for name in NAMES]
-    mine = Small(theta, 2, "full", "tdnn")
-    L, _ = mine.step(contexts, w, 1e-2, kept=kept if dropout else None)
+    small = Small(theta, 2, "full", "tdnn")
+    L, _ = small.step(contexts, w, 1e-2, kept=kept if dropout else None)
     assert pytest.approx(likelihood(*before), abs=1e-3) == L
-    after = mine.named()
+    after = small.named()
     assert_step(likelihood, before, [after.get(name) for name in NAMES], NAMES, shares="Hd")
 
 
