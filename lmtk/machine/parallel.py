@@ -50,8 +50,8 @@ class Alone:
     def swap_all(self, parts):
         return np.concatenate(parts[0])
 
-    def gather(self, thing):
-        return [thing]
+    def gather(self, part):
+        return [part]
 
     def follow(self):
         pass
@@ -170,9 +170,9 @@ class Many:
             self.world.Recv(buffer[:size], rank)
             write(buffer[:size].data)
 
-    def gather(self, thing):
-        """The list of each rank's `thing`, in the order of ranks, on every rank."""
-        return self.world.allgather(thing)
+    def gather(self, part):
+        """The list of the ranks' parts, in the order of ranks, on every rank."""
+        return self.world.allgather(part)
 
     def total(self, number):
         """The sum of the ranks' whole numbers."""

@@ -179,9 +179,9 @@ def join(order_1, context_1, suffix_1, start_1, order, context, suffix, start):
             above = suffix_1[context[i]]
             while a < end and context_1[a] < above:
                 a += 1
-            there = a < end and context_1[a] == above
-            suffix[i] = a if there else -1
-            lacking += not there
+            has_suffix = a < end and context_1[a] == above
+            suffix[i] = a if has_suffix else -1
+            lacking += not has_suffix
     return lacking
 
 

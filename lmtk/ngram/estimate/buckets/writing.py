@@ -17,14 +17,14 @@ from lmtk.ngram.estimate.buckets.passing import fetch
 f32 = np.float32
 
 
-def write_arpa(out, job, path=None, layout=None, own=False):
+def write_arpa(out, job, path=None, layout=None, is_last_use=False):
     """Writes the model of Buckets as ARPA, with lines sorted by the ids of their words, compared from the last word
-    back. Rank 0 has `out`, the open file `path`; on the others it is None. own: the model is not used any more, so that
-    memory is given back on the way.
+    back. Rank 0 has `out`, the open file `path`; on the others it is None. is_last_use: the model is not used any more,
+    so that memory is given back on the way.
     """
     layout, scratch, comm = layout or printing.plain(job.vocab.words), threads.Scratch(), job.comm
-    own = own and job.work
-    if own:
+    is_last_use = is_last_use and job.work
+    if is_last_use:
         give_back(job.work.suffixes.come)
     write = write_alone(out) if comm.size == 1 else write_together(out, comm, path)
     with write as (lines, done):
@@ -39,7 +39,7 @@ def write_arpa(out, job, path=None, layout=None, own=False):
                     printing.write_order(lines, x, columns, k, layout, scratch)
                 done()
                 job.show(t / job.rounds, f"writing {k}-grams")
-            for columns in (job.work.log10p, job.work.log10bow, job.work.marks) if own else ():
+            for columns in (job.work.log10p, job.work.log10bow, job.work.marks) if is_last_use else ():
                 give_back(columns[k])
         if out:
             lines.write(b"\n\\end\\\n")
@@ -140,7 +140,7 @@ def orders_of(job, k):
     elif k == 1:
         yield None, () if job.comm.rank else (job.log10p, job.log10bow, job.marks)
     else:
-        for b, (p, marks) in zip(job.mine, fetch(job, k)):
+        for b, (p, marks) in zip(job.rank_buckets, fetch(job, k)):
             begins, rank, sizes = stored(job, b, "contexts")
             base = np.cumsum([0, 0, 0, *sizes[1:]])
             # one word more, since words_of may read one behind the last
