@@ -157,7 +157,7 @@ class Tables:
         self.logs[where[0, AT]], self.logs[where[0, AT] + 1] = form.unknown, 0
 
     def insert_words(self, rows, words):
-        """Inserts 1-grams: rows (N, 3), as `reader.Rows` has them, and their words."""
+        """Inserts 1-grams. rows (N, 3): as in `reader.Rows`; words: of the 1-grams."""
         is_word = np.array([not is_unknown(w) for w in words])
         self.words += [w for w in words if not is_unknown(w)]
         number = np.where(is_word, np.cumsum(is_word), 0)
@@ -172,7 +172,7 @@ class Tables:
         self.memory[begin : begin + ONE * size].reshape(-1, ONE)[number] = logs
 
     def insert(self, rows, name):
-        """Inserts n-grams of one order above 1: rows (N, k + 2), as `reader.Rows` has them. name: of the model. Raises
+        """Inserts n-grams of one order above 1. rows (N, k + 2): as in `reader.Rows`; name: of the model. Raises
         LmtkError.
         """
         failure = insert(self.memory, self.logs, self.where, self.filled, rows, self.numbers)

@@ -328,7 +328,7 @@ def pooled():
 
 
 def end_all(comm, status):
-    """Ends every rank at once, without a line from the MPI library after that of the error."""
+    """Ends every rank at once, without a line from the MPI library after the error message."""
     sys.stderr.flush()
     # when mpiexec is told to end all ranks, it drops output that it has not passed on
     time.sleep(0.5)

@@ -251,9 +251,9 @@ def read_power(text, i):
 def read_lines(text, at, k, slots, letters, ends, value, unknown, rows, numbers):
     """rows (N, k + 2) <- the n-grams of the lines of text[at:]: log10 p, k words and an optional log10 weight.
 
-    A row has the ids, then log10 p and the weight as float32; `numbers` is the same memory. The id of a word that the
-    table lacks is `unknown`. A word that was in the same place in the line before, as most are in sorted files, is not
-    looked up again.
+    A row has the ids, then log10 p and the weight as float32; `numbers` is the same memory. A word that is not in
+    the table has the id `unknown`. A word that was in the same place in the line before, which is usual in sorted
+    files, is not looked up again.
 
     Stops at any other line, at a number that `read_number` does not read, and if `rows` has no room. Returns where it
     stopped; how many n-grams it read; how many lines it passed, including blank ones; how many log p are positive, and

@@ -326,7 +326,7 @@ def cell(text, words=2):
 
 def fill_cells(x, kernel, form, end, cells):
     """Fills cells with the numbers x (N,), each followed by the byte `end`, and returns them. The kernel fills most
-    cells; those that it leaves empty get form(x), a str.
+    cells; empty cells get form(x), a str.
     """
     kernel(x, end, cells)
     for i in np.flatnonzero(cells[:, -1] == 0):

@@ -79,7 +79,7 @@ def rows_of(nodes, k, first, rank, weighted):
 
 @jit
 def fill_rows(memory, logs, where, first, rank, weighted, rows):
-    """rows (N, k + 3) <- those of the N nodes of order k from `first` on that have a probability. Returns how many."""
+    """rows (N, k + 3) <- the nodes with a probability among N of order k, from `first` on. Returns their number."""
     k, row = rows.shape[1] - 3, 0
     bow, p, words = k < len(where), where[k - 1, P], np.empty(k + 1, np.int32)
     at = np.full(k + 1, first)  # the node of the prefix of each length

@@ -44,7 +44,7 @@ class Counts:
         return len(self.levels)
 
     def parts(self, by_bytes):
-        """These counts alone, as one part: `runs.Spilled.parts` has several."""
+        """These counts alone, as one part; `runs.Spilled.parts` yields several."""
         yield self
 
     def has(self, word):
@@ -324,7 +324,7 @@ def parse_counts(texts, floats):
         except (OverflowError, ValueError):  # Python converts no more than 4300 digits
             return None
     try:
-        # float() and numpy take 1_000, which is no number elsewhere
+        # float() and numpy take 1_000, which is not a number elsewhere
         counts = np.array([t.replace(b"_", b"x") for t in texts], dtype="S").astype(np.float64)
     except ValueError:
         return None

@@ -125,7 +125,7 @@ def count_contexts(memory, where, unigrams, ids, starts, is_new, times):
 
 @jit
 def context_p(arrays, k, contexts, V, before, log10p):
-    """log10p (N_k,) <- log10 p of the n-grams of order k as sequences of words, from `before`, that of their contexts.
+    """log10p (N_k,) <- log10 p of the n-grams of order k as sequences of words; before: log10 p of their contexts.
     Words with ids from V on that have no probability are left out. arrays: as for `renormalize`; contexts: the first
     and the end of the contexts to work on.
     """

@@ -33,7 +33,7 @@ def prune(model, threshold, minorder=2, context=None, is_last_use=False):
 
 def find_limits(model, minorder=2, context=None, is_last_use=False):
     """The threshold up to which `prune` keeps each n-gram: (the arrays of the model's copy, limits). limits float32:
-    those of all n-grams, in order of their nodes; inf for n-grams that always stay, -inf for bare prefixes.
+    of all n-grams, in order of their nodes; inf for n-grams that always stay, -inf for bare prefixes.
 
     Leaving out the n-gram h w changes bow(h) to bow'(h), and the entropy by
         -p(h) {p(w|h) [log p(w|h') + log bow'(h) - log p(w|h)] + (1 - sum p(v|h)) [log bow'(h) - log bow(h)]}.
@@ -70,8 +70,8 @@ def cut(model, arrays, limits, threshold):
 
 
 def threshold_for(limits, most):
-    """The lowest threshold with which at most so many n-grams stay; inf if more than that always stay. limits: those of
-    all n-grams, float32.
+    """The lowest threshold with which at most `most` n-grams stay; inf if more n-grams always stay. limits: of all
+    n-grams, float32.
     """
     removed = len(limits) - most
     return np.nextafter(np.partition(limits, removed - 1)[removed - 1], f32(np.inf)) if removed > 0 else f32(-np.inf)

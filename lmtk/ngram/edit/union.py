@@ -224,8 +224,8 @@ def mix_numbers(tries, old, weights, k, first, last, node0, place, memory, logs,
 
 @jit
 def copy_numbers(tries, old, k, node0, place, logs, where):
-    """logs <- log10 p and weights of the n-grams of order k, from node0 on, from the first trie. N-grams that it lacks
-    become bare.
+    """logs <- log10 p and weights of the n-grams of order k, from node0 on, from the first trie. N-grams that the
+    first trie lacks become bare.
     """
     source, target = array_at(tries[0, 0], tries[0, 1], np.float32), where[k - 1, AT] + where[k - 1, WIDTH] * node0
     for i in range(len(place)):

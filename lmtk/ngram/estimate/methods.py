@@ -169,7 +169,7 @@ def one_discount(n, kenlm):
 
 
 def three_discounts(n, kenlm):
-    """((D1, D2, D3+) of the modified Kneser-Ney method, None); where they are invalid, the second is the reason.
+    """((D1, D2, D3+) of the modified Kneser-Ney method, None); for invalid discounts, the second is the reason.
 
     kenlm: as in KenLM, in single precision, which decides whether a discount next to 0 is valid.
     """
@@ -311,7 +311,7 @@ class Recipe:
     trusting: bool = False
 
     def discounted(self, k, n):
-        """The Method of order k with its discounts, given or from n(r), n_1 .. n_r. Raises NoDiscount."""
+        """The Method of order k with discounts from `fixed`, or by n(r), n_1 .. n_r. Raises NoDiscount."""
         return self.fixed.get(k) or self.methods[k - 1].discounted(k, n, self.fallback, self.tell, self.exact)
 
     def tuned(self, first, features):

@@ -492,8 +492,8 @@ def backed_off(levels, k):
 
 
 def backoff_weights(log10p, of, lower, H):
-    """log10 back-off weights of H contexts; 0 for a context without n-grams. log10p (N,): that of the n-grams of the
-    contexts `of` (N,), nan if left out; lower (N,): p of their suffixes.
+    """log10 back-off weights of H contexts; 0 for a context without n-grams. log10p (N,): of the n-grams that extend
+    the contexts `of` (N,), nan if left out; lower (N,): p of their suffixes.
 
     If the lower order leaves nothing, log10p is scaled in place, so that p sums to one.
     """

@@ -64,7 +64,7 @@ def finish(memory, where, W, path="", linked=False, home=None):
 
 def add_suffixes(memory, where, slots, spans, k, one, far):
     """Set the suffixes of the k-grams; shorter n-grams must have theirs. Returns `far`, extended by the far suffixes of
-    the k-grams. slots, spans: the tables, of which that of order k - 1 is used. one (W,): the 1-gram of each word.
+    the k-grams. slots, spans: the hash tables; that of order k - 1 is used. one (W,): the 1-gram of each word.
     """
     parts = parts_of(int(where[k - 2, N]))
     missing = map_at_once(lambda part: link_suffixes(memory, where, slots, spans, k, *part, one), parts)

@@ -24,7 +24,7 @@ PART = 1 << 18  # positions of a bucket where memory is not bounded, at most
 
 @dataclass
 class Buckets:
-    """A model in buckets, of which each rank has equally many.
+    """A model in buckets; each rank has the same number of buckets.
 
     seen (W,): how often each word occurs in the text or, for counts, how many n-grams have the word as their last or
     their last but one. bounds (B + 1,): the first word of each bucket. alone, together: `together` buckets of up to
@@ -41,7 +41,7 @@ class Buckets:
 
     Until the buckets are sorted: records, a Shelf with those of each bucket; or text (N + n,), a circle, and places,
     the places of each bucket's words in it. methods, exact: as in methods.Recipe; at the end the methods have their
-    discounts. show(share, what): is called with the share of a step that is done.
+    discounts. show(share, task): is called with the share of a task that is done.
     """
 
     vocab: Vocab

@@ -13,8 +13,8 @@ f32 = np.float32
 
 @jit
 def find_places(begins, of, oldest, k, head, place):
-    """place (N,) <- for each context of order k, in suffix order, its place among the numbers that the buckets send
-    which have it as an event. Those from bucket b begin at head[b], which advances in place. begins, of, oldest: from
+    """place (N,) <- for each context of order k, in suffix order, its place among the numbers sent by the buckets
+    that have it as an event. Those from bucket b begin at head[b], which advances in place. begins, of, oldest: from
     `contexts_from`.
     """
     bigram, context = -1, 0

@@ -62,7 +62,7 @@ def write_together(out, comm, path):
     """Yields (the Parts to which a rank writes, a function that all ranks must call equally often). The function puts
     the parts that the ranks have written since the last call, in the order of ranks, into rank 0's `out`.
 
-    If `out` is a plain file that all ranks can open, each rank writes to its own place in it, one call later, so that
+    If `out` is a regular file that all ranks can open, each rank writes to its own place in it, one call later, so that
     none waits for the others' sizes; otherwise rank 0 receives all.
     """
     parts, end, ahead = Parts(), 0, deque()
@@ -109,8 +109,8 @@ def write_together(out, comm, path):
 
 
 def open_shared(out, comm):
-    """(the name of rank 0's `out`, a descriptor of it on every rank: None where it is no plain file that all ranks can
-    write).
+    """(the name of rank 0's `out`, a descriptor of it on every rank: None unless it is a regular file that all ranks
+    can write).
     """
     plain = out and isinstance(getattr(out, "raw", None), io.FileIO) and os.path.isfile(out.raw.name)
     name, file = comm.gather(out.raw.name if plain else None)[0], None
