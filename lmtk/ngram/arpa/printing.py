@@ -93,11 +93,11 @@ def mark_lines(marks, bow, flags, weights):
         flags[i] |= 2 if extended else marks[i] & 2
 
 
-def write_sorted(out, model, rank, is_last_use=False):
+def write_sorted(out, model, rank, may_reuse=False):
     """Writes the sections of a Backoff model in SRILM's order. rank (W,): each word's place in byte order.
-    is_last_use: the caller does not use the model any more, so its memory is given back as the file grows.
+    may_reuse: whether the caller gives up the model; its memory is then given back as the file grows.
     """
-    if is_last_use:
+    if may_reuse:
         trim()
     nodes, cells, scratch = model.nodes, word_cells(model.vocab.words), Scratch()
     nodes.checked_levels(len(model.vocab.words))
@@ -117,7 +117,7 @@ def write_sorted(out, model, rank, is_last_use=False):
     written = None  # the contexts of the order before
     ordered = contexts_of_orders()
     for k, contexts in enumerate(map_in_order(lambda _: next(ordered), range(nodes.order), threads=1), 1):
-        if is_last_use and written is not None:
+        if may_reuse and written is not None:
             release_order(nodes, k - 1)
             give_back(written)
         out.write(b"\n\\%d-grams:\n" % k)
@@ -133,7 +133,7 @@ def write_sorted(out, model, rank, is_last_use=False):
                 gather_lines(
                     contexts[begin:end], memory, nodes.logs, where, turned[k - 1], weighted[k - 1], rows, p, bow, flags
                 )
-                if is_last_use and k == nodes.order:  # of lower orders the next contexts are still being made
+                if may_reuse and k == nodes.order:  # of lower orders the next contexts are still being made
                     give_back(contexts[begin:end])
                 return bytes(print_lines((rows, p, bow, flags), cells, longest, room))
 

@@ -11,11 +11,11 @@ from lmtk.ngram.counting.counts import ranks
 from lmtk.ngram.model.nodes import ZERO, mark_suffixes
 
 
-def write_text(out, model, sort=True, is_last_use=False):
+def write_text(out, model, sort=True, may_reuse=False):
     """Writes a Backoff model as SRILM does: seven digits, and a weight where an n-gram is a context.
 
     N-grams are sorted by their contexts, which are compared from the last word back, and then by their last words, all
-    in byte order. Without `sort` they are sorted by their words' ids, compared from the last word back. is_last_use:
+    in byte order. Without `sort` they are sorted by their words' ids, compared from the last word back. may_reuse:
     as in `printing.write_sorted`.
     """
     sizes, plain = model.sizes, sort and not memory.bound
@@ -25,7 +25,7 @@ def write_text(out, model, sort=True, is_last_use=False):
     elif plain:
         from lmtk.ngram.arpa.printing import write_sorted
 
-        write_sorted(out, model, ranks(model.vocab.words), is_last_use)
+        write_sorted(out, model, ranks(model.vocab.words), may_reuse)
     else:
         from lmtk.ngram.arpa import printing, sorting
 

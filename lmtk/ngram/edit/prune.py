@@ -23,15 +23,15 @@ from lmtk.ngram.model.nodes import AT, BOW, CHILD, WIDTH, N, P, allocate, mark_s
 f32 = np.float32
 
 
-def prune(model, threshold, minorder=2, context=None, is_last_use=False):
+def prune(model, threshold, minorder=2, context=None, may_reuse=False):
     """Remove the n-grams of `minorder` words or more whose removal raises the model's own perplexity by a smaller share
     than `threshold` (Stolcke 1998), and recompute the weights. The arguments are those of `find_limits`.
     """
-    arrays, limits = find_limits(model, minorder if threshold > 0 else model.order + 1, context, is_last_use)
+    arrays, limits = find_limits(model, minorder if threshold > 0 else model.order + 1, context, may_reuse)
     return cut(model, arrays, limits, threshold)
 
 
-def find_limits(model, minorder=2, context=None, is_last_use=False):
+def find_limits(model, minorder=2, context=None, may_reuse=False):
     """The threshold up to which `prune` keeps each n-gram: (the arrays of the model's copy, limits). limits float32:
     of all n-grams, in order of their nodes; inf for n-grams that always stay, -inf for bare prefixes.
 
@@ -41,9 +41,9 @@ def find_limits(model, minorder=2, context=None, is_last_use=False):
     context's longest suffix: the limit of an n-gram is the highest of its own and those of the n-grams that need it.
 
     context: log10 p(h) of every context h, an array for each order; None: from the model itself, but a Kneser-Ney model
-    gives poor p(h) (Chelba et al. 2010). is_last_use: whether the model is not used again, so its memory may be reused.
+    gives poor p(h) (Chelba et al. 2010). may_reuse: whether the caller gives up the model; its memory is then reused.
     """
-    arrays = copied(model, is_last_use)
+    arrays = copied(model, may_reuse)
     where, context = arrays[2], context or context_probabilities(arrays, model.vocab)
     base = first_marks(where)
     limits = np.full(base[-1], np.inf, f32)
@@ -125,7 +125,7 @@ def without(model, arrays, kept, base, weighted=None):
     probability. weighted: marks of the n-grams that have a weight; None: all have one.
     """
     nodes = select(arrays, len(model.vocab.words), kept, base, weighted)
-    return renormalize(replace(model, nodes=nodes), is_last_use=True)
+    return renormalize(replace(model, nodes=nodes), may_reuse=True)
 
 
 def select(arrays, W, kept, base, weighted=None):

@@ -37,7 +37,7 @@ f32 = np.float32
 prefetch = of_numba("lmtk.machine.intrinsics", "prefetch")
 
 
-def renormalize(model, is_last_use=False):
+def renormalize(model, may_reuse=False):
     """Return the model with back-off weights that make the probabilities after every context sum to one.
 
     The left-over mass of the 1-grams goes to the words of probability 0 in equal parts or, if there are none, to all
@@ -46,9 +46,9 @@ def renormalize(model, is_last_use=False):
     an n-gram with its backed-off probability. A weight (log10) that becomes 0, or was -0.0, is stored as -0.0: a 0 that
     ARPA files state.
 
-    is_last_use: whether the caller does not use the model again, so that its memory may be reused.
+    may_reuse: whether the caller gives up the model; its memory is then reused.
     """
-    arrays = copied(model, is_last_use)
+    arrays = copied(model, may_reuse)
     warn_of_sums(update_all_weights(arrays, model.vocab, shown=True))
     for k in range(2, model.order + 1):
         map_at_once(lambda part, k=k: fill_bare(*arrays, k, *part), parts_of(arrays[2][k - 2, N]))
@@ -96,12 +96,12 @@ def complete_unigrams(log10p, predicted):
     return np.where(takers, np.log10(p).astype(f32), log10p), 0
 
 
-def copied(model, is_last_use=False):
-    """Copy a model's nodes and return their (memory, logs, where, far). With `is_last_use`, nodes in memory are taken
-    over instead, and the caller must not use the model again. Raises FormatError if a file's nodes are damaged.
+def copied(model, may_reuse=False):
+    """Copy a model's nodes and return their (memory, logs, where, far). With `may_reuse`, nodes in memory are taken
+    over instead, and the caller must not use the model afterwards. Raises FormatError if a file's nodes are damaged.
     """
     model.nodes.checked_levels(len(model.vocab.words))
-    nodes, memory = model.nodes, writable_memory(model.nodes) if is_last_use else None
+    nodes, memory = model.nodes, writable_memory(model.nodes) if may_reuse else None
     if memory is None:
         memory = zeros(nodes.memory.size, np.int32)
         memory[:] = nodes.memory

@@ -236,13 +236,13 @@ def copy_numbers(tries, old, k, node0, place, logs, where):
         target += where[k - 1, WIDTH]
 
 
-def unite(models, ids, W, weights=None, is_last_use=False):
+def unite(models, ids, W, weights=None, may_reuse=False):
     """Unite the n-grams of all models over W words: (memory, where, far), the arrays of `nodes`. ids[m]: the new ids of
     the words of model m, -1 for words that are left out.
 
     Back-off weights are those of the first model. With `weights`, probabilities are those of the mixture; without, they
-    are those of the first model, and n-grams of other models only become bare prefixes. is_last_use: whether the
-    models are not used again; their memory is then freed, an order at a time. Memory is allocated for the n-grams of
+    are those of the first model, and n-grams of other models only become bare prefixes. may_reuse: whether the
+    caller gives up the models; their memory is then freed, an order at a time. Memory is allocated for the n-grams of
     all models together; the part that is never written costs nothing.
     """
     n = max(model.nodes.order for model in models)
@@ -257,7 +257,7 @@ def unite(models, ids, W, weights=None, is_last_use=False):
     rows[0] = -np.inf, 0, 0
     for k in range(1, n + 1):
         pieces = merged_order(tries, old, number_of, k, parts)
-        for model in models if is_last_use and k > 1 else ():
+        for model in models if may_reuse and k > 1 else ():
             release_order(model.nodes, k - 1)
         begins = np.cumsum([0, *(len(word) for *_, word, _ in pieces)]).tolist()
         at, size, width = where[k - 1, AT], begins[-1], widths[k - 1]
@@ -293,7 +293,7 @@ def unite(models, ids, W, weights=None, is_last_use=False):
         table, *_ = map_at_once(lambda job: job(), [find, *(partial(numbers, part) for part in zip(begins, pieces))])
         parts = [(begin, place) for begin, (*_, place) in zip(begins, pieces)]
         del pieces, put, numbers
-    for model in models if is_last_use else ():
+    for model in models if may_reuse else ():
         release_order(model.nodes, n)
     return memory[: where[-1, AT] + NARROW * (where[-1, N] + 1)], where, far
 

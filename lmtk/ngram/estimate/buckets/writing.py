@@ -17,15 +17,15 @@ from lmtk.ngram.estimate.buckets.passing import fetch
 f32 = np.float32
 
 
-def write_arpa(out, job, path=None, layout=None, is_last_use=False):
+def write_arpa(out, job, path=None, layout=None, may_reuse=False):
     """Writes the model of Buckets as ARPA, with lines sorted by the ids of their words, compared from the last word
-    back. Rank 0 has `out`, the open file `path`; on the others it is None. is_last_use: the model is not used any more,
-    so that memory is given back on the way.
+    back. Rank 0 has `out`, the open file `path`; on the others it is None. may_reuse: whether the caller gives up the
+    model; its memory is then given back on the way.
     """
     layout, scratch, comm = layout or printing.plain(job.vocab.words), threads.Scratch(), job.comm
-    is_last_use = is_last_use and job.work
-    if is_last_use:
-        give_back(job.work.suffixes.come)
+    work = job.work if may_reuse else None
+    if work:
+        give_back(work.suffixes.come)
     write = write_alone(out) if comm.size == 1 else write_together(out, comm, path)
     with write as (lines, done):
         if out:
@@ -39,7 +39,7 @@ def write_arpa(out, job, path=None, layout=None, is_last_use=False):
                     printing.write_order(lines, x, columns, k, layout, scratch)
                 done()
                 job.show(t / job.rounds, f"writing {k}-grams")
-            for columns in (job.work.log10p, job.work.log10bow, job.work.marks) if is_last_use else ():
+            for columns in (work.log10p, work.log10bow, work.marks) if work else ():
                 give_back(columns[k])
         if out:
             lines.write(b"\n\\end\\\n")
