@@ -46,7 +46,7 @@ def test_random_jobs_are_estimated_as_in_memory(seed, monkeypatch):
     arguments = job(seed)
     monkeypatch.setattr(threads, "wanted", seed % 3 + 1)
     monkeypatch.setattr(division, "PART", 4 + 7 * (seed % 30))
-    monkeypatch.setattr(dealing, "SOME", 1 + 13 * (seed % 7))
+    monkeypatch.setattr(dealing, "BATCH", 1 + 13 * (seed % 7))
     monkeypatch.setattr(division, "BYTES", (1 << 30) // 600)
 
     def by_buckets(ids, marks, vocab, methods, exact, tell):
@@ -121,7 +121,7 @@ def test_buckets_hold_what_stands_around_their_words(seed, monkeypatch):
     else:
         dealing.deal_out(shared, Parts(x).parts(vocab))
     shared.methods = methods
-    for b in shared.mine:
+    for b in shared.rank_buckets:
         ordering.sort_bucket(shared, b, None, marks)
         bounds = shared.bounds[b : b + 2].tolist()
         *both, come = naive.bucket(ids, n, marks, *bounds)

@@ -44,7 +44,7 @@ def test_random_jobs_are_estimated_as_by_counts(seed, monkeypatch):
         whole = assembly.backoff_of(other)
         assert written(writer.write_text, whole) == written(writer.write_text, model)
         monkeypatch.setattr(printing, "give_back", lambda array: array.fill(85))
-        assert written(partial(writing.write_arpa, own=True), by_suffixes(*arguments, lambda _: None)[0]) == text
+        assert written(partial(writing.write_arpa, may_reuse=True), by_suffixes(*arguments, lambda _: None)[0]) == text
 
 
 @pytest.mark.parametrize("seed", range(16))

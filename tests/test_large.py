@@ -408,9 +408,10 @@ def test_models_are_edited_as_by_numpy(monkeypatch, seed):
 def test_an_edit_may_use_the_memory_of_its_model():
     model, other = random_model(1, order=4), random_model(30, order=4, words="abcdef")
     whole = merge([scaled(model, 1), other], [0.5, 0.5])
-    assert_close(merge([scaled(model, 1), scaled(other, 1)], [0.5, 0.5], own=True), whole)
+    assert_close(merge([scaled(model, 1), scaled(other, 1)], [0.5, 0.5], may_reuse=True), whole)
     assert_close(
-        prune(renormalize(scaled(model, 0.9), own=True), 0.01, own=True), prune(renormalize(scaled(model, 0.9)), 0.01)
+        prune(renormalize(scaled(model, 0.9), may_reuse=True), 0.01, may_reuse=True),
+        prune(renormalize(scaled(model, 0.9)), 0.01),
     )
 
 

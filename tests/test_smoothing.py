@@ -164,7 +164,7 @@ def test_tuned_discounts_give_the_text_most(tmp_path, name, unk):
     tuned = text.tune(levels[0], text.of_levels(levels))
 
     def total(tuned):
-        logp = estimate(counts, vocab, Recipe(methods, (0.5, 1, 1.5), known=tuned))[0].score(corpus).logp
+        logp = estimate(counts, vocab, Recipe(methods, (0.5, 1, 1.5), fixed=tuned))[0].score(corpus).logp
         return logp[corpus.scored & np.isfinite(logp)].sum()
 
     most = total(tuned)

@@ -128,9 +128,9 @@ def load_ensemble(paths):
 
 
 def no_model(kind):
-    """What to say of a binary file that is not a model."""
-    program, _, what = kind.partition("-")
-    remedy = f"; lmtk {program}-train -finish writes the model of a checkpoint" if what == "checkpoint" else ""
+    """The message for a binary file that is not a model."""
+    program, _, stage = kind.partition("-")
+    remedy = f"; lmtk {program}-train -finish writes the model of a checkpoint" if stage == "checkpoint" else ""
     return f"not a model but a file of the kind {kind}{remedy}"
 
 

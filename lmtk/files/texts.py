@@ -100,7 +100,7 @@ def words(rows, shown):
         return [("kind", "word list"), ("words", len(rows))], [row[0] for row in rows]
 
 
-def group_table(members, shown, what):
+def group_table(members, shown, label):
     """[(name, value)] with a table of groups of words, the first `shown` words of each.
 
     members: (group, sort key, word).
@@ -112,4 +112,4 @@ def group_table(members, shown, what):
         b"%s: %s" % (name, b" ".join(w for _, w in sorted(words)[:shown])) for name, words in sorted(words_of.items())
     ]
     table = "".join(f"\n  {os.fsdecode(line)}" for line in lines) if shown else ""
-    return [("words", len(members)), (what, f"{len(words_of)}{table}")]
+    return [("words", len(members)), (label, f"{len(words_of)}{table}")]

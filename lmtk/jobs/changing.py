@@ -66,7 +66,7 @@ def change(job, home=None, threshold=None):
         models = [report_sizes(job, "-loglinear-mix", interpolate(job, models, names, weights))]
     elif merging:
         mix = vocabulary.merge if job.read_mix_lms else vocabulary.merge_in_turn
-        models = [report_sizes(job, "-mix-lm", mix(models, weights, own=job.is_own))]
+        models = [report_sizes(job, "-mix-lm", mix(models, weights, may_reuse=job.is_own))]
     if job.renorm:
         models[0] = renormalize_model(models[0], closed or job.unk or job.by_word, job.is_own)
     model, *others = add_classes(job, words, files[: len(models)], models) if job.classes else models
@@ -214,7 +214,7 @@ def renormalize_model(model, whole, may_reuse):
     from lmtk.ngram.edit import renormalize, vocabulary
 
     apart = not whole and model.vocab.predicts(model.vocab.unk) and renormalize.leaves_mass(model)
-    result = renormalize.renormalize(vocabulary.predict_unknown(model, False) if apart else model, own=may_reuse)
+    result = renormalize.renormalize(vocabulary.predict_unknown(model, False) if apart else model, may_reuse=may_reuse)
     return vocabulary.predict_unknown(result, True) if apart else result
 
 

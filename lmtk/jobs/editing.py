@@ -345,7 +345,7 @@ def write(job, model, vocab, out):
                 kenlm_layout.write_text(text, model)
             else:
                 is_last = job.is_own and not (job.write_bin or job.write_kenlm or job.keep)
-                writer.write_text(text, model, own=is_last)
+                writer.write_text(text, model, may_reuse=is_last)
     if job.write_bin:
         with contextlib.nullcontext(out) if out else open_out(job.write_bin) as binary:
             if is_classed:

@@ -470,7 +470,7 @@ def write_model(job, counted, model, methods, layout, rank):
         writing.write_arpa(None, model, job.lm, layout)
     elif job.lm and not changed:
         with open_out(job.lm) as out:
-            writing.write_arpa(out, model, job.lm, layout, own=not as_nodes)
+            writing.write_arpa(out, model, job.lm, layout, may_reuse=not as_nodes)
     if job.kenlm_type == "trie" and not (changed or job.closed or job.write_bin or job.class_lm or job.keep):
         from lmtk.kenlm import levels
 
@@ -561,7 +561,7 @@ def write_files(job, counted, model, lm):
                 kenlm_layout.write_text(out, model)
             else:
                 is_last = not (job.write_bin or job.write_kenlm or job.class_lm or job.keep)
-                writer.write_text(out, model, job.count.sort, own=is_last)
+                writer.write_text(out, model, job.count.sort, may_reuse=is_last)
     if job.write_bin:
         with open_out(job.write_bin) as out:
             compact.write_binary(out, model, job.compact, job.quantize or 0)

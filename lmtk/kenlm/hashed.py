@@ -29,7 +29,7 @@ ONE, MIDDLE, LONGEST = 2, 4, 3  # int32 numbers in a record
 LOG10P, BOW = 2, 3  # places in the record of an n-gram
 AT, BUCKETS, WIDTH = range(3)  # columns of `where`
 BLOCK = 1 << 16  # tokens that a thread scores at once
-SOME = 32  # tokens whose places are prefetched together
+BATCH = 32  # tokens whose places are prefetched together
 prefetch = of_numba("lmtk.machine.intrinsics", "prefetch")
 
 
@@ -121,9 +121,9 @@ def score_tokens(memory, logs, where, number, before, log10p, used):
     """
     n = len(where)
     weights, seen = np.zeros(n + 1, f32), 0  # the weights of the contexts that end in the token before, and how many
-    keys, places = np.empty((SOME, n + 1), u64), np.empty((SOME, n + 1), np.int64)
-    for start in range(0, len(number), SOME):
-        end = min(start + SOME, len(number))
+    keys, places = np.empty((BATCH, n + 1), u64), np.empty((BATCH, n + 1), np.int64)
+    for start in range(0, len(number), BATCH):
+        end = min(start + BATCH, len(number))
         for i in range(start, end):
             key = u64(number[i])
             for k in range(2, min(n, before[i] + 1) + 1):
@@ -165,15 +165,15 @@ def place_of(where, order, key):
 
 @inlined
 def find_from(memory, where, order, at, key):
-    """(the place of the n-gram of this key, or the free place for it; whether it is there), from the place `at` on. A
-    damaged file may have no free place; then the search ends where it began.
+    """(the place of the n-gram with this key, or of a free bucket; whether the n-gram was found). The search starts at
+    the place `at`. In a damaged file without a free bucket, the search ends at `at`.
     """
     begin, width = where[order - 1, AT], where[order - 1, WIDTH]
     end = begin + where[order - 1, BUCKETS] * width
     for _ in range(where[order - 1, BUCKETS]):
-        here = key_at(memory, at)
-        if here == key or here == 0:
-            return at, here == key
+        stored = key_at(memory, at)
+        if stored == key or stored == 0:
+            return at, stored == key
         at += width
         if at == end:
             at = begin

@@ -23,7 +23,7 @@ from lmtk.kenlm.layout import hash_words, is_unknown
 from lmtk.machine.jit import jit, of_numba
 from lmtk.machine.memory import trim
 from lmtk.machine.threads import count, map_at_once, parts_of
-from lmtk.ngram.estimate.engine import THERE
+from lmtk.ngram.estimate.engine import IN_MODEL
 from lmtk.ngram.estimate.suffix import orders_at
 from lmtk.ngram.model.nodes import AT, WIDTH
 from lmtk.text.vocab import UNK
@@ -88,7 +88,7 @@ def of_estimate(job):
     if not work or job.sizes[1:] != work.suffixes.sizes[1:] or sum(map(is_unknown, words)) > 1:
         return None
     work.suffixes = replace(work.suffixes, come=None)
-    work.log10p[1] = np.where(job.marks & THERE, job.log10p, np.float32(np.nan))
+    work.log10p[1] = np.where(job.marks & IN_MODEL, job.log10p, np.float32(np.nan))
     is_context = [None, *(lambda k=k: work.types[k] > 0 for k in range(1, job.order))]
 
     def forget(k):

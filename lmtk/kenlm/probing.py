@@ -16,12 +16,12 @@ import numpy as np
 from lmtk.errors import FormatError, LmtkError, name_of, shown
 from lmtk.kenlm.hashed import (
     AT,
+    BATCH,
     BOW,
     BUCKETS,
     HEAD,
     LOG10P,
     ONE,
-    SOME,
     WIDTH,
     WORD,
     A,
@@ -157,7 +157,7 @@ class Tables:
         self.logs[where[0, AT]], self.logs[where[0, AT] + 1] = form.unknown, 0
 
     def insert_words(self, rows, words):
-        """Inserts 1-grams: rows (N, 3), as `reader.Rows` has them, and their words."""
+        """Inserts 1-grams. rows (N, 3): as in `reader.Rows`; words: of the 1-grams."""
         is_word = np.array([not is_unknown(w) for w in words])
         self.words += [w for w in words if not is_unknown(w)]
         number = np.where(is_word, np.cumsum(is_word), 0)
@@ -172,7 +172,7 @@ class Tables:
         self.memory[begin : begin + ONE * size].reshape(-1, ONE)[number] = logs
 
     def insert(self, rows, name):
-        """Inserts n-grams of one order above 1: rows (N, k + 2), as `reader.Rows` has them. name: of the model. Raises
+        """Inserts n-grams of one order above 1. rows (N, k + 2): as in `reader.Rows`; name: of the model. Raises
         LmtkError.
         """
         failure = insert(self.memory, self.logs, self.where, self.filled, rows, self.numbers)
@@ -202,7 +202,7 @@ def hash_into(memory, table, hashes):
 
 @jit
 def insert(memory, logs, where, filled, rows, numbers):
-    """Hard to read: keys are made SOME n-grams at a time, so that the random accesses to the tables overlap.
+    """Hard to read: keys are made BATCH n-grams at a time, so that the random accesses to the tables overlap.
 
     Inserts n-grams of one order k > 1. The arguments are arrays of Tables, and rows (N, k + 2) as in `reader.Rows`.
     Returns 0, or what is wrong.
@@ -210,11 +210,11 @@ def insert(memory, logs, where, filled, rows, numbers):
     Bound: three random accesses an n-gram, to itself, to its suffix and to its context.
     """
     k, n = rows.shape[1] - 2, len(where)
-    word, keys, contexts = np.empty((SOME, k), np.int64), np.empty((SOME, k), u64), np.empty((SOME, k), u64)
+    word, keys, contexts = np.empty((BATCH, k), np.int64), np.empty((BATCH, k), u64), np.empty((BATCH, k), u64)
     # where the searches for the n-gram, its suffix and its context begin
-    places, changed = np.zeros((SOME, 3), np.int64), np.empty(k, np.int64)
-    for start in range(0, len(rows), SOME):
-        end = min(start + SOME, len(rows))
+    places, changed = np.zeros((BATCH, 3), np.int64), np.empty(k, np.int64)
+    for start in range(0, len(rows), BATCH):
+        end = min(start + BATCH, len(rows))
         for i in range(start, end):
             j = i - start
             for d in range(k):

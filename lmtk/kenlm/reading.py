@@ -82,7 +82,7 @@ def read_probing(data, counts, multiplier, path):
 
 
 def make_vocab(words, unknown):
-    """The Vocab of KenLM's words, the first of which is <unk>. <unk> is predicted unless its log10 p, `unknown`, is
+    """The Vocab of KenLM's words; the first word is <unk>. <unk> is predicted unless its log10 p, `unknown`, is
     MISSING.
     """
     predicted = [w for i, w in enumerate(words) if w != SOS and (i or unknown != MISSING)]

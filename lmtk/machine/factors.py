@@ -17,7 +17,7 @@ SMALL = 10**6  # multiplications; with kernels for small products, OpenBLAS does
 WITH_SMALL = b"SkylakeX", b"Cooperlake", b"SapphireRapids"  # processors with such kernels, by OpenBLAS's names
 TILE = range(32, 65)  # columns of such a small product
 ANY = 1 << 40  # more rows than a product can have
-FEW = 3  # rows that are multiplied in the time in which BLAS copies a factor
+FEW = 3  # rows that are multiplied while BLAS copies a factor
 GAP = 16  # numbers between the rows of a factor, so that their distance is not a power of two
 by_blas = of_numba("lmtk.machine.intrinsics", "sgemm")
 
@@ -34,8 +34,8 @@ def small():
 
 @dataclass(frozen=True)
 class Tiles:
-    """A factor (K, N) in tiles (N / columns, K, columns). A call returns X times the factor. most: the most rows of X
-    with which a tile makes a small product.
+    """A factor (K, N) in tiles (N / columns, K, columns). A call returns X times the factor. most: the most rows that
+    X may have if the product with a tile is to be small.
     """
 
     tiles: np.ndarray

@@ -30,9 +30,9 @@ def room():
     return limit - pages * os.sysconf("SC_PAGE_SIZE")
 
 
-def try_out(work, what):
-    """Under a limit, lets a child process do some work first. Raises MemoryError if that process fails. what: the name
-    of the work, for the message.
+def try_out(work, name):
+    """Under a memory limit, run `work` in a child process first. Raises MemoryError if that process fails. name: of
+    the work, for the message.
     """
     left = room()
     if left is None:
@@ -48,7 +48,7 @@ def try_out(work, what):
         finally:
             os._exit(status)
     if os.waitpid(child, 0)[1]:
-        raise MemoryError(f"{what} needs more than the {max(left, 0) // MB} MB that ulimit -v leaves")
+        raise MemoryError(f"{name} needs more than the {max(left, 0) // MB} MB that ulimit -v leaves")
 
 
 ARENA_MAX, MMAP_MAX, MMAP_THRESHOLD, TOP_PAD, TRIM_THRESHOLD = -8, -4, -3, -2, -1  # of malloc.h

@@ -50,8 +50,8 @@ class Alone:
     def swap_all(self, parts):
         return np.concatenate(parts[0])
 
-    def gather(self, thing):
-        return [thing]
+    def gather(self, part):
+        return [part]
 
     def follow(self):
         pass
@@ -170,9 +170,9 @@ class Many:
             self.world.Recv(buffer[:size], rank)
             write(buffer[:size].data)
 
-    def gather(self, thing):
-        """The list of each rank's `thing`, in the order of ranks, on every rank."""
-        return self.world.allgather(thing)
+    def gather(self, part):
+        """The list of the ranks' parts, in the order of ranks, on every rank."""
+        return self.world.allgather(part)
 
     def total(self, number):
         """The sum of the ranks' whole numbers."""
@@ -328,7 +328,7 @@ def pooled():
 
 
 def end_all(comm, status):
-    """Ends every rank at once, without a line from the MPI library after that of the error."""
+    """Ends every rank at once, without a line from the MPI library after the error message."""
     sys.stderr.flush()
     # when mpiexec is told to end all ranks, it drops output that it has not passed on
     time.sleep(0.5)

@@ -61,11 +61,11 @@ def read_dictionary(path):
     """{word: translation} from a text of "WORD TRANSLATION" lines; a word's first line counts. Raises FormatError."""
     out = {}
     for number, line in lines(path):
-        found = line.strip(BLANKS).split(None, 1)
-        if len(found) == 1:
+        words = line.strip(BLANKS).split(None, 1)
+        if len(words) == 1:
             raise FormatError(path, "expected a word and its translation, found one word", number)
-        if found:
-            out.setdefault(*found)
+        if words:
+            out.setdefault(*words)
     if not out:
         raise FormatError(path, "no words in it; expected lines with a word and its translation")
     return out

@@ -142,7 +142,7 @@ class Reader:
 
     def finish(self):
         if self.table and not self.table.closed:
-            for word in self.table.words(self.table.given):
+            for word in self.table.words(self.table.n_initial):
                 self.index[word]
 
 
@@ -166,11 +166,11 @@ def ids_of(blocks, index, tolower=False):
     numbers = [np.append(np.arange(len(index) - 1), NEWLINE)] * len(tables)
 
     def look_up(table, block):
-        known = table.known
-        return table.ids(lower(block) if tolower else block), table.words(known)
+        n_words = table.n_words
+        return table.ids(lower(block) if tolower else block), table.words(n_words)
 
-    def numbered(t, found):
-        ids, new = found.result()
+    def numbered(t, future):
+        ids, new = future.result()
         if tables[t].closed:
             return ids
         numbers[t] = np.concatenate((numbers[t][:-1], [index[word] for word in new], [NEWLINE])).astype(np.int32)
@@ -201,14 +201,14 @@ class Table:
             values = np.delete(values, line)
         text = b"\n".join(words) + b"\n"
         # words of the index that no text can have, empty or with blanks in them, are left out
-        if text.count(b"\n") != len(words) or any(odd in b"\n" + text for odd in (b"\n\n", b" ", b"\t", b"\r")):
+        if text.count(b"\n") != len(words) or any(blank in b"\n" + text for blank in (b"\n\n", b" ", b"\t", b"\r")):
             tokens = [(w, i) for w, i in index.items() if TOKEN.fullmatch(w) and w != b"\n"]
             words, values = [w for w, _ in tokens], np.array([i for _, i in tokens], np.int32)
             text = b"".join(w + b"\n" for w in words)
         self.room(2 * len(words), 2 * len(text))
         self.add(text)
-        self.value[: self.known] = values
-        self.given, self.next_id = self.known, -1 if self.closed else len(index) - 1
+        self.value[: self.n_words] = values
+        self.n_initial, self.next_id = self.n_words, -1 if self.closed else len(index) - 1
 
     def room(self, words, letters):
         """Allocate an empty table for at least so many words and bytes of words."""
@@ -216,11 +216,11 @@ class Table:
         self.slots = np.zeros((2 * half, 2), np.uint64)
         self.letters = np.empty(max(letters, 1 << 16), np.uint8)
         self.ends, self.value = np.zeros(half + 1, np.int64), np.empty(half, np.int32)
-        self.known = 0
+        self.n_words = 0
 
     def look_up(self, text, start, new_id, ids):
-        start, found, self.known = look_up(text, start, *self.arrays(), self.known, new_id, self.unk, ids)
-        return start, found
+        start, n_ids, self.n_words = look_up(text, start, *self.arrays(), self.n_words, new_id, self.unk, ids)
+        return start, n_ids
 
     def arrays(self):
         return self.slots, self.letters, self.ends, self.value
@@ -230,13 +230,13 @@ class Table:
         self.look_up(np.frombuffer(text, np.uint8), 0, 0, np.empty(len(text), np.int32))
 
     def grow(self):
-        text, value = self.letters[: self.ends[self.known]].tobytes(), self.value[: self.known]
+        text, value = self.letters[: self.ends[self.n_words]].tobytes(), self.value[: self.n_words]
         self.room(2 * len(self.value), 2 * len(self.letters))
         self.add(text)
-        self.value[: self.known] = value
+        self.value[: self.n_words] = value
 
     def words(self, first=0):
-        return self.letters[self.ends[first] : self.ends[self.known]].tobytes().split(b"\n")[:-1]
+        return self.letters[self.ends[first] : self.ends[self.n_words]].tobytes().split(b"\n")[:-1]
 
     def read_lines(self, text, at, k, rows):
         """`kernels.read_lines` with this table, of a Closed index. It may run in several threads."""
@@ -248,10 +248,10 @@ class Table:
             # one buffer for all blocks: touching fresh memory costs more than the look-ups
             if len(self.buffer) < len(text):
                 self.buffer = np.empty(len(text), np.int32)
-            before = self.known
-            start, found = self.look_up(text, start, self.next_id, self.buffer)
-            parts.append(self.buffer[:found].copy())
-            self.next_id += (self.known - before) if not self.closed else 0
+            before = self.n_words
+            start, n_ids = self.look_up(text, start, self.next_id, self.buffer)
+            parts.append(self.buffer[:n_ids].copy())
+            self.next_id += (self.n_words - before) if not self.closed else 0
             if start < len(text):
                 self.grow()
         return np.concatenate(parts or [np.zeros(0, np.int32)])
@@ -277,9 +277,9 @@ def with_marks(ids, marks, sos, eos, before=NEWLINE):
     """
     if len(ids) > TOGETHER and not marks.reverse:  # in parts, so that memory does not grow with the number of lines
         parts = sentences_of(np.split(ids, range(TOGETHER, len(ids), TOGETHER)), marks, sos, eos, before)
-        found, ends, blank = zip(*parts)
-        begins = np.cumsum([0, *map(len, found[:-1])])
-        return np.concatenate(found), np.concatenate([x + begin for x, begin in zip(ends, begins)]), sum(blank)
+        marked, ends, blank = zip(*parts)
+        begins = np.cumsum([0, *map(len, marked[:-1])])
+        return np.concatenate(marked), np.concatenate([x + begin for x, begin in zip(ends, begins)]), sum(blank)
     ends = np.flatnonzero(ids == NEWLINE)
     begins = np.append(0, ends + 1)[: len(ends)]
     continues, goes_on = before != NEWLINE, bool(len(ids)) and bool(ids[-1] != NEWLINE)
@@ -319,8 +319,8 @@ def read_ids(path, index, marks):
     Growing or Closed, with <s> and </s>; it must not have the id -1.
     """
     parts, starts, blank, N = [np.zeros(0, np.int32)], [np.zeros(1, np.int64)], 0, 0
-    found = ids_of(blocks(path, pieces=not marks.reverse), index, marks.tolower)
-    for ids, ends, empty in sentences_of(found, marks, index[SOS], index[EOS]):
+    unmarked = ids_of(blocks(path, pieces=not marks.reverse), index, marks.tolower)
+    for ids, ends, empty in sentences_of(unmarked, marks, index[SOS], index[EOS]):
         parts.append(ids)
         starts.append(N + ends)
         N += len(ids)
@@ -353,10 +353,10 @@ def corpora(blocks, vocab, marks, order=1, keep_lines=False, index=None):
     reader = Reader(index, marks.tolower)
     before, context = NEWLINE, np.zeros(0, np.int32)  # context: the last tokens of a sentence that goes on
     for block in blocks:
-        found = reader.ids(block)
-        ids, ends, blank = with_marks(found, marks, sos, eos, before)
+        unmarked = reader.ids(block)
+        ids, ends, blank = with_marks(unmarked, marks, sos, eos, before)
         reader.finish()
-        before = found[-1] if len(found) else before
+        before = unmarked[-1] if len(unmarked) else before
         lines = None
         if keep_lines and not marks.stream:
             lines = [b" ".join(words) for row in block.split(b"\n") if (words := TOKEN.findall(row))]

@@ -19,7 +19,7 @@ HIGH = ~LOW7
 BLANKS = u64(0x2121212121212121)  # in each byte, the code of a blank plus one
 MIX = u64(0x9E3779B97F4A7C15)
 POWER = np.array([10**e for e in range(9)])
-SOME = 512  # words looked up together
+BATCH = 512  # words looked up together
 SAME = -3  # in place of the id of a word that stood in the same place in the line before
 load8, local = of_numba("lmtk.machine.intrinsics", "load8"), of_numba("lmtk.machine.intrinsics", "local")
 prefetch = of_numba("lmtk.machine.intrinsics", "prefetch")
@@ -32,10 +32,10 @@ def eight(text, at):
     """Eight bytes from text[at] on as a uint64, the lowest first; after the end of the text, line ends (10)."""
     if at + 8 <= len(text):
         return load8(text, at)
-    found = u64(0)
+    x8 = u64(0)
     for i in range(at + 7, at - 1, -1):
-        found = found << u64(8) | u64(text[i] if i < len(text) else 10)
-    return found
+        x8 = x8 << u64(8) | u64(text[i] if i < len(text) else 10)
+    return x8
 
 
 @inlined
@@ -102,60 +102,60 @@ def find_word(text, first, length, key, slots, letters, ends):
 
 
 @sealed
-def look_up(text, start, slots, letters, ends, value, known, new_id, unk, ids):
+def look_up(text, start, slots, letters, ends, value, n_words, new_id, unk, ids):
     """ids <- the ids of the tokens of text[start:]; a line's end is NEWLINE.
 
-    The table has `known` words. Other words are added, with the ids from `new_id` on; if `new_id` is negative, they
-    have the id `unk` instead. Returns where it stopped (the text's end, or a word for which the table or `letters` has
-    no room), the number of ids, and that of known words. Words are looked up SOME at a time, so that their random reads
-    overlap.
+    The table has `n_words` words. New words are added, with the ids from `new_id` on; if `new_id` is negative, they are
+    not added and have the id `unk`. Returns where the kernel stopped (the text's end, or a word for which the table or
+    `letters` has no room), the number of ids, and the number of words of the table. Words are looked up BATCH at a
+    time, so that their random reads overlap.
     """
     size = len(text)
-    found, at = 0, start
-    begin, width = local(SOME, np.int64), local(SOME, np.int64)
-    keys = local(SOME, np.uint64)
+    n_ids, at = 0, start
+    begin, width = local(BATCH, np.int64), local(BATCH, np.int64)
+    keys = local(BATCH, np.uint64)
     while at < size:
-        some = 0
-        while at < size and some < SOME:
+        waiting = 0
+        while at < size and waiting < BATCH:
             first, length = at, span(text, at)
             at += length
             if length:
-                keys[some] = key_of(text, first, length)
-                prefetch(slots, np.int64(2 * slot_of(keys[some], slots)))
+                keys[waiting] = key_of(text, first, length)
+                prefetch(slots, np.int64(2 * slot_of(keys[waiting], slots)))
                 at += at < size and text[at] == 32
             else:
                 at += 1
                 if text[first] != 10:
                     continue
-            begin[some], width[some] = first, length
-            some += 1
-        for i in range(some):
+            begin[waiting], width[waiting] = first, length
+            waiting += 1
+        for i in range(waiting):
             first, length = begin[i], width[i]
             if length == 0:
-                ids[found] = NEWLINE
-                found += 1
+                ids[n_ids] = NEWLINE
+                n_ids += 1
                 continue
             word, slot = find_word(text, first, length, keys[i], slots, letters, ends)
             if word >= 0:
-                ids[found] = value[word]
+                ids[n_ids] = value[word]
             elif new_id < 0:
-                ids[found] = unk
+                ids[n_ids] = unk
             else:
-                end = ends[known] + length + 1
-                if known == len(value) or end > len(letters):
-                    return first, found, known
+                end = ends[n_words] + length + 1
+                if n_words == len(value) or end > len(letters):
+                    return first, n_ids, n_words
                 for j in range(length):
-                    letters[ends[known] + j] = text[first + j]
+                    letters[ends[n_words] + j] = text[first + j]
                 letters[end - 1] = 10
                 slots[slot, 0] = keys[i]
-                slots[slot, 1] = u64(known)
-                value[known] = new_id
-                ends[known + 1] = end
-                ids[found] = new_id
-                known += 1
+                slots[slot, 1] = u64(n_words)
+                value[n_words] = new_id
+                ends[n_words + 1] = end
+                ids[n_ids] = new_id
+                n_words += 1
                 new_id += 1
-            found += 1
-    return at, found, known
+            n_ids += 1
+    return at, n_ids, n_words
 
 
 @jit
@@ -194,8 +194,8 @@ def read_number(text, i):
     if i + 10 < size and text[i + 1] == 46 and 48 <= c <= 57:
         # d.dddd: up to eight digits after the point are read at once, in one uint64
         x8 = load8(text, i + 2) ^ u64(0x3030303030303030)
-        odd = ((x8 & LOW7) + u64(0x7676767676767676) | x8) & ~LOW7
-        d = np.int64(trailing_zeros(odd)) >> 3 if odd else 8
+        non_digits = ((x8 & LOW7) + u64(0x7676767676767676) | x8) & ~LOW7
+        d = np.int64(trailing_zeros(non_digits)) >> 3 if non_digits else 8
         after = text[i + 2 + d]
         if d and (after == 32 or after == 10 or after == 9 or after == 13):
             v = x8 << u64(64 - 8 * d)
@@ -251,9 +251,9 @@ def read_power(text, i):
 def read_lines(text, at, k, slots, letters, ends, value, unknown, rows, numbers):
     """rows (N, k + 2) <- the n-grams of the lines of text[at:]: log10 p, k words and an optional log10 weight.
 
-    A row has the ids, then log10 p and the weight as float32; `numbers` is the same memory. The id of a word that the
-    table lacks is `unknown`. A word that was in the same place in the line before, as most are in sorted files, is not
-    looked up again.
+    A row has the ids, then log10 p and the weight as float32; `numbers` is the same memory. A word that is not in
+    the table has the id `unknown`. A word that was in the same place in the line before, which is usual in sorted
+    files, is not looked up again.
 
     Stops at any other line, at a number that `read_number` does not read, and if `rows` has no room. Returns where it
     stopped; how many n-grams it read; how many lines it passed, including blank ones; how many log p are positive, and
@@ -261,11 +261,11 @@ def read_lines(text, at, k, slots, letters, ends, value, unknown, rows, numbers)
     instructions, about two a byte.
     """
     size = len(text)
-    found, lines, positive, worst, outside = 0, 0, 0, 0.0, -1
-    begin, width, keys = np.empty(SOME + k, np.int64), np.empty(SOME + k, np.int64), np.empty(SOME + k, np.uint64)
-    some, settled = 0, 0  # how many words wait to be looked up; how many rows have all their ids
+    row, lines, positive, worst, outside = 0, 0, 0, 0.0, -1
+    begin, width, keys = np.empty(BATCH + k, np.int64), np.empty(BATCH + k, np.int64), np.empty(BATCH + k, np.uint64)
+    waiting, settled = 0, 0  # how many words wait to be looked up; how many rows have all their ids
     last = np.zeros(k, np.uint64)  # the keys of the words of the line before; 0 for a word of 8 bytes or more
-    while at < size and found < len(rows):
+    while at < size and row < len(rows):
         i, fields, good = at, 0, True
         x, y = 0.0, 0.0
         while good:
@@ -286,13 +286,13 @@ def read_lines(text, at, k, slots, letters, ends, value, unknown, rows, numbers)
             elif fields <= k:
                 j, n = fields - 1, span(text, i)
                 key = key_of(text, i, n)
-                rows[found, j] = SAME
+                rows[row, j] = SAME
                 if key != last[j]:
-                    begin[some], width[some], keys[some] = i, n, key
+                    begin[waiting], width[waiting], keys[waiting] = i, n, key
                     prefetch(slots, np.int64(2 * slot_of(key, slots)))
-                    rows[found, j] = unknown
+                    rows[row, j] = unknown
                     last[j] = key if n < 8 else u64(0)
-                    some += 1
+                    waiting += 1
                 i += n
             else:
                 good = False
@@ -302,27 +302,27 @@ def read_lines(text, at, k, slots, letters, ends, value, unknown, rows, numbers)
             continue
         if not good or fields <= k:
             break
-        numbers[found, k], numbers[found, k + 1] = x, y
+        numbers[row, k], numbers[row, k + 1] = x, y
         if x > 0:
             positive += 1
             worst = max(worst, x)
-        found += 1
+        row += 1
         lines += 1
         at = i + 1
-        if some >= SOME:
-            outside = settle(text, k, begin, width, keys, slots, letters, ends, value, rows, settled, found, outside)
-            some, settled = 0, found
-    outside = settle(text, k, begin, width, keys, slots, letters, ends, value, rows, settled, found, outside)
-    return at, found, lines, positive, worst, outside
+        if waiting >= BATCH:
+            outside = settle(text, k, begin, width, keys, slots, letters, ends, value, rows, settled, row, outside)
+            waiting, settled = 0, row
+    outside = settle(text, k, begin, width, keys, slots, letters, ends, value, rows, settled, row, outside)
+    return at, row, lines, positive, worst, outside
 
 
 @inlined
-def settle(text, k, begin, width, keys, slots, letters, ends, value, rows, settled, found, outside):
-    """Sets the ids of the rows from `settled` up to `found`. Words that are not SAME are in order in begin, width and
+def settle(text, k, begin, width, keys, slots, letters, ends, value, rows, settled, end, outside):
+    """Sets the ids of the rows from `settled` up to `end`. Words that are not SAME are in order in begin, width and
     keys. Returns `outside` or, if that is -1, the place of the first word that the table lacks.
     """
     i = 0
-    for row in range(settled, found):
+    for row in range(settled, end):
         for j in range(k):
             if rows[row, j] == SAME:
                 rows[row, j] = rows[row - 1, j]

@@ -62,11 +62,11 @@ def make_splitter(model, path):
     @lru_cache(1 << 16)
     def pieces(word):
         try:
-            found = [piece.encode() for piece in encode(word.decode(), out_type=str)] if len(word) <= LONGEST else []
+            subwords = [piece.encode() for piece in encode(word.decode(), out_type=str)] if len(word) <= LONGEST else []
         except UnicodeDecodeError:
-            found = []
-        whole = b"".join(found) == MARK + word and not any(map(begins, found[1:]))
-        return found if whole else [MARK + word]
+            subwords = []
+        whole = b"".join(subwords) == MARK + word and not any(map(begins, subwords[1:]))
+        return subwords if whole else [MARK + word]
 
     return lambda words: [piece for word in words for piece in pieces(word)]
 

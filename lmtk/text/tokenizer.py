@@ -267,20 +267,20 @@ class PieceReader:
 
     def new_words(self):
         """The words that were read since the last call."""
-        known = len(self.starts) - 1
+        n_words = len(self.starts) - 1
         if self.reader.table:
-            return self.reader.table.words(known)
-        return list(islice(self.reader.index, known + 1, None))
+            return self.reader.table.words(n_words)
+        return list(islice(self.reader.index, n_words + 1, None))
 
     def add(self, words):
         """Split new words, and keep their units."""
-        known = len(self.starts) - 1
+        n_words = len(self.starts) - 1
         texts = self.encoder.words([word.decode("utf-8", "replace") for word in words])
         units = self.units_of_lines([text or "" for text in texts])
         self.pieces = np.concatenate((self.pieces[:-1], units[units != self.line_end], self.line_end))
-        self.lengths = np.concatenate((self.lengths[:known], np.diff(self.line_starts(units)) - 1, [1]))
+        self.lengths = np.concatenate((self.lengths[:n_words], np.diff(self.line_starts(units)) - 1, [1]))
         self.starts = np.cumsum(self.lengths) - self.lengths
-        self.is_tied = np.concatenate((self.is_tied[:known], [text is None for text in texts], [False]))
+        self.is_tied = np.concatenate((self.is_tied[:n_words], [text is None for text in texts], [False]))
 
     def with_whole_lines(self, units, block, lines):
         """The units of a block in which some lines, in ascending order, are split as wholes."""

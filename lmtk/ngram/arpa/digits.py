@@ -73,9 +73,9 @@ def put_digits(text, at, r, digits, e):
     zeros, before = max(-e, 0), max(e + 1, 1)
     n = max(zeros + digits, before)
     for j in range(n - 1, -1, -1):
-        mine = zeros <= j < zeros + digits
-        text[at + j + (j >= before)] = 48 + (r % 10 if mine else 0)
-        r = r // 10 if mine else r
+        is_digit = zeros <= j < zeros + digits
+        text[at + j + (j >= before)] = 48 + (r % 10 if is_digit else 0)
+        r = r // 10 if is_digit else r
     if n > before:
         text[at + before] = 46
     return at + n + (n > before)

@@ -30,14 +30,14 @@ def layout(vocab, order):
     print_lines = lines_of(words, order)
 
     def lines(rows, log10p, weights, flags, k, room):
-        some = np.flatnonzero(flags & 1)
-        rows, p = rows[:, some], log10p[some]
+        printed = np.flatnonzero(flags & 1)
+        rows, p = rows[:, printed], log10p[printed]
         if k == 1:
             place = np.argsort(rank[rows[0]])
         else:
-            other = np.append(True, (rows[1:, 1:] != rows[1:, :-1]).any(0))[: len(some)]
+            other = np.append(True, (rows[1:, 1:] != rows[1:, :-1]).any(0))[: len(printed)]
             place = np.argsort(2 * np.cumsum(other) - (rows[0] == vocab.sos_id), kind="stable")
-        weight = weights if k == order else weights[some][place]
+        weight = weights if k == order else weights[printed][place]
         return print_lines(rank[rows[:, place]], p[place], weight, None, k, room)
 
     return Layout(b"", lines, True)

@@ -25,7 +25,7 @@ from lmtk.ngram.model.nodes import AT, BOW, CHILD, WIDE, WIDTH, N, P, mark_suffi
 
 PIECE = 1 << 15  # n-grams, or places, printed together
 AHEAD = 8  # how many contexts ahead memory is fetched
-SOME = 512  # numbers whose digits are made together
+BATCH = 512  # numbers whose digits are made together
 u64 = np.uint64
 leading_zeros = of_numba("lmtk.machine.intrinsics", "leading_zeros")
 store8 = of_numba("lmtk.machine.intrinsics", "store8")
@@ -93,11 +93,11 @@ def mark_lines(marks, bow, flags, weights):
         flags[i] |= 2 if extended else marks[i] & 2
 
 
-def write_sorted(out, model, rank, own=False):
-    """Writes the sections of a Backoff model in SRILM's order. rank (W,): each word's place in byte order. own: the
-    caller does not use the model any more, so its memory is given back to the system as the file grows.
+def write_sorted(out, model, rank, may_reuse=False):
+    """Writes the sections of a Backoff model in SRILM's order. rank (W,): each word's place in byte order.
+    may_reuse: whether the caller gives up the model; its memory is then given back as the file grows.
     """
-    if own:
+    if may_reuse:
         trim()
     nodes, cells, scratch = model.nodes, word_cells(model.vocab.words), Scratch()
     nodes.checked_levels(len(model.vocab.words))
@@ -117,7 +117,7 @@ def write_sorted(out, model, rank, own=False):
     written = None  # the contexts of the order before
     ordered = contexts_of_orders()
     for k, contexts in enumerate(map_in_order(lambda _: next(ordered), range(nodes.order), threads=1), 1):
-        if own and written is not None:
+        if may_reuse and written is not None:
             release_order(nodes, k - 1)
             give_back(written)
         out.write(b"\n\\%d-grams:\n" % k)
@@ -133,7 +133,7 @@ def write_sorted(out, model, rank, own=False):
                 gather_lines(
                     contexts[begin:end], memory, nodes.logs, where, turned[k - 1], weighted[k - 1], rows, p, bow, flags
                 )
-                if own and k == nodes.order:  # of lower orders the next contexts are still being made
+                if may_reuse and k == nodes.order:  # of lower orders the next contexts are still being made
                     give_back(contexts[begin:end])
                 return bytes(print_lines((rows, p, bow, flags), cells, longest, room))
 
@@ -208,20 +208,20 @@ def order_contexts(contexts, k, memory, where, rank, out):
 
 
 @jit
-def cut_lines(contexts, some, cuts):
-    """Cuts contexts (P, k + 1) into pieces with `some` children or a few more. cuts (., 2) <- a place among them and
+def cut_lines(contexts, least, cuts):
+    """Cuts contexts (P, k + 1) into pieces with `least` children or a few more. cuts (., 2) <- a place among them and
     how many children come before each, from (0, 0) to (P, N). Returns the number of cuts.
     """
     k = contexts.shape[1] - 1
-    lines, last, found = 0, 0, 1
+    lines, last, n_cuts = 0, 0, 1
     cuts[0, 0] = cuts[0, 1] = 0
     for i in range(len(contexts)):
         lines += contexts[i, k] - contexts[i, k - 1]
-        if lines - last >= some or (i == len(contexts) - 1 and lines > last):
-            cuts[found, 0] = i + 1
-            cuts[found, 1] = last = lines
-            found += 1
-    return found
+        if lines - last >= least or (i == len(contexts) - 1 and lines > last):
+            cuts[n_cuts, 0] = i + 1
+            cuts[n_cuts, 1] = last = lines
+            n_cuts += 1
+    return n_cuts
 
 
 @jit
@@ -251,9 +251,9 @@ def gather_lines(contexts, memory, logs, where, rank, weighted, rows, p, bow, fl
             node = np.int64(items[child - first] & u64(0xFFFFFFFF)) if len(rank) else child
             at = below + width * node
             value = logs[at + at_p]
-            there = value == value
-            p[line], flags[line] = value if there else np.float32(0), there
-            if there and len(weighted):
+            has_p = value == value
+            p[line], flags[line] = value if has_p else np.float32(0), has_p
+            if has_p and len(weighted):
                 bow[line] = logs[at + BOW]
                 flags[line] |= 2 if weighted[node] else 0
             for j in range(k - 1):
@@ -326,7 +326,7 @@ def cell(text, words=2):
 
 def fill_cells(x, kernel, form, end, cells):
     """Fills cells with the numbers x (N,), each followed by the byte `end`, and returns them. The kernel fills most
-    cells; those that it leaves empty get form(x), a str.
+    cells; empty cells get form(x), a str.
     """
     kernel(x, end, cells)
     for i in np.flatnonzero(cells[:, -1] == 0):
@@ -358,12 +358,12 @@ def print_numbers(x, end, cells):
 
     The digits are exact: x has 24 bits, and so has the 5^10 in 10^10, so that their product is a double without
     rounding. Like "%", the kernel rounds it half to even. A word is split into halves, quarters and eighths, its
-    digits; shifts insert a point and a sign. Loops without branches over SOME numbers become vector instructions.
+    digits; shifts insert a point and a sign. Loops without branches over BATCH numbers become vector instructions.
     """
-    zeros, used, letters = np.empty(SOME, np.int64), np.empty(SOME, np.int64), np.empty(SOME, u64)
+    zeros, used, letters = np.empty(BATCH, np.int64), np.empty(BATCH, np.int64), np.empty(BATCH, u64)
     one, plain, last = u64(1), u64(0x3030303030303030), u64(end)
-    for start in range(0, len(x), SOME):
-        size = min(SOME, len(x) - start)
+    for start in range(0, len(x), BATCH):
+        size = min(BATCH, len(x) - start)
         for i in range(size):
             a = abs(np.float64(x[start + i]))
             b, c, d, e = a < 1, a < 0.1, a < 0.01, a < 0.001
@@ -398,8 +398,8 @@ def print_numbers(x, end, cells):
             tail, kept = last << t, (one << t) - one
             low = low & (kept | long) | tail & ~long
             high = (high & kept | tail) & long | u64(n + 1) << u64(56)
-            there = u64(0) - u64(used[i] > 0)
-            cells[start + i, 0], cells[start + i, 1] = low & there, high & there
+            mask = u64(0) - u64(used[i] > 0)
+            cells[start + i, 0], cells[start + i, 1] = low & mask, high & mask
         for i in range(size):
             v = x[start + i]
             if v == 0:

@@ -55,7 +55,7 @@ class Rows:
 
 
 def read_text(stream, path, seen=(), home=None, linked=True):
-    """Reads the Backoff model of an ARPA file, forward only. home, linked: as `registry.load` has them.
+    """Reads the Backoff model of an ARPA file, forward only. home, linked: as in `registry.load`.
 
     Text before \\data\\, tabs or blanks, CRLF, exponents and missing back-off weights are accepted. Wrong numbers of
     n-grams, positive log probabilities, repeated n-grams and a missing <s> or </s> give one warning each. Raises
@@ -178,8 +178,8 @@ def parse(line, k):
 def pieces(blocks, unigrams):
     """Yields (number, line) as `rows_of` does, but Rows in place of the lines that `kernels.read_lines` reads.
 
-    From the 2-grams on, threads read the blocks. A block is first read with a guess of the order in which it begins:
-    the one in which the block before it ends, by `last_order`. After a wrong guess it is read again.
+    From the 2-grams on, threads read the blocks. A block is first read with a guess of the order of its first
+    line: `last_order` of the block before. After a wrong guess it is read again.
     """
     line, order, free, unigrams.table = 0, None, [], table_of({})  # 1-grams are not looked up
     for block in blocks:
@@ -477,7 +477,7 @@ def changes(ids):
 
 
 def make_rows(ids, p, bow):
-    """The rows (N, k + 2), as Rows has them, of ids (N, k), log10 p and log10 bow."""
+    """The rows (N, k + 2) of a Rows, made of ids (N, k), log10 p and log10 bow."""
     rows = np.empty((len(ids), ids.shape[1] + 2), np.int32)
     rows[:, :-2] = ids
     rows.view(np.float32)[:, -2], rows.view(np.float32)[:, -1] = p, bow

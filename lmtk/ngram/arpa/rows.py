@@ -56,28 +56,28 @@ class Trie:
 
 
 @jit
-def deal_rows(rows, W, some, place, deals):
-    """place, deals <- as in the table above, for ranges of at least `some` rows, except the last. Returns the length of
+def deal_rows(rows, W, least, place, deals):
+    """place, deals <- as in the table above, for ranges of `least` rows or more, except the last. Returns the length of
     deals. Two passes over the rows.
     """
     many, target = np.zeros(W, np.int32), np.empty(W, np.int32)
     for i in range(len(rows)):
         many[rows[u64(i), 0]] += 1
-    at, found = 0, 1
+    at, n_deals = 0, 1
     deals[0, 0] = deals[0, 1] = 0
     for w in range(W):
-        target[w] = found - 1
+        target[w] = n_deals - 1
         at += many[w]
-        if at - deals[found - 1, 0] >= some or (w == W - 1 and (at > deals[found - 1, 0] or found == 1)):
-            deals[found, 0], deals[found, 1] = at, w + 1
-            found += 1
-    deals[found - 1, 1] = W
-    head = deals[:found, 0].copy()
+        if at - deals[n_deals - 1, 0] >= least or (w == W - 1 and (at > deals[n_deals - 1, 0] or n_deals == 1)):
+            deals[n_deals, 0], deals[n_deals, 1] = at, w + 1
+            n_deals += 1
+    deals[n_deals - 1, 1] = W
+    head = deals[:n_deals, 0].copy()
     for i in range(len(rows)):
         deal = target[rows[u64(i), 0]]
         place[head[deal]] = i
         head[deal] += 1
-    return found
+    return n_deals
 
 
 @jit
@@ -87,25 +87,25 @@ def put_rows(rows, k, W, place, first, last, low, high, memory, where):
     `nodes`; suffixes are not set. Returns 0, or WRONG.
     """
     n = last - first
-    mine, order, other = np.empty((n, k + 2), np.int32), np.empty(n, np.int32), np.empty(n, np.int32)
+    part, order, other = np.empty((n, k + 2), np.int32), np.empty(n, np.int32), np.empty(n, np.int32)
     falling, start = np.zeros(k, np.bool_), np.empty(W + 1, np.int32)
     for i in range(n):
         if i + AHEAD < n:
             prefetch(rows, np.int64(place[first + i + AHEAD]) * (k + 2))
         row = u64(place[first + i])
         for j in range(k + 2):
-            mine[i, j] = rows[row, j]
+            part[i, j] = rows[row, j]
         for j in range(k if i else 0):
-            falling[j] |= mine[i, j] < mine[i - 1, j]
+            falling[j] |= part[i, j] < part[i - 1, j]
     # if the file is sorted by contexts, the last words are in order and a sort by the contexts suffices
-    found = FALLING
+    status = FALLING
     for ids in range(k - 1, k + 1):
-        if found == FALLING:
-            if sort_rows(mine, ids, low, high, W, falling, start, order, other):
-                found = link_rows(mine, other, k, first, low, high, memory, where)
+        if status == FALLING:
+            if sort_rows(part, ids, low, high, W, falling, start, order, other):
+                status = link_rows(part, other, k, first, low, high, memory, where)
             else:
-                found = link_rows(mine, order, k, first, low, high, memory, where)
-    return found
+                status = link_rows(part, order, k, first, low, high, memory, where)
+    return status
 
 
 @jit
@@ -145,7 +145,7 @@ def link_rows(rows, place, k, begin, low, high, memory, where):
     first ids are from low up to high. Returns 0, WRONG or FALLING. Bound by one pass over the rows.
     """
     numbers, logs, size = rows.view(np.float32), memory.view(np.float32), len(rows)
-    here, width, p = where[k - 1, AT], where[k - 1, WIDTH], where[k - 1, P]
+    base, width, p = where[k - 1, AT], where[k - 1, WIDTH], where[k - 1, P]
     up = where[max(k - 2, 0), AT]
     # for the prefixes of the current context: their last words, their nodes, and where the nodes' children end
     word, at, end, stop = np.empty(k, np.int64), np.empty(k, np.int64), np.empty(k, np.int64), np.int64(0)
@@ -186,7 +186,7 @@ def link_rows(rows, place, k, begin, low, high, memory, where):
         if w <= previous:
             return WRONG if w == previous else FALLING
         previous = w
-        to, value = u64(here + width * (begin + i)), numbers[row, k]
+        to, value = u64(base + width * (begin + i)), numbers[row, k]
         memory[to] = w
         logs[to + u64(p)] = -np.inf if value == ZERO else value
         if width == WIDE:

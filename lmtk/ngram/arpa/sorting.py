@@ -79,29 +79,29 @@ def rows_of(nodes, k, first, rank, weighted):
 
 @jit
 def fill_rows(memory, logs, where, first, rank, weighted, rows):
-    """rows (N, k + 3) <- those of the N nodes of order k from `first` on that have a probability. Returns how many."""
-    k, found = rows.shape[1] - 3, 0
+    """rows (N, k + 3) <- the nodes with a probability among N of order k, from `first` on. Returns their number."""
+    k, row = rows.shape[1] - 3, 0
     bow, p, words = k < len(where), where[k - 1, P], np.empty(k + 1, np.int32)
     at = np.full(k + 1, first)  # the node of the prefix of each length
     words[:] = -1
     for j in range(k - 1, 0, -1):
         at[j] = parent(memory, where, j, at[j + 1])
     for node in range(first, first + len(rows)):
-        at[k], j, here = node, k, where[k - 1, AT] + where[k - 1, WIDTH] * node
+        at[k], j, record = node, k, where[k - 1, AT] + where[k - 1, WIDTH] * node
         while j > 1 and (words[j - 1] < 0 or memory[where[j - 2, AT] + WIDE * (at[j - 1] + 1) + CHILD] <= at[j]):
             while memory[where[j - 2, AT] + WIDE * (at[j - 1] + 1) + CHILD] <= at[j]:
                 at[j - 1] += 1
             j -= 1
             words[j] = rank[memory[where[j - 1, AT] + WIDE * at[j]]]
-        if logs[here + p] != logs[here + p]:
+        if logs[record + p] != logs[record + p]:
             continue
-        words[k] = rank[memory[here]]
+        words[k] = rank[memory[record]]
         for d in range(k):
-            rows[found, d] = words[d + 1]
-        rows[found, k], rows[found, k + 1] = memory[here + p], memory[here + BOW] if bow else 0
-        rows[found, k + 2] = 3 if bow and weighted[node] else 1
-        found += 1
-    return found
+            rows[row, d] = words[d + 1]
+        rows[row, k], rows[row, k + 1] = memory[record + p], memory[record + BOW] if bow else 0
+        rows[row, k + 2] = 3 if bow and weighted[node] else 1
+        row += 1
+    return row
 
 
 @inlined

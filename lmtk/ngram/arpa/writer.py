@@ -11,12 +11,12 @@ from lmtk.ngram.counting.counts import ranks
 from lmtk.ngram.model.nodes import ZERO, mark_suffixes
 
 
-def write_text(out, model, sort=True, own=False):
+def write_text(out, model, sort=True, may_reuse=False):
     """Writes a Backoff model as SRILM does: seven digits, and a weight where an n-gram is a context.
 
     N-grams are sorted by their contexts, which are compared from the last word back, and then by their last words, all
-    in byte order. Without `sort` they are sorted by their words' ids, compared from the last word back. own: as in
-    `printing.write_sorted`.
+    in byte order. Without `sort` they are sorted by their words' ids, compared from the last word back. may_reuse:
+    as in `printing.write_sorted`.
     """
     sizes, plain = model.sizes, sort and not memory.bound
     out.write(b"\n\\data\\\n" + b"".join(b"ngram %d=%d\n" % (k, size) for k, size in enumerate(sizes, 1)))
@@ -25,7 +25,7 @@ def write_text(out, model, sort=True, own=False):
     elif plain:
         from lmtk.ngram.arpa.printing import write_sorted
 
-        write_sorted(out, model, ranks(model.vocab.words), own)
+        write_sorted(out, model, ranks(model.vocab.words), may_reuse)
     else:
         from lmtk.ngram.arpa import printing, sorting
 
@@ -44,7 +44,7 @@ def format_sections(out, model, rank):
         columns = [words[rows[place, j]] for j in range(k)]
         line = b"%s\t" + b" ".join([b"%s"] * k) + b"%s\n"
         p = [b"%.7g" % x for x in log10p[place].tolist()]
-        weights = [b"\t%.7g" % x if there else b"" for x, there in zip(log10bow[place].tolist(), weighted[place])]
+        weights = [b"\t%.7g" % x if has_bow else b"" for x, has_bow in zip(log10bow[place].tolist(), weighted[place])]
         out.writelines(map(line.__mod__, zip(p, *columns, weights)))
 
 

@@ -65,8 +65,8 @@ def read_classes(path, scaled=True, rows=None):
     if off.any():
         worst = sums[np.where(off, np.abs(sums - 1), 0).argmax()]
         many = counted(off.sum(), "class", "classes")
-        what = f"the probabilities of {many} do not sum to one; the worst sum is {worst:.7g}"
-        warnings.warn(f"{name_of(path)}: {what}; they are scaled to sum to one", LmtkWarning, stacklevel=2)
+        problem = f"the probabilities of {many} do not sum to one; the worst sum is {worst:.7g}"
+        warnings.warn(f"{name_of(path)}: {problem}; they are scaled to sum to one", LmtkWarning, stacklevel=2)
     return Classes(list(names), {word: (c, p / sums[c]) for word, (c, p) in members.items()})
 
 

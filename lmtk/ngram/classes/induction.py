@@ -84,7 +84,7 @@ def given_classes(data, words, classes, path):
 
 @dataclass
 class Exchange:
-    """The state of the exchange: the arrays of the table in `kernels`; neighbours: start, word, count and own. order:
+    """The state of the exchange: the arrays of the table in `kernels`; neighbours: start, word, count, repeats. order:
     the words that may move, in turn. fixed: the term of the log likelihood that no move changes.
     """
 
@@ -100,11 +100,11 @@ class Exchange:
 
 
 def neighbours(data):
-    """Return the arrays start, word, count and own of the table in `kernels`."""
+    """Return the arrays start, word, count and repeats of the table in `kernels`."""
     W = len(data.words)
     is_repeat = data.v == data.w
-    own = np.zeros(W, np.int32)
-    own[data.v[is_repeat]] = data.count[is_repeat]
+    repeats = np.zeros(W, np.int32)
+    repeats[data.v[is_repeat]] = data.count[is_repeat]
     v, w, count = data.v[~is_repeat], data.w[~is_repeat], data.count[~is_repeat].astype(np.int32)
     start, word, counts = np.zeros((2, W + 1), np.int64), [], []
     for i, (from_, to) in enumerate(((v, w), (w, v))):
@@ -112,7 +112,7 @@ def neighbours(data):
         sorted_ = np.argsort(from_, kind="stable")
         word.append(to[sorted_].astype(np.int32))
         counts.append(count[sorted_])
-    return start, np.array(word), np.array(counts), own
+    return start, np.array(word), np.array(counts), repeats
 
 
 def numbered(data, g, G):
@@ -255,8 +255,8 @@ def merged_classes(state, order, of, words):
     """
     parent, *_ = state.forest
     class_of, g = np.full(len(parent), -1, np.int32), np.full(len(of), -1, np.int32)
-    _, first, own = np.unique(roots(parent)[order], return_index=True, return_inverse=True)
-    class_of[order] = np.argsort(np.argsort(first))[own]
+    _, first, group = np.unique(roots(parent)[order], return_index=True, return_inverse=True)
+    class_of[order] = np.argsort(np.argsort(first))[group]
     g[words] = class_of[of[words]]
     return g
 

@@ -13,10 +13,10 @@ start   (2, W + 1) word[i] and count[i] have the neighbours of word w from start
                    the words after w, for i = 1 the words before w, both without w; int64
 word    (2, B)     the neighbours, int32
 count   (2, B)     how many bigrams each neighbour forms with w, int32
-own     (W,)       the number of bigrams w w, int32
+repeats (W,)       the number of bigrams w w, int32
 f       (F,)       f[x] = x ln x, float64
 
-Kernels get them in tuples: `neighbours` is start, word, count, own; `counts` is N, M, n, f.
+Kernels get them in tuples: `neighbours` is start, word, count, repeats; `counts` is N, M, n, f.
 """
 
 import math
@@ -42,7 +42,7 @@ def best_class(w, g, G, neighbours, counts, scratch):
     class d after and before it; near[i] <- the size[i] classes d whose r[i, d] is not 0; total (2,) <- the bigrams of w
     as history, and as predicted word. The caller uses these and calls `clear`.
     """
-    start, word, count, own = neighbours
+    start, word, count, repeats = neighbours
     N, M, n, f = counts
     r, near, size, total, rows, gain = scratch
     F = len(f)
@@ -50,7 +50,7 @@ def best_class(w, g, G, neighbours, counts, scratch):
     def xlogx(x):
         return f[x] if x < F else x * math.log(x)
 
-    a, s = g[w], own[w]
+    a, s = g[w], repeats[w]
     for i in range(2):
         size[i], total[i] = 0, s
         for j in range(start[i, w], start[i, w + 1]):
@@ -126,7 +126,7 @@ def clear(scratch):
 @jit
 def exchange(words, g, G, neighbours, counts):
     """Moves each of `words` in turn to its best class. g, N, M, n change in place. Returns how many words moved."""
-    _, _, _, own = neighbours
+    _, _, _, repeats = neighbours
     N, M, n, _ = counts
     scratch = make_scratch(len(N), G)
     r, near, size, total, _, _ = scratch
@@ -139,8 +139,8 @@ def exchange(words, g, G, neighbours, counts):
             g[w] = best
             for sign in (-1, 1):
                 b = a if sign < 0 else best
-                N[b, b] += sign * own[w]
-                M[b, b] += sign * own[w]
+                N[b, b] += sign * repeats[w]
+                M[b, b] += sign * repeats[w]
                 for i in range(2):
                     n[i, b] += sign * total[i]
                     for j in range(size[i]):
@@ -205,7 +205,7 @@ def agglomerate(words, sizes, forest, neighbours, tables, merged, m):
     steps. f has an entry for every possible count.
     """
     (C, R, K), (parent, slot, root) = sizes, forest
-    start, word, count, own = neighbours
+    start, word, count, repeats = neighbours
     N, n, S, L, f = tables
     row, col = np.empty((3, len(N)), np.int64), np.empty((3, len(N)), np.int64)
     change = np.empty(len(N))
@@ -215,8 +215,8 @@ def agglomerate(words, sizes, forest, neighbours, tables, merged, m):
             k = K
             for d in range(K + 1):
                 N[k, d] = N[d, k] = 0
-            n[0, k] = n[1, k] = N[k, k] = own[w]
-            N[0, 0] -= own[w]
+            n[0, k] = n[1, k] = N[k, k] = repeats[w]
+            N[0, 0] -= repeats[w]
             for i in range(2):
                 for j in range(start[i, w], start[i, w + 1]):
                     v = word[i, j]

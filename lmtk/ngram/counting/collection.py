@@ -74,12 +74,12 @@ class Blocks:
     known after it) of each block, after a first entry for the words known before the texts.
     """
 
-    def __init__(self, raw, known):
-        self.shelf, self.heads = Shelf(), [(-1, -1, 0, known)]
+    def __init__(self, raw, n_words):
+        self.shelf, self.heads = Shelf(), [(-1, -1, 0, n_words)]
         for path, place, ids in raw:
-            known = max(known, int(ids.max(initial=-1)) + 1)
+            n_words = max(n_words, int(ids.max(initial=-1)) + 1)
             self.shelf.add((path, place), ids)
-            self.heads.append((path, place, len(ids), known))
+            self.heads.append((path, place, len(ids), n_words))
 
     @property
     def size(self):
@@ -93,11 +93,11 @@ class Blocks:
 @dataclass(frozen=True)
 class Text:
     """A large text whose n-grams are found bucket by bucket. words: as in Counts. For this rank's part of the text:
-    mine, the words of its ids; blocks; counts (1 + the number of words,), how often the border and each word occur.
+    rank_words, the words of its ids; blocks; counts (1 + the number of words,), of the border and of each word.
     """
 
     words: list
-    mine: list
+    rank_words: list
     blocks: Blocks
     marks: Marks
     counts: np.ndarray
@@ -107,15 +107,15 @@ class Text:
         return int(self.counts[1:].sum())
 
     def has(self, word):
-        return any(n and w == word for w, n in zip(self.mine, self.counts[1:].tolist()))
+        return any(n and w == word for w, n in zip(self.rank_words, self.counts[1:].tolist()))
 
     def replaced(self, words, of):
         """The Text with other words; of (W,): the new id of each old word."""
         new = dict(zip(self.words, of.tolist()))
-        return replace(self, words=words, mine=[words[new[word]] for word in self.mine])
+        return replace(self, words=words, rank_words=[words[new[word]] for word in self.rank_words])
 
     def new_id(self, vocab):
-        return np.array([vocab.index[word] for word in self.mine] + [0], np.int32)
+        return np.array([vocab.index[word] for word in self.rank_words] + [0], np.int32)
 
     def seen(self, vocab):
         """How often each id of a model's vocabulary occurs in this part, (W - 1,). Id 0 is the border; the last id,
@@ -127,7 +127,7 @@ class Text:
     def parts(self, vocab):
         """Yields the ids, int32, that a model's vocabulary gives the words, block by block; 0 is the border."""
         new_id = self.new_id(vocab)
-        for part in bordered(self.blocks, self.mine.index(SOS), self.mine.index(EOS), self.marks):
+        for part in bordered(self.blocks, self.rank_words.index(SOS), self.rank_words.index(EOS), self.marks):
             yield new_id[part]
 
 
@@ -159,20 +159,20 @@ class Sources:
 
 
 class Input:
-    """Reads Sources. index: every word so far, and its id, which grows; of texts, `known` tells the ids, and of count
-    files `readable`. memory: about how many bytes reading may take, or None.
+    """Reads Sources. index: word -> id of every word so far; it grows. text_index, count_index: for the words of texts
+    and of count files. memory: about how many bytes reading may take, or None.
     """
 
     def __init__(self, sources, memory):
         self.sources, self.memory, self.index = sources, memory, Growing()
-        self.known = self.readable = self.index
+        self.text_index = self.count_index = self.index
         self.unk = self.index[sources.unk]
         for word in sources.words or []:
             self.index[word]
         if sources.words is not None:
             outside = OUTSIDE if sources.limit else self.unk
-            self.known, self.readable = Closed(self.index, self.unk), Closed(self.index, outside)
-        self.given = len(self.index) - 1  # how many words are known before the texts
+            self.text_index, self.count_index = Closed(self.index, self.unk), Closed(self.index, outside)
+        self.n_initial = len(self.index) - 1  # the number of words before the texts are read
         self.used = set()  # the ids of the words of count files, if lines are skipped
 
     def blocks(self, path, **how):
@@ -181,14 +181,14 @@ class Input:
     def raw(self, comm):
         """The `raw_blocks` of this rank's part of the texts."""
         sources = self.sources
-        return raw_blocks(sources.texts, self.blocks, self.known, sources.marks, self.unk, comm)
+        return raw_blocks(sources.texts, self.blocks, self.text_index, sources.marks, self.unk, comm)
 
     def lines(self, spill):
         """The Lines of count files and weighted texts. spill: as for Lines."""
         sources, lines = self.sources, Lines(self.sources.floats, spill)
         for path in sources.files:
             how = sources.order, sources.floats, sources.marks.tolower, self.blocks(path)
-            for part in row_parts(path, self.readable, *how):
+            for part in row_parts(path, self.count_index, *how):
                 lines.add(*self.chosen(*part))
         for path in sources.weighted:
             for part in self.weighted_parts(path):
@@ -208,14 +208,14 @@ class Input:
 
     def unused(self):
         """The words that occur only in lines of count files that were skipped."""
-        return {word for i, word in enumerate(self.index.words()) if i >= self.given and i not in self.used}
+        return {word for i, word in enumerate(self.index.words()) if i >= self.n_initial and i not in self.used}
 
     def weighted_parts(self, path):
         """Yields (rows, weights), as `counts.parse_rows` returns them, of the n-grams of each block of a text whose
         lines have weights. Raises FormatError.
         """
         sources, marks = self.sources, self.sources.marks
-        reader, nothing = Reader(self.known, marks.tolower), EOS if marks.eos else SOS if marks.sos else b""
+        reader, nothing = Reader(self.text_index, marks.tolower), EOS if marks.eos else SOS if marks.sos else b""
         for sentences, times in weighted_lines(path, self.blocks(path), sources.floats, sources.weight_of):
             # a line without words is a sentence that ends at once
             sentences = [sentence or nothing for sentence in sentences]
@@ -248,7 +248,7 @@ def collect(sources, form="counts", memory=None, comm=ALONE, replace=None):
     if form != "counts" and not sources.files and not sources.weighted:
         apart = form == "parts" and (memory or comm.size > 1)
         read_alone = lambda: [] if comm.rank else list(source.raw(ALONE))
-        raw = comm.each(lambda: Blocks(source.raw(comm), source.given) if apart else read_alone())
+        raw = comm.each(lambda: Blocks(source.raw(comm), source.n_initial) if apart else read_alone())
         text = text_of(raw, source, comm)
         if text is not None:
             return text.replaced(*replace(text.words)) if replace else text
@@ -259,7 +259,7 @@ def collect(sources, form="counts", memory=None, comm=ALONE, replace=None):
         spill = None if sources.floats or comm.size > 1 else memory
         lines = source.lines(spill) if comm.rank == 0 else Lines()
         blocks = source.raw(comm) if raw is None else raw
-        return lines, *read_texts(blocks, source.index, sources.marks, memory, source.given)
+        return lines, *read_texts(blocks, source.index, sources.marks, memory, source.n_initial)
 
     lines, ids, starts, blocks = comm.each(read)
     words, new_id = common_ids(source, blocks, comm)
@@ -292,9 +292,7 @@ def collect(sources, form="counts", memory=None, comm=ALONE, replace=None):
 
 
 def common_ids(source, blocks, comm):
-    """(the words that all ranks count, the new id of each word in the index of an Input). blocks: as `read_texts` has
-    them.
-    """
+    """(the words that all ranks count, the new id of each word in the index of an Input). blocks: from `read_texts`."""
     words = index = source.index.words()
     if comm.size > 1:
         words = common_words(blocks, index, comm)
@@ -358,7 +356,7 @@ def count_different(index, blocks, memory):
     return total
 
 
-def raw_blocks(texts, read_blocks, known, marks, unk, comm):
+def raw_blocks(texts, read_blocks, index, marks, unk, comm):
     """Yield the blocks of this rank's part of the texts: (the number of the text, the place of the block in the text,
     the ids, with NEWLINE for each newline). A place is (number of the block, number of the piece in a line longer than
     a block). One rank gets all pieces of a long line. unk: the id of <unk>.
@@ -374,9 +372,9 @@ def raw_blocks(texts, read_blocks, known, marks, unk, comm):
                     yield block
                 number, piece = (number + 1, 0) if block.endswith(b"\n") else (number, piece + 1)
 
-        for ids in ids_of(rank_blocks(), known, marks.tolower):
+        for ids in ids_of(rank_blocks(), index, marks.tolower):
             if marks.skip_symbols:
-                ids = ids[(ids != known[SOS]) & (ids != known[EOS]) & (ids != unk)]
+                ids = ids[(ids != index[SOS]) & (ids != index[EOS]) & (ids != unk)]
             yield path, places.popleft(), ids
 
 
@@ -398,10 +396,10 @@ def weighted_lines(path, blocks, floats, weight_of=FIRST):
         yield [sentence for weight, sentence in rows if weight], times
 
 
-def tell_beyond(memory, size, what):
-    """Warns if a job takes more memory than -memory allows."""
+def tell_beyond(memory, size, task):
+    """Warns if a task, a clause of the warning, takes more than -memory allows. size: bytes."""
     if memory and size > max(memory, TOLD):
-        message = f"{what}, which takes about {size >> 20} MB, more than -memory"
+        message = f"{task}, which takes about {size >> 20} MB, more than -memory"
         warnings.warn(message, LmtkWarning, stacklevel=1)
 
 
@@ -442,11 +440,11 @@ def large_text(raw, index, marks, comm):
     return Text(words, rank_words, raw, marks, counts) if comm.total(int(counts.sum())) and is_valid else None
 
 
-def read_texts(raw, index, marks, memory, known):
+def read_texts(raw, index, marks, memory, n_words):
     """Put sentence marks into raw blocks. Returns the ids (N,), the starts (S + 1,) of the sentences, and a list of the
-    blocks: (path, place, tokens, words known after it). Its first entry is for the words `known` before the texts.
+    blocks: (path, place, tokens, words known after it). Its first entry is for the `n_words` words before the texts.
     """
-    ids, starts, blocks = Column(np.int32, memory), Column(np.int64, memory), [(-1, -1, 0, known)]
+    ids, starts, blocks = Column(np.int32, memory), Column(np.int64, memory), [(-1, -1, 0, n_words)]
     starts.append(np.zeros(1, np.int64))
     path = top = None
     before = NEWLINE
@@ -483,8 +481,8 @@ def bordered(raw, sos, eos, marks):
         if not len(block):
             continue
         path, previous, before = this, before, block[-1]
-        odd = (block == sos) | (block == eos)
-        if odd.any():
+        is_mark = (block == sos) | (block == eos)
+        if is_mark.any():
             if not (marks.sos and marks.eos):
                 raise MarksInside
             ids, ends, blank = with_marks(block, marks, sos, eos, previous)

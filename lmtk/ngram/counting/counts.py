@@ -44,7 +44,7 @@ class Counts:
         return len(self.levels)
 
     def parts(self, by_bytes):
-        """These counts alone, as one part: `runs.Spilled.parts` has several."""
+        """These counts alone, as one part; `runs.Spilled.parts` yields several."""
         yield self
 
     def has(self, word):
@@ -236,25 +236,25 @@ def parse_rows(block, index, order=None, floats=False, tolower=False):
 
     `index` maps a word to its id. Raises BadLine.
     """
-    found = tokens(block, tolower)
-    ends = np.flatnonzero(np.fromiter(map(b"\n".__eq__, found), bool, len(found)))
+    fields = tokens(block, tolower)
+    ends = np.flatnonzero(np.fromiter(map(b"\n".__eq__, fields), bool, len(fields)))
     length = np.diff(ends, prepend=-1) - 2  # words on the line: neither the count nor the line's end
     kept = length > -1
     last = ends[kept] - 1
-    counts = parse_counts([found[i] for i in last], floats)
+    counts = parse_counts([fields[i] for i in last], floats)
     if counts is None or (length == 0).any():
-        raise BadLine(*bad_line(found, floats))
+        raise BadLine(*bad_line(fields, floats))
     for i, words in zip(last.tolist(), length[kept].tolist()):
         unread = words if order and words > order else 0
-        found[i - unread : i + 1] = [b"\n"] * (unread + 1)
-    ids = np.fromiter(map(index.__getitem__, found), np.int32, len(found))
+        fields[i - unread : i + 1] = [b"\n"] * (unread + 1)
+    ids = np.fromiter(map(index.__getitem__, fields), np.int32, len(fields))
     length = length[kept]
     rows, weights = {}, {}
     for k in np.unique(length).tolist():
         if order is None or k <= order:
-            here = length == k
-            rows[k] = ids[last[here][:, None] - np.arange(k, 0, -1)]
-            weights[k] = counts[here]
+            is_k = length == k
+            rows[k] = ids[last[is_k][:, None] - np.arange(k, 0, -1)]
+            weights[k] = counts[is_k]
     return rows, weights
 
 
@@ -266,10 +266,10 @@ def parse_many(block, reader, order=None):
     while at < len(text):
         end = block.index(b"\n", at)
         words = tokens(block[at:end], reader.tolower)
-        found = parse_counts(words[-1:], False)
-        if found is None or len(words) < 2:
+        counts = parse_counts(words[-1:], False)
+        if counts is None or len(words) < 2:
             raise BadLine(*bad_line([*[b"\n"] * line, *words, b"\n"], False))
-        length[line], count[line] = len(words) - 1, found[0]
+        length[line], count[line] = len(words) - 1, counts[0]
         last = block.rindex(words[-1], at, end)
         text[last : last + len(words[-1])] = ord(" ")
         at, line = kernels.read_count_lines(text, end + 1, length, count, line + 1)
@@ -283,8 +283,8 @@ def parse_many(block, reader, order=None):
     rows, weights = {}, {}
     for k in np.unique(length[length > 0]).tolist():
         if order is None or k <= order:
-            here = length == k
-            rows[k], weights[k] = ids[ends[here][:, None] - np.arange(k, 0, -1)], count[here]
+            is_k = length == k
+            rows[k], weights[k] = ids[ends[is_k][:, None] - np.arange(k, 0, -1)], count[is_k]
     return rows, weights
 
 
@@ -305,11 +305,11 @@ def row_parts(path, index, order=None, floats=False, tolower=False, text=None):
     for block in blocks(path) if text is None else text:
         large = not floats and reader.is_large(block)
         try:
-            found = parse_many(block, reader, order) if large else parse_rows(block, index, order, floats, tolower)
+            part = parse_many(block, reader, order) if large else parse_rows(block, index, order, floats, tolower)
         except BadLine as e:
-            what = "a count" if floats else "a whole count (-float-counts allows fractions)"
-            raise FormatError(path, f"expected words and {what}, found '{e.args[1]}'", before + e.args[0]) from None
-        yield found
+            expected = "a count" if floats else "a whole count (-float-counts allows fractions)"
+            raise FormatError(path, f"expected words and {expected}, found '{e.args[1]}'", before + e.args[0]) from None
+        yield part
         before += block.count(b"\n")
     reader.finish()
 
@@ -324,17 +324,17 @@ def parse_counts(texts, floats):
         except (OverflowError, ValueError):  # Python converts no more than 4300 digits
             return None
     try:
-        # float() and numpy take 1_000, which is no number elsewhere
+        # float() and numpy take 1_000, which is not a number elsewhere
         counts = np.array([t.replace(b"_", b"x") for t in texts], dtype="S").astype(np.float64)
     except ValueError:
         return None
     return counts if (np.isfinite(counts) & (counts >= 0)).all() else None
 
 
-def bad_line(found, floats):
-    """(the number of the first line that is not words and a count, the beginning of its text). found: tokens."""
+def bad_line(fields, floats):
+    """(the number of the first line that is not words and a count, the beginning of its text). fields: tokens."""
     number, words = 1, []
-    for word in found:
+    for word in fields:
         if word == b"\n":
             if words and (len(words) < 2 or parse_counts(words[-1:], floats) is None):
                 return number, shown(b" ".join(words))[:60]
@@ -431,14 +431,14 @@ def ranks(words):
 def format_counts(out, counts, by_bytes, only):
     """Writes the lines of `write_counts`."""
     prefix = [b""] * (counts.order + 1)
-    words, found = counts.words, []
+    words, lines = counts.words, []
     depths, last, numbers = (x.tolist() for x in walk(counts, by_bytes))
     text = b"%s\t%.16g\n" if numbers and isinstance(numbers[0], float) else b"%s\t%d\n"
     for depth, w, number in zip(depths, last, numbers, strict=True):
         ngram = prefix[depth] = words[w] if depth == 1 else prefix[depth - 1] + b" " + words[w]
         if number and only in (None, depth):
-            found.append(text % (ngram, number))
-            if len(found) == 1 << 16:
-                out.write(b"".join(found))
-                found.clear()
-    out.write(b"".join(found))
+            lines.append(text % (ngram, number))
+            if len(lines) == 1 << 16:
+                out.write(b"".join(lines))
+                lines.clear()
+    out.write(b"".join(lines))

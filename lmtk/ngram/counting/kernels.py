@@ -17,7 +17,7 @@ import numpy as np
 
 from lmtk.machine.jit import jit
 
-SOME = 256  # positions whose random reads are made together, so that they overlap
+BATCH = 256  # positions whose random reads are made together, so that they overlap
 
 
 @jit
@@ -60,14 +60,14 @@ def count_nodes(v, W, order, keys, count, first, sizes):
     one random access a position. (Plain loops compile in a fraction of the time of numpy's expressions.)
     """
     n, N = keys.shape
-    node, words = np.empty(n, np.int64), np.empty((SOME + 1, n), np.int32)
+    node, words = np.empty(n, np.int64), np.empty((BATCH + 1, n), np.int32)
     for k in range(n):
-        node[k] = words[SOME, k] = -1
+        node[k] = words[BATCH, k] = -1
     new = 1  # from this length on, the next n-gram that counts is new
-    for start in range(0, N, SOME):
-        end = min(start + SOME, N)
+    for start in range(0, N, BATCH):
+        end = min(start + BATCH, N)
         for k in range(n):
-            words[0, k] = words[SOME, k]
+            words[0, k] = words[BATCH, k]
         for i in range(start, end):
             p = order[i]
             for k in range(n):
@@ -123,9 +123,9 @@ def count_rows(order, words, base, weight, W, keys, count, first, sizes):
     nodes are ordered as their extensions are. Bound by one random access a word.
     """
     n, last, long, node = len(base) - 1, np.full(len(base), -1), 0, np.full(len(base), -1)
-    some, length = np.empty((SOME, n), np.int32), np.empty(SOME, np.int64)
-    for start in range(0, len(order), SOME):
-        end = min(start + SOME, len(order))
+    batch, length = np.empty((BATCH, n), np.int32), np.empty(BATCH, np.int64)
+    for start in range(0, len(order), BATCH):
+        end = min(start + BATCH, len(order))
         for i in range(start, end):
             m = 1
             while base[m] <= order[i]:
@@ -133,14 +133,14 @@ def count_rows(order, words, base, weight, W, keys, count, first, sizes):
             length[i - start] = m
         for i in range(start, end):
             for k in range(length[i - start]):
-                some[i - start, k] = words[k, order[i]]
+                batch[i - start, k] = words[k, order[i]]
         for i in range(start, end):
             m, r, common = length[i - start], order[i], 0
-            while common < min(m, long) and last[common] == some[i - start, common]:
+            while common < min(m, long) and last[common] == batch[i - start, common]:
                 common += 1
             for k in range(common, m):
                 node[k] += 1
-                last[k] = some[i - start, k]
+                last[k] = batch[i - start, k]
                 keys[k, node[k]] = last[k] + (node[k - 1] * W if k else 0)
                 count[k, node[k]], first[k, node[k]] = 0, base[n]
             long = m
@@ -148,11 +148,11 @@ def count_rows(order, words, base, weight, W, keys, count, first, sizes):
             first[m - 1, node[m - 1]] = min(first[m - 1, node[m - 1]], r - base[m - 1])
     sizes[:] = node[:n] + 1
     for k in range(n - 2, -1, -1):
-        own = base[k + 1] - base[k]
+        n_ngrams = base[k + 1] - base[k]
         for i in range(sizes[k + 1]):
             p = keys[k + 1, i] // W
-            if first[k, p] >= own:
-                first[k, p] = min(first[k, p], own + first[k + 1, i])
+            if first[k, p] >= n_ngrams:
+                first[k, p] = min(first[k, p], n_ngrams + first[k + 1, i])
 
 
 @jit
@@ -182,12 +182,12 @@ def print_counts(cursor, depth, base, parent, word, count, only, letters, ends, 
                     return depth, at, room
                 for k in range(depth + 1):
                     first = ends[path[k]]
-                    here = ends[path[k] + 1] - first
-                    for done in range(0, here, 16):
+                    length = ends[path[k] + 1] - first
+                    for done in range(0, length, 16):
                         source, target = letters[first + done : first + done + 16], text[at + done : at + done + 16]
                         for c in range(16):
                             target[c] = source[c]
-                    at += here
+                    at += length
                     text[at] = 32 if k < depth else 9
                     at += 1
                 rest, digits = count[j], 1

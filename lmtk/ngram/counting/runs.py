@@ -47,11 +47,11 @@ def tokens_in(memory, order):
 
 @dataclass(frozen=True)
 class Spilled:
-    """Counts on disk: words, as in Counts, and a Run. some: how many nodes may be in memory at once."""
+    """Counts on disk: words, as in Counts, and a Run. batch: how many nodes may be in memory at once."""
 
     words: list
     run: Run
-    some: int
+    batch: int
 
     @property
     def order(self):
@@ -72,8 +72,8 @@ class Spilled:
 
     def pieces(self, k):
         """Yields the nodes of order k in pieces: (the place of the first, rows (M, 3))."""
-        for a in range(0, self.run.size(k), self.some):
-            yield a, self.run.rows(k, a, a + self.some)
+        for a in range(0, self.run.size(k), self.batch):
+            yield a, self.run.rows(k, a, a + self.batch)
 
     def nodes(self, k):
         """Yield the n-grams of order k in pieces: (first, parent, word, count). first: the node of the first context;
@@ -113,7 +113,7 @@ class Spilled:
         for k in range(2, len(self.run.ends)):
             ends.append(self.below(k, ends[-1] * W))
         sizes = sum(map(np.diff, ends))[place]
-        group = (np.cumsum(sizes) - sizes) // self.some
+        group = (np.cumsum(sizes) - sizes) // self.batch
         for nodes in np.split(place, np.flatnonzero(np.diff(group)) + 1):
             yield Counts(self.words, [*self.levels_of(np.sort(nodes), ends)])
 
@@ -147,8 +147,8 @@ class Lines:
         while len(self.columns) < max(rows, default=0):
             self.columns.append((Column(np.int32, self.spill), Column(self.kind, self.spill)))
         for k in rows:
-            for column, some in zip(self.columns[k - 1], (rows[k], weights[k])):
-                column.append(some)
+            for column, part in zip(self.columns[k - 1], (rows[k], weights[k])):
+                column.append(part)
         self.parts.append([len(weights.get(k, ())) for k in range(1, len(self.columns) + 1)])
 
     @property
@@ -170,29 +170,29 @@ class Lines:
     def all(self, new_id):
         """(rows, weights) of all lines, an array for each order; the Lines are emptied. new_id (W,): of each word."""
         ids, counts = zip(*(tuple(column.array() for column in self.columns.pop(0)) for _ in [*self.columns]))
-        return [new_id[some.reshape(-1, k)] for k, some in enumerate(ids, 1)], [*counts]
+        return [new_id[rows.reshape(-1, k)] for k, rows in enumerate(ids, 1)], [*counts]
 
 
 def count_spilling(ids, new_id, starts, order, W, memory):
     """Count the n-grams of the text new_id[ids] in about `memory` bytes, and return their Run."""
-    some = tokens_in(memory, order)
+    batch = tokens_in(memory, order)
 
     def made(begin):
-        return spilled(piece(ids, new_id, starts, begin, min(begin + some, len(ids)), order, W), np.int64(begin))
+        return spilled(piece(ids, new_id, starts, begin, min(begin + batch, len(ids)), order, W), np.int64(begin))
 
-    return merged(map(made, range(0, len(ids), some)), order, W, memory // NODE)
+    return merged(map(made, range(0, len(ids), batch)), order, W, memory // NODE)
 
 
 def add_spilling(lines, of, W, text, memory):
     """The Run of Lines, as `counts.from_rows` would count them, followed by the nodes of a text's Run (or None), made
     in about `memory` bytes. of (W',): the new ids of the Lines' ids. Raises LmtkError as from_rows.
     """
-    some, n = max(memory // NODE, 1), max(len(lines.columns), len(text.ends) - 1 if text else 0)
+    batch, n = max(memory // NODE, 1), max(len(lines.columns), len(text.ends) - 1 if text else 0)
     passed, totals = np.zeros(n, np.int64), np.zeros(n)
 
     def made():
         nonlocal passed
-        for rows, weights in lines.pieces(some):
+        for rows, weights in lines.pieces(batch):
             rows = [of[row] for row in rows] + [np.zeros((0, k), np.int32) for k in range(len(rows) + 1, n + 1)]
             weights = [np.array(weight) for weight in weights] + [np.zeros(0, np.int64)] * (n - len(weights))
             sizes = np.array([len(row) for row in rows])
@@ -201,9 +201,9 @@ def add_spilling(lines, of, W, text, memory):
             yield spilled(places_among(from_rows(rows, weights, W), sizes, passed, W), 0)
             passed = passed + sizes
         if text:
-            yield behind(text, passed, some)
+            yield behind(text, passed, batch)
 
-    return merged(made(), n, W, some)
+    return merged(made(), n, W, batch)
 
 
 def places_among(levels, sizes, passed, W):
@@ -224,22 +224,22 @@ def places_among(levels, sizes, passed, W):
     return placed[::-1]
 
 
-def behind(run, passed, some):
+def behind(run, passed, batch):
     """Return a copy of a Run, extended to n orders, with new first positions: the nodes of each order are numbered one
     after the other from `passed` (n,) on.
     """
     column, ends = Column(np.int64, True), run.ends + [run.ends[-1]] * (len(passed) + 1 - len(run.ends))
     for k in range(1, len(run.ends)):
-        for a in range(0, run.size(k), some):
-            rows = run.rows(k, a, a + some)
+        for a in range(0, run.size(k), batch):
+            rows = run.rows(k, a, a + batch)
             rows[:, 2] = passed[k - 1] + np.arange(a, a + len(rows))
             column.append(rows)
     return Run(column, ends)
 
 
-def merged(runs, order, W, some):
-    """Merge the runs that an iterator makes one after the other into one Run, FAN at a time. some: about how many nodes
-    are in memory at once.
+def merged(runs, order, W, batch):
+    """Merge the runs that an iterator makes one after the other into one Run, FAN at a time. batch: about how many
+    nodes are in memory at once.
     """
     tiers = [[]]  # each run of a tier is made of FAN of the tier below
     for run in runs:
@@ -247,9 +247,9 @@ def merged(runs, order, W, some):
         for t, tier in enumerate(tiers):
             if len(tier) == FAN:
                 tiers[t + 1 :] = tiers[t + 1 :] or [[]]
-                tiers[t + 1].append(merge(tier, order, W, some))
+                tiers[t + 1].append(merge(tier, order, W, batch))
                 tier.clear()
-    return merge([run for tier in reversed(tiers) for run in tier], order, W, some)
+    return merge([run for tier in reversed(tiers) for run in tier], order, W, batch)
 
 
 def piece(ids, new_id, starts, begin, end, order, W):
@@ -277,8 +277,8 @@ def spilled(levels, begin):
     return Run(column, ends)
 
 
-def merge(runs, order, W, some, spill=True):
-    """One Run of several, with about `some` nodes in memory at once if the runs are on disk. spill: whether the result
+def merge(runs, order, W, batch, spill=True):
+    """One Run of several, with about `batch` nodes in memory at once if the runs are on disk. spill: whether the result
     is on disk.
     """
     if len(runs) == 1:
@@ -288,7 +288,7 @@ def merge(runs, order, W, some, spill=True):
         sizes, at, size = [run.size(k) for run in runs], [0] * len(runs), 0
         new_node = [Column(np.int64, spill) for _ in runs]
         while left := [r for r in range(len(runs)) if at[r] < sizes[r]]:
-            rows = [runs[r].rows(k, at[r], at[r] + max(1, some // len(left))) for r in left]
+            rows = [runs[r].rows(k, at[r], at[r] + max(1, batch // len(left))) for r in left]
             if k > 1:
                 for r, row in zip(left, rows, strict=True):
                     parent, word = np.divmod(row[:, 0], W)

@@ -17,9 +17,9 @@ def common_words(blocks, words, comm):
     this rank.
     """
     new_words, before = [], 0
-    for path, place, _, known in blocks:
-        new_words.append((path, place, words[before:known]))
-        before = known
+    for path, place, _, end in blocks:
+        new_words.append((path, place, words[before:end]))
+        before = end
     everywhere = sorted((block for part in comm.gather(new_words) for block in part), key=lambda block: block[:2])
     return list(dict.fromkeys(word for _, _, new in everywhere for word in new))
 

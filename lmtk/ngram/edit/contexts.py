@@ -125,7 +125,7 @@ def count_contexts(memory, where, unigrams, ids, starts, is_new, times):
 
 @jit
 def context_p(arrays, k, contexts, V, before, log10p):
-    """log10p (N_k,) <- log10 p of the n-grams of order k as sequences of words, from `before`, that of their contexts.
+    """log10p (N_k,) <- log10 p of the n-grams of order k as sequences of words; before: log10 p of their contexts.
     Words with ids from V on that have no probability are left out. arrays: as for `renormalize`; contexts: the first
     and the end of the contexts to work on.
     """
@@ -135,8 +135,8 @@ def context_p(arrays, k, contexts, V, before, log10p):
     for i in range(first, last):
         for child in range(memory[above + wide * i + CHILD], memory[above + wide * (i + 1) + CHILD]):
             at = below + width * child
-            own = logs[at + where[k - 1, P]]
-            if own != own:
+            p = logs[at + where[k - 1, P]]
+            if p != p:
                 order, end = suffix_of(memory, where, far, k, child)
-                own = estimate(memory, logs, where, far, order, end, k - 1, i, weights)
-            log10p[child] = before[i] + (own if memory[at] < V or own != -np.inf else f32(0))
+                p = estimate(memory, logs, where, far, order, end, k - 1, i, weights)
+            log10p[child] = before[i] + (p if memory[at] < V or p != -np.inf else f32(0))

@@ -150,7 +150,7 @@ def kneser_ney(model, times, tokens, methods):
     """
     c, counts = np.arange(4.0), kneser_ney_counts(model, times)
     D = [c - method.discount(c) for method in methods[: model.order]]
-    return KneserNey(model, copied(model, own=True), *map(np.concatenate, (times, counts)), D, tokens)
+    return KneserNey(model, copied(model, may_reuse=True), *map(np.concatenate, (times, counts)), D, tokens)
 
 
 def kneser_ney_counts(model, times):

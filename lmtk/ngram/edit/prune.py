@@ -23,27 +23,27 @@ from lmtk.ngram.model.nodes import AT, BOW, CHILD, WIDTH, N, P, allocate, mark_s
 f32 = np.float32
 
 
-def prune(model, threshold, minorder=2, context=None, own=False):
+def prune(model, threshold, minorder=2, context=None, may_reuse=False):
     """Remove the n-grams of `minorder` words or more whose removal raises the model's own perplexity by a smaller share
     than `threshold` (Stolcke 1998), and recompute the weights. The arguments are those of `find_limits`.
     """
-    arrays, limits = find_limits(model, minorder if threshold > 0 else model.order + 1, context, own)
+    arrays, limits = find_limits(model, minorder if threshold > 0 else model.order + 1, context, may_reuse)
     return cut(model, arrays, limits, threshold)
 
 
-def find_limits(model, minorder=2, context=None, own=False):
+def find_limits(model, minorder=2, context=None, may_reuse=False):
     """The threshold up to which `prune` keeps each n-gram: (the arrays of the model's copy, limits). limits float32:
-    those of all n-grams, in order of their nodes; inf for n-grams that always stay, -inf for bare prefixes.
+    of all n-grams, in order of their nodes; inf for n-grams that always stay, -inf for bare prefixes.
 
     Leaving out the n-gram h w changes bow(h) to bow'(h), and the entropy by
         -p(h) {p(w|h) [log p(w|h') + log bow'(h) - log p(w|h)] + (1 - sum p(v|h)) [log bow'(h) - log bow(h)]}.
     Each n-gram is judged as if it alone were removed. The context of an n-gram that stays, stays too, and so does that
-    context's longest suffix: the limit of an n-gram is the highest of its own and of those that need it.
+    context's longest suffix: the limit of an n-gram is the highest of its own and those of the n-grams that need it.
 
     context: log10 p(h) of every context h, an array for each order; None: from the model itself, but a Kneser-Ney model
-    gives poor p(h) (Chelba et al. 2010). own: whether the caller gives the model up, so that its memory may be reused.
+    gives poor p(h) (Chelba et al. 2010). may_reuse: whether the caller gives up the model; its memory is then reused.
     """
-    arrays = copied(model, own)
+    arrays = copied(model, may_reuse)
     where, context = arrays[2], context or context_probabilities(arrays, model.vocab)
     base = first_marks(where)
     limits = np.full(base[-1], np.inf, f32)
@@ -70,8 +70,8 @@ def cut(model, arrays, limits, threshold):
 
 
 def threshold_for(limits, most):
-    """The lowest threshold with which at most so many n-grams stay; inf if more than that always stay. limits: those of
-    all n-grams, float32.
+    """The lowest threshold with which at most `most` n-grams stay; inf if more n-grams always stay. limits: of all
+    n-grams, float32.
     """
     removed = len(limits) - most
     return np.nextafter(np.partition(limits, removed - 1)[removed - 1], f32(np.inf)) if removed > 0 else f32(-np.inf)
@@ -124,7 +124,8 @@ def without(model, arrays, kept, base, weighted=None):
     base[k - 1]. A removed n-gram that is the prefix of a kept one becomes a bare prefix, which gets its backed-off
     probability. weighted: marks of the n-grams that have a weight; None: all have one.
     """
-    return renormalize(replace(model, nodes=select(arrays, len(model.vocab.words), kept, base, weighted)), own=True)
+    nodes = select(arrays, len(model.vocab.words), kept, base, weighted)
+    return renormalize(replace(model, nodes=nodes), may_reuse=True)
 
 
 def select(arrays, W, kept, base, weighted=None):
@@ -161,11 +162,11 @@ def judge(arrays, k, contexts, p_context, limits, needs, judged):
         seen = seen_by_lower = 0.0
         for child in range(begin, end if judged else begin):
             fetch_suffix(memory, where, k, child + AHEAD)
-            own = logs[p + width * child]
+            log10p = logs[p + width * child]
             q = lower_p(memory, logs, where, far, k, child, after_order, after, weights)
             lower[child - begin] = q
-            if own == own:
-                seen += math.exp(np.float64(own) * LN10)
+            if log10p == log10p:
+                seen += math.exp(np.float64(log10p) * LN10)
                 seen_by_lower += math.exp(np.float64(q) * LN10)
         numerator, denominator, scale, over = left_of_one(seen, seen_by_lower)
         history, old = math.exp(np.float64(p_context[i]) * LN10), np.float64(logs[at + BOW])
@@ -173,11 +174,11 @@ def judge(arrays, k, contexts, p_context, limits, needs, judged):
             loss = np.inf
             if judged and not over:
                 logs[p + width * child] += scale
-                own, q = np.float64(logs[p + width * child]), np.float64(lower[child - begin])
-                chance = math.exp(own * LN10)
+                log10p, q = np.float64(logs[p + width * child]), np.float64(lower[child - begin])
+                chance = math.exp(log10p * LN10)
                 new = math.log10(numerator + chance) - math.log10(denominator + math.exp(q * LN10))
                 new = np.float64(f32(new))
-                loss = math.exp(-history * (chance * (q + new - own) + numerator * (new - old)) * LN10) - 1
+                loss = math.exp(-history * (chance * (q + new - log10p) + numerator * (new - old)) * LN10) - 1
             is_bare = logs[p + width * child] != logs[p + width * child]
             limit = f32(np.inf) if loss != loss else f32(loss)
             limits[child] = f32(-np.inf) if is_bare else max(limit, needed[child])
@@ -209,28 +210,28 @@ def copy_staying(memory, where, k, marks, base, new, new_where):
     numbers = new.view(np.float32)
     above, size = where[max(k - 2, 0), AT], where[max(k - 2, 0), WIDTH]
     up = new_where[max(k - 2, 0), AT]
-    found, context = 0, 0
+    n, context = 0, 0
     for i in range(where[k - 2, N] if k > 1 else 1):
         if k > 1 and not stays[base[k - 2] + i]:
             continue
         begin = np.int64(memory[above + size * i + CHILD]) if k > 1 else 0
         end = np.int64(memory[above + size * (i + 1) + CHILD]) if k > 1 else where[0, N]
         if k > 1:
-            new[up + size * context + CHILD] = found
+            new[up + size * context + CHILD] = n
         for child in range(begin, end):
             if stays[base[k - 1] + child]:
-                at, here = below + width * child, to + wide * found
-                new[here], new[here + new_p] = memory[at], memory[at + p]
+                at, target = below + width * child, to + wide * n
+                new[target], new[target + new_p] = memory[at], memory[at + p]
                 if not kept[base[k - 1] + child]:
-                    numbers[here + new_p] = np.nan
+                    numbers[target + new_p] = np.nan
                 if k < len(where):
-                    new[here + BOW] = memory[at + BOW]
+                    new[target + BOW] = memory[at + BOW]
                     if not weighted[base[k - 1] + child]:
-                        numbers[here + BOW] = 0
-                found += 1
+                        numbers[target + BOW] = 0
+                n += 1
         context += 1
     if k > 1:
-        new[up + size * context + CHILD] = found
+        new[up + size * context + CHILD] = n
 
 
 @jit
@@ -242,7 +243,7 @@ def drop_low(memory, logs, where, far, k, first, last, extended):
     weights, gone = np.empty(len(where) + 1, np.float32), 0
     above, wide, below, width = where[k - 2, AT], where[k - 2, WIDTH], where[k - 1, AT], where[k - 1, WIDTH]
     for i in range(first, last):
-        at, some = above + wide * i, False
+        at, has_ngrams = above + wide * i, False
         after_order, after = suffix_of(memory, where, far, k - 1, i)
         for child in range(memory[at + CHILD], memory[at + wide + CHILD]):
             fetch_suffix(memory, where, k, child + AHEAD)
@@ -251,8 +252,8 @@ def drop_low(memory, logs, where, far, k, first, last, extended):
             if logs[at + BOW] + lower > logs[p]:
                 logs[p] = np.nan
                 gone += 1
-            some |= logs[p] == logs[p]
-        if not (some or extended[i]):
+            has_ngrams |= logs[p] == logs[p]
+        if not (has_ngrams or extended[i]):
             logs[at + BOW] = 0
     return gone
 

@@ -37,7 +37,7 @@ f32 = np.float32
 prefetch = of_numba("lmtk.machine.intrinsics", "prefetch")
 
 
-def renormalize(model, own=False):
+def renormalize(model, may_reuse=False):
     """Return the model with back-off weights that make the probabilities after every context sum to one.
 
     The left-over mass of the 1-grams goes to the words of probability 0 in equal parts or, if there are none, to all
@@ -46,9 +46,9 @@ def renormalize(model, own=False):
     an n-gram with its backed-off probability. A weight (log10) that becomes 0, or was -0.0, is stored as -0.0: a 0 that
     ARPA files state.
 
-    own: whether the caller gives the model up, so that its memory may be reused.
+    may_reuse: whether the caller gives up the model; its memory is then reused.
     """
-    arrays = copied(model, own)
+    arrays = copied(model, may_reuse)
     warn_of_sums(update_all_weights(arrays, model.vocab, shown=True))
     for k in range(2, model.order + 1):
         map_at_once(lambda part, k=k: fill_bare(*arrays, k, *part), parts_of(arrays[2][k - 2, N]))
@@ -96,12 +96,12 @@ def complete_unigrams(log10p, predicted):
     return np.where(takers, np.log10(p).astype(f32), log10p), 0
 
 
-def copied(model, own=False):
-    """Copy a model's nodes and return their (memory, logs, where, far). With `own`, nodes in memory are not copied but
-    taken over; the caller gives the model up. Raises FormatError if a file's nodes are damaged.
+def copied(model, may_reuse=False):
+    """Copy a model's nodes and return their (memory, logs, where, far). With `may_reuse`, nodes in memory are taken
+    over instead, and the caller must not use the model afterwards. Raises FormatError if a file's nodes are damaged.
     """
     model.nodes.checked_levels(len(model.vocab.words))
-    nodes, memory = model.nodes, writable_memory(model.nodes) if own else None
+    nodes, memory = model.nodes, writable_memory(model.nodes) if may_reuse else None
     if memory is None:
         memory = zeros(nodes.memory.size, np.int32)
         memory[:] = nodes.memory
@@ -153,38 +153,38 @@ def update_weights(memory, logs, where, far, k, first, last, shown):
     """Sets the weights of contexts from the n-grams of order k, and scales n-grams as `renormalize` does. With
     `shown`, a weight that becomes 0, or was -0.0, is stored as -0.0. Returns how many contexts sum to more than one.
     """
-    weights, found = np.empty(len(where) + 1, np.float32), 0
+    weights, n_over = np.empty(len(where) + 1, np.float32), 0
     above, wide, below, width = where[k - 2, AT], where[k - 2, WIDTH], where[k - 1, AT], where[k - 1, WIDTH]
     p, start = below + where[k - 1, P], np.int64(memory[above + wide * first + CHILD])
-    own = np.empty(np.int64(memory[above + wide * last + CHILD]) - start)
-    lower = np.empty(len(own))
+    higher = np.empty(np.int64(memory[above + wide * last + CHILD]) - start)
+    lower = np.empty(len(higher))
     for i in range(first, last):
         at = above + wide * i
         after_order, after = suffix_of(memory, where, far, k - 1, i)
         for child in range(np.int64(memory[at + CHILD]), np.int64(memory[at + wide + CHILD])):
             fetch_suffix(memory, where, k, child + AHEAD)
             value = logs[p + width * child]
-            own[child - start] = lower[child - start] = -np.inf
+            higher[child - start] = lower[child - start] = -np.inf
             if value == value:
-                own[child - start] = value
+                higher[child - start] = value
                 lower[child - start] = lower_p(memory, logs, where, far, k, child, after_order, after, weights)
-    powers(own, len(own))
+    powers(higher, len(higher))
     powers(lower, len(lower))
     for i in range(first, last):
         at = above + wide * i
         begin, end = np.int64(memory[at + CHILD]), np.int64(memory[at + wide + CHILD])
-        given = less = 0.0
+        seen = seen_by_lower = 0.0
         for child in range(begin - start, end - start):
-            given += own[child]
-            less += lower[child]
-        numerator, denominator, scale, over = left_of_one(given, less)
+            seen += higher[child]
+            seen_by_lower += lower[child]
+        numerator, denominator, scale, over = left_of_one(seen, seen_by_lower)
         if scale:
             for child in range(begin, end):
                 logs[p + width * child] += scale
-        found += over
+        n_over += over
         bow, old = weight_of_one(numerator, denominator, over), logs[at + BOW]
         logs[at + BOW] = f32(-0.0) if shown and bow == 0 and (old != 0 or math.copysign(1, old) < 0) else bow
-    return found
+    return n_over
 
 
 @jit

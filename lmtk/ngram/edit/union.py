@@ -41,7 +41,7 @@ from lmtk.ngram.model.nodes import (
 from lmtk.ngram.model.searching import build_table
 
 AHEAD = 8
-SOME = 256  # n-grams whose random reads are made together
+BATCH = 256  # n-grams whose random reads are made together
 END = np.uint64(0xFFFFFFFFFFFFFFFF)  # ends each list that is merged
 f32 = np.float32
 u64 = np.uint64
@@ -69,22 +69,22 @@ def count_children(tries, where, k, above):
     """(the number of children of contexts in all tries, the most that one context has). above (C, T): their places."""
     total, most = 0, 0
     for q in range(len(above)):
-        here = 0
+        n_children = 0
         for m in range(len(tries)):
             memory, node = trie_at(tries, m), np.int64(above[q, m])
             if k > 1 and q + AHEAD < len(above):
                 prefetch(memory, where[m, k - 2, AT] + where[m, k - 2, WIDTH] * above[q + AHEAD, m] + CHILD)
             low, high = children_at(memory, where, m, k, node)
-            here += high - low
-        total, most = total + here, max(most, here)
+            n_children += high - low
+        total, most = total + n_children, max(most, n_children)
     return total, most
 
 
 @jit
 def merge_children(tries, where, ids, k, above, most, child, word, place):
     """child (C + 1,) <- where the children of each context begin; word (N,) <- their words, sorted in each context;
-    place (N, T) <- their places. above (C, T): the places of the contexts; k: the order of the children; most: as
-    `count_children` has it. Returns how many children there are.
+    place (N, T) <- their places. above (C, T): the places of the contexts; k: the order of the children; most: from
+    `count_children`. Returns how many children there are.
     """
     T, n = len(tries), 0
     items, head = np.empty(most + T, u64), np.empty(T, np.int64)
@@ -116,9 +116,9 @@ def merge_children(tries, where, ids, k, above, most, child, word, place):
             word[u64(n)] = np.int32(least)
             for m in range(T):
                 item = items[u64(head[m])]
-                there = item >> u64(32) == least
-                place[u64(n), m] = np.int32(item & u64(0xFFFFFFFF)) if there else np.int32(-1)
-                head[m] += there
+                has_word = item >> u64(32) == least
+                place[u64(n), m] = np.int32(item & u64(0xFFFFFFFF)) if has_word else np.int32(-1)
+                head[m] += has_word
             n += 1
     child[len(above)] = n
     return n
@@ -171,10 +171,10 @@ def mix_numbers(tries, old, weights, k, first, last, node0, place, memory, logs,
     """
     T, n, q = len(tries), len(where), first
     below, width, up = where[k - 1, AT], where[k - 1, WIDTH], where[max(k - 2, 0), AT]
-    order, row, chain = np.empty(SOME, np.int64), np.empty(SOME, np.int64), np.empty(n + 1, np.int64)
-    own, there = np.empty(T * SOME), np.empty(SOME, np.bool_)
-    for begin in range(0, len(place), SOME):
-        size = min(SOME, len(place) - begin)
+    order, row, chain = np.empty(BATCH, np.int64), np.empty(BATCH, np.int64), np.empty(n + 1, np.int64)
+    model_p, has_p = np.empty(T * BATCH), np.empty(BATCH, np.bool_)
+    for begin in range(0, len(place), BATCH):
+        size = min(BATCH, len(place) - begin)
         for i in range(size):
             order[i], end = suffix_of(memory, where, far, k, node0 + begin + i)
             row[i] = base[order[i]] + end
@@ -193,57 +193,57 @@ def mix_numbers(tries, old, weights, k, first, last, node0, place, memory, logs,
                     chain[many] = base[above] + context
                     many += 1
                     above, context = suffix_of(memory, where, far, above, context)
-            there[i] = False
+            has_p[i] = False
             for m in range(T):
                 p, more, bow, at = f32(np.nan), f32(0), f32(0), old[m, k - 1, AT]
                 if place[begin + i, m] >= 0:
-                    given = array_at(tries[m, 0], tries[m, 1], np.float32)
+                    logs_m = array_at(tries[m, 0], tries[m, 1], np.float32)
                     at += old[m, k - 1, WIDTH] * np.int64(place[begin + i, m])
-                    p = given[at + old[m, k - 1, P]]
-                    bow = given[at + BOW] if old[m, k - 1, WIDTH] == WIDE else f32(0)
+                    p = logs_m[at + old[m, k - 1, P]]
+                    bow = logs_m[at + BOW] if old[m, k - 1, WIDTH] == WIDE else f32(0)
                 if p == p:
-                    there[i] = True
+                    has_p[i] = True
                 else:
                     p, more = rows[row[i], m, 0], rows[row[i], m, 1]
                     for j in range(many - 1, -1, -1):
                         more += rows[chain[j], m, 2]
                 if k < n:
-                    here = base[k] + node
-                    rows[here, m, 0], rows[here, m, 1], rows[here, m, 2] = p, more, bow
-                own[m * size + i] = p + more
-        powers(own, T * size)
+                    target = base[k] + node
+                    rows[target, m, 0], rows[target, m, 1], rows[target, m, 2] = p, more, bow
+                model_p[m * size + i] = p + more
+        powers(model_p, T * size)
         for i in range(size):
             total = 0.0
             for m in range(T):
-                total += weights[m] * own[m * size + i]
+                total += weights[m] * model_p[m * size + i]
             at = below + width * (node0 + begin + i)
-            logs[at + where[k - 1, P]] = math.log10(total) if there[i] else np.nan
+            logs[at + where[k - 1, P]] = math.log10(total) if has_p[i] else np.nan
             if k < n:
                 logs[at + BOW] = rows[base[k] + node0 + begin + i, 0, 2]
 
 
 @jit
 def copy_numbers(tries, old, k, node0, place, logs, where):
-    """logs <- log10 p and weights of the n-grams of order k, from node0 on, from the first trie. N-grams that it lacks
-    become bare.
+    """logs <- log10 p and weights of the n-grams of order k, from node0 on, from the first trie. N-grams that the
+    first trie lacks become bare.
     """
-    given, here = (array_at(tries[0, 0], tries[0, 1], np.float32), where[k - 1, AT] + where[k - 1, WIDTH] * node0)
+    source, target = array_at(tries[0, 0], tries[0, 1], np.float32), where[k - 1, AT] + where[k - 1, WIDTH] * node0
     for i in range(len(place)):
-        there, at = place[i, 0] >= 0, old[0, k - 1, AT] + old[0, k - 1, WIDTH] * np.int64(place[i, 0])
-        logs[here + where[k - 1, P]] = given[at + old[0, k - 1, P]] if there else np.nan
+        has_ngram, at = place[i, 0] >= 0, old[0, k - 1, AT] + old[0, k - 1, WIDTH] * np.int64(place[i, 0])
+        logs[target + where[k - 1, P]] = source[at + old[0, k - 1, P]] if has_ngram else np.nan
         if k < len(where):
-            logs[here + BOW] = given[at + BOW] if there and old[0, k - 1, WIDTH] == WIDE else 0
-        here += where[k - 1, WIDTH]
+            logs[target + BOW] = source[at + BOW] if has_ngram and old[0, k - 1, WIDTH] == WIDE else 0
+        target += where[k - 1, WIDTH]
 
 
-def unite(models, ids, W, weights=None, own=False):
+def unite(models, ids, W, weights=None, may_reuse=False):
     """Unite the n-grams of all models over W words: (memory, where, far), the arrays of `nodes`. ids[m]: the new ids of
     the words of model m, -1 for words that are left out.
 
     Back-off weights are those of the first model. With `weights`, probabilities are those of the mixture; without, they
-    are those of the first model, and n-grams of other models only become bare prefixes. own: whether the caller gives
-    the models up; their memory is then freed, an order at a time. Memory is allocated for the n-grams of all models
-    together; the part that is never written costs nothing.
+    are those of the first model, and n-grams of other models only become bare prefixes. may_reuse: whether the
+    caller gives up the models; their memory is then freed, an order at a time. Memory is allocated for the n-grams of
+    all models together; the part that is never written costs nothing.
     """
     n = max(model.nodes.order for model in models)
     tries, old, number_of = arrays_of(models, ids, n)
@@ -257,7 +257,7 @@ def unite(models, ids, W, weights=None, own=False):
     rows[0] = -np.inf, 0, 0
     for k in range(1, n + 1):
         pieces = merged_order(tries, old, number_of, k, parts)
-        for model in models if own and k > 1 else ():
+        for model in models if may_reuse and k > 1 else ():
             release_order(model.nodes, k - 1)
         begins = np.cumsum([0, *(len(word) for *_, word, _ in pieces)]).tolist()
         at, size, width = where[k - 1, AT], begins[-1], widths[k - 1]
@@ -293,7 +293,7 @@ def unite(models, ids, W, weights=None, own=False):
         table, *_ = map_at_once(lambda job: job(), [find, *(partial(numbers, part) for part in zip(begins, pieces))])
         parts = [(begin, place) for begin, (*_, place) in zip(begins, pieces)]
         del pieces, put, numbers
-    for model in models if own else ():
+    for model in models if may_reuse else ():
         release_order(model.nodes, n)
     return memory[: where[-1, AT] + NARROW * (where[-1, N] + 1)], where, far
 
@@ -318,8 +318,8 @@ def merged_order(tries, old, ids, k, parts):
     """A list of (first, last, child, word, place): the n-grams of order k after the contexts first .. last, as
     `merge_children` makes them. parts: [(node, place)], the places (., T) of the contexts from `node` on.
     """
-    some = part_size(sum(len(place) for _, place in parts))
-    pieces = ((node + at, place[at : at + some]) for node, place in parts for at in range(0, len(place), some))
+    batch = part_size(sum(len(place) for _, place in parts))
+    pieces = ((node + at, place[at : at + batch]) for node, place in parts for at in range(0, len(place), batch))
 
     def merge(piece):
         first, above = piece

@@ -19,22 +19,22 @@ from lmtk.ngram.model.nodes import N, wrap_records
 from lmtk.text.vocab import EOS, PAUSE, SOS, Vocab, common_tokenizer, with_tokenizer
 
 
-def merge(models, weights, own=False):
+def merge(models, weights, may_reuse=False):
     """Merge back-off models into their static mixture sum_j weights[j] p_j, all at once, with new back-off weights.
-    own: whether the memory of the models may be reused or freed.
+    may_reuse: whether the caller gives up the models; their memory is then reused or freed.
     """
     vocab = unite_vocabularies([model.vocab for model in models])
-    memory, where, far = unite(models, [ids_in(vocab, m) for m in models], len(vocab.words), weights, own)
-    return renormalize(replace(models[0], vocab=vocab, nodes=wrap_records(memory, where, far)), own=True)
+    memory, where, far = unite(models, [ids_in(vocab, m) for m in models], len(vocab.words), weights, may_reuse)
+    return renormalize(replace(models[0], vocab=vocab, nodes=wrap_records(memory, where, far)), may_reuse=True)
 
 
-def merge_in_turn(models, weights, own=False):
-    """Merge the first two models, then the result and the third, and so on. own: as in `merge`."""
+def merge_in_turn(models, weights, may_reuse=False):
+    """Merge the first two models, then the result and the third, and so on. may_reuse: as in `merge`."""
     whole, total = models[0], weights[0]
     for model, weight in zip(models[1:], weights[1:], strict=True):
         total += weight
         share = 1 - weight / total if weight else 1.0
-        whole = merge([whole, model], [share, 1 - share], own)
+        whole = merge([whole, model], [share, 1 - share], may_reuse)
     return whole
 
 

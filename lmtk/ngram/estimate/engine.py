@@ -19,7 +19,7 @@ from lmtk.ngram.estimate.smoothing import Events, Order, counts_of_counts, estim
 
 f32 = np.float32
 PIECE = 1 << 16  # places counted together
-THERE, NEEDED = 1, 2  # marks: an n-gram is in the model; the ARPA file needs it, or its weight, for a longer one
+IN_MODEL, NEEDED = 1, 2  # marks: an n-gram is in the model; the ARPA file needs it, or its weight, for a longer one
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ def contexts_of(x, k, orders, segment, room):
 class Estimator:
     """The state of an estimation. Lists have order k at k, an array over the n-grams of the order in suffix order:
     log10p, backed off if the n-gram has no probability of its own; log10bow, nan if nothing extends the n-gram; marks,
-    THERE and NEEDED; types, the number of n-grams that extend it.
+    IN_MODEL and NEEDED; types, the number of n-grams that extend it.
 
     seen (W,): how often each word occurs in the text. types: whether to count the extensions of n-grams. inside
     (W + 1,): which words n-grams may have, None for all.
@@ -206,14 +206,14 @@ class Estimator:
         return all_p
 
     def need_contexts(self, k, segment):
-        """Marks the contexts of a segment's n-grams of order k that are THERE. Returns the suffixes of the n-grams that
-        are NEEDED.
+        """Marks the contexts of a segment's n-grams of order k that are IN_MODEL. Returns the suffixes of the n-grams
+        that are NEEDED.
         """
         with self.scratch.lent() as room:
             below, grams = [None, *gather(self.suffixes, segment, room)][k - 2 : k]
             marks, bow = self.marks[k][grams.node], self.log10bow[k - 1][grams.contexts]
-            extended = grams.context[marks & THERE > 0]
-            self.marks[k - 1][grams.contexts][extended] |= THERE | NEEDED
+            extended = grams.context[marks & IN_MODEL > 0]
+            self.marks[k - 1][grams.contexts][extended] |= IN_MODEL | NEEDED
             bow[extended] = np.where(np.isnan(bow[extended]), 0, bow[extended])
             if len(self.types[k - 1]):
                 self.types[k - 1][grams.contexts] = np.bincount(extended, minlength=grams.H)
@@ -224,7 +224,7 @@ class Estimator:
         """Marks the prefixes of the n-grams of order k, and the suffixes of the NEEDED ones. With `ends` these suffixes
         have to be in the model too, as in SRILM; otherwise only the weights of those in the model have to be written.
         """
-        mark = THERE | NEEDED if ends and k > 2 else NEEDED
+        mark = IN_MODEL | NEEDED if ends and k > 2 else NEEDED
         for suffixes in map_at_once(partial(self.need_contexts, k), self.suffixes.segments):
             self.marks[k - 1][suffixes] |= mark
 
@@ -244,17 +244,17 @@ def with_words(x, chosen):
 
 @jit
 def put(place, log10p, context, all_log10p, marks, types):
-    """all_log10p[place] <- log10p (N,). marks[place] <- THERE, or 0 where log10p is nan. types (H,) <- the number of
+    """all_log10p[place] <- log10p (N,). marks[place] <- IN_MODEL, or 0 where log10p is nan. types (H,) <- the number of
     each context's n-grams whose log10p is not nan. Returns the sum of `types`. One random write an n-gram.
     """
     many = 0
     types[:] = 0
     for i in range(len(place)):
-        there = log10p[i] == log10p[i]
+        has_p = log10p[i] == log10p[i]
         all_log10p[place[i]] = log10p[i]
-        marks[place[i]] = there
-        types[context[i]] += there
-        many += there
+        marks[place[i]] = has_p
+        types[context[i]] += has_p
+        many += has_p
     return many
 
 

@@ -15,7 +15,7 @@ from lmtk.ngram.estimate import smoothing
 from lmtk.text.vocab import EOS
 
 
-def estimate(counts, vocab, recipe, form="nodes", memory=None, comm=ALONE, show=lambda share, what: None):
+def estimate(counts, vocab, recipe, form="nodes", memory=None, comm=ALONE, show=lambda share, task: None):
     """Estimates a model. Returns (the model, the methods with their discounts).
 
     counts: Counts, collection.Positions, collection.Text or runs.Spilled. The caller should not keep them, so that

@@ -10,8 +10,8 @@ order   (N_k,)   the place in Counts of each node; int32 as all below
 context (N_k,)   the node of order k - 1 without the last word
 suffix  (N_k,)   the node of order k - 1 without the oldest word; it does not fall from one node to the next
 start   (W + 2,) the first node of each last word
-leaf    -        an n-gram that is no suffix of another. Leaves are the places of `suffix.Suffixes`. A text has a place
-                 for each time that an n-gram is seen; counts have one place, and the count is stored beside it
+leaf    -        an n-gram that is not a suffix of another. Leaves are the places of `suffix.Suffixes`. A text has a
+                 place for each time that an n-gram is seen; counts have one place, and the count is stored beside it
 
 In Counts, n-grams are grouped by their contexts. So once the order below is done, one counting sort by the last word
 puts an order in suffix order.
@@ -150,7 +150,7 @@ def split(keys, W, id_of, child, word, start):
 @jit
 def turn(child, word, contexts, ended, head, order, context):
     """order, context (N,) <- as in the table, for an order's n-grams; those of each last word begin at head (W + 1,),
-    which advances in place. contexts: `order` of the order below, the first `ended` of which end in </s>. Returns how
+    which advances in place. contexts: `order` of the order below; the first `ended` contexts end in </s>. Returns how
     many n-grams have a context that ends in </s>.
     """
     inside = 0
@@ -170,7 +170,7 @@ def turn(child, word, contexts, ended, head, order, context):
 @jit
 def join(order_1, context_1, suffix_1, start_1, order, context, suffix, start):
     """suffix <- the suffixes of an order, from its other arrays and those of the order below (_1), -1 for a suffix that
-    the order below lacks. Returns how many suffixes are lacking. One pass over both orders.
+    the order below lacks. Returns the number of missing suffixes. One pass over both orders.
     """
     lacking = 0
     for w in range(len(start) - 1):
@@ -179,9 +179,9 @@ def join(order_1, context_1, suffix_1, start_1, order, context, suffix, start):
             above = suffix_1[context[i]]
             while a < end and context_1[a] < above:
                 a += 1
-            there = a < end and context_1[a] == above
-            suffix[i] = a if there else -1
-            lacking += not there
+            has_suffix = a < end and context_1[a] == above
+            suffix[i] = a if has_suffix else -1
+            lacking += not has_suffix
     return lacking
 
 

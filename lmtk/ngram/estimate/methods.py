@@ -26,9 +26,9 @@ class NoDiscount(LmtkError):
     """The counts of counts n_1 .. n_r of an order do not give the discounts that Kneser-Ney smoothing needs."""
 
     def __init__(self, order, n):
-        found = ", ".join(f"n{r} = {n_r}" for r, n_r in enumerate(n, 1))
+        counts = ", ".join(f"n{r} = {n_r}" for r, n_r in enumerate(n, 1))
         self.order = order
-        self.cause = f"order {order} has too few different counts for Kneser-Ney discounts ({found})"
+        self.cause = f"order {order} has too few different counts for Kneser-Ney discounts ({counts})"
         remedy = f"add -discount-fallback, or use Witten-Bell smoothing (ngram-count -wbdiscount{order})"
         super().__init__(f"{self.cause}; {remedy}")
 
@@ -169,7 +169,7 @@ def one_discount(n, kenlm):
 
 
 def three_discounts(n, kenlm):
-    """((D1, D2, D3+) of the modified Kneser-Ney method, None); where they are invalid, the second is the reason.
+    """((D1, D2, D3+) of the modified Kneser-Ney method, None); for invalid discounts, the second is the reason.
 
     kenlm: as in KenLM, in single precision, which decides whether a discount next to 0 is valid.
     """
@@ -181,8 +181,8 @@ def three_discounts(n, kenlm):
     D = tuple(float(number(r) - number(r + 1) * Y * number(n[r]) / number(n[r - 1])) for r in (1, 2, 3))
     for r, d in enumerate(D, 1):
         if d < 0 or (kenlm and d > r):
-            what = "below 0" if d < 0 else f"above {r}"
-            return D, f"D{r}{'+' * (r == 3)} = {r} - {r + 1} Y n{r + 1}/n{r} is {d:.4g}, {what}"
+            outside = "below 0" if d < 0 else f"above {r}"
+            return D, f"D{r}{'+' * (r == 3)} = {r} - {r + 1} Y n{r + 1}/n{r} is {d:.4g}, {outside}"
     return D, None
 
 
@@ -292,18 +292,18 @@ class Method:
 class Recipe:
     """How counts become a model.
 
-    methods: a Method for each order. fallback, tell: as in Method.discounted. known: {order: Method} with discounts
+    methods: a Method for each order. fallback, tell: as in Method.discounted. fixed: {order: Method} with discounts
     from files (-kn, -gt). exact: all methods interpolate, and the weights of the lower orders are the
     back-off weights, as in KenLM; otherwise back-off weights follow from the probabilities in single precision, as in
     SRILM. listed: with `exact`, only n-grams of these words are kept. size: with `exact`, the least number of words,
     including unknown ones. heldout: a heldout.HeldOut, on which Kneser-Ney's discounts are tuned unless they are in
-    `known`, or None. trusting: the total of a context is its own count, not the sum of the counts of its extensions.
+    `fixed`, or None. trusting: the total of a context is its own count, not the sum of the counts of its extensions.
     """
 
     methods: list
     fallback: tuple = None
     tell: Callable = lambda line: None
-    known: dict = field(default_factory=dict)
+    fixed: dict = field(default_factory=dict)
     exact: bool = False
     listed: set = None
     size: int = 0
@@ -311,14 +311,14 @@ class Recipe:
     trusting: bool = False
 
     def discounted(self, k, n):
-        """The Method of order k with its discounts, given or from n(r), n_1 .. n_r. Raises NoDiscount."""
-        return self.known.get(k) or self.methods[k - 1].discounted(k, n, self.fallback, self.tell, self.exact)
+        """The Method of order k with discounts from `fixed`, or by n(r), n_1 .. n_r. Raises NoDiscount."""
+        return self.fixed.get(k) or self.methods[k - 1].discounted(k, n, self.fallback, self.tell, self.exact)
 
     def tuned(self, first, features):
         """The Recipe with the discounts under which the held-out text is most likely. first, features: as in
         HeldOut.tune.
         """
-        return replace(self, known=self.heldout.tune(first, features) | self.known)
+        return replace(self, fixed=self.heldout.tune(first, features) | self.fixed)
 
 
 def least_count(k, above=None):

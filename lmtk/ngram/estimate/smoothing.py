@@ -344,10 +344,10 @@ def smooth_large(events, method, V, exact, room):
     bow, scale = mass.backoff_weights(sums[:, 0], sums[:, 1])
     full |= scale > 0
     if full.any():
-        some, number = np.flatnonzero(full[context]), np.cumsum(full) - 1
-        columns = number[context[some]], count[some], raw[some], parent[some]
+        selected, number = np.flatnonzero(full[context]), np.cumsum(full) - 1
+        columns = number[context[selected]], count[selected], raw[selected], parent[selected]
         full_events = Events(events.k, *columns, events.lower_p, np.count_nonzero(full))
-        log10p[some], p[some], bow[full] = smooth(full_events, method, V, exact)
+        log10p[selected], p[selected], bow[full] = smooth(full_events, method, V, exact)
     return log10p, p, bow
 
 
@@ -359,12 +359,12 @@ def sum_counts(context, count, raw, cutoff, h, lost):
     h[:] = 0
     lost[:] = 0
     for i in range(len(context)):
-        of, c, there = context[i], count[i], raw[i] > cutoff
+        of, c, is_type = context[i], count[i], raw[i] > cutoff
         h[of, 0] += c
-        h[of, 1] += there
-        h[of, 2] += there & (c >= 2)
-        h[of, 3] += there & (c >= 3)
-        if not there:
+        h[of, 1] += is_type
+        h[of, 2] += is_type & (c >= 2)
+        h[of, 3] += is_type & (c >= 3)
+        if not is_type:
             lost[of] += c
 
 
@@ -381,10 +381,10 @@ def interpolate(context, count, raw, parent, lower_p, f, less, minimum, cutoff, 
         whole = np.int64(c) if few else 0
         kept = f[whole + (whole < c)] if few else c - less
         kept = kept / share[of, 0] if c >= minimum else 0.0
-        there = (c > 0) & (raw[i] > cutoff) & (exact | (kept != 0))
-        found = kept + share[of, 1] * below
-        lower[i], p[i] = below, found if there else np.nan
-        sums[of, 0] += found if there else 0.0
+        is_kept = (c > 0) & (raw[i] > cutoff) & (exact | (kept != 0))
+        value = kept + share[of, 1] * below
+        lower[i], p[i] = below, value if is_kept else np.nan
+        sums[of, 0] += value if is_kept else 0.0
 
 
 @jit
@@ -392,9 +392,9 @@ def sum_both(context, p, lower, sums):
     """sums (H, 2) <- the sums of p and of `lower` (N,) in each context, over the n-grams whose p is not nan."""
     sums[:] = 0
     for i in range(len(context)):
-        of, there = context[i], p[i] == p[i]
-        sums[of, 0] += p[i] if there else 0.0
-        sums[of, 1] += lower[i] if there else 0.0
+        of, has_p = context[i], p[i] == p[i]
+        sums[of, 0] += p[i] if has_p else 0.0
+        sums[of, 1] += lower[i] if has_p else 0.0
 
 
 def totals(of, c, H, V):
@@ -492,8 +492,8 @@ def backed_off(levels, k):
 
 
 def backoff_weights(log10p, of, lower, H):
-    """log10 back-off weights of H contexts; 0 for a context without n-grams. log10p (N,): that of the n-grams of the
-    contexts `of` (N,), nan if left out; lower (N,): p of their suffixes.
+    """log10 back-off weights of H contexts; 0 for a context without n-grams. log10p (N,): of the n-grams that extend
+    the contexts `of` (N,), nan if left out; lower (N,): p of their suffixes.
 
     If the lower order leaves nothing, log10p is scaled in place, so that p sums to one.
     """

@@ -40,7 +40,7 @@ from lmtk.machine.memory import HUGEPAGE
 from lmtk.machine.threads import Scratch, count, map_at_once, map_in_order
 from lmtk.text.corpus import Marks
 
-SOME = 512  # positions whose random reads are made together, so that they overlap
+BATCH = 512  # positions whose random reads are made together, so that they overlap
 RANGE = 1 << 16  # positions compared together
 LOW = 14  # the highest order for which f and m fit 4 bits each
 SHARES = 8  # of the words, for each thread that sorts
@@ -82,13 +82,13 @@ class Suffixes:
     def segments(self):
         """A list of segments, the largest first: (its first word, their end, its first place i, their end)."""
         W, start = len(self.start) - 1, self.start
-        some = (start[-1] - start[1]) * max(self.order, LOW) // (LOW * PIECE)
-        edges = np.unique(start[cut_words(start, some)])
+        n_ranges = (start[-1] - start[1]) * max(self.order, LOW) // (LOW * PIECE)
+        edges = np.unique(start[cut_words(start, n_ranges)])
         first, last = np.searchsorted(start, edges[:-1], "right") - 1, np.searchsorted(start, edges[1:])
-        found = list(zip(first.tolist(), last.tolist(), edges[:-1].tolist(), edges[1:].tolist()))
+        segments = list(zip(first.tolist(), last.tolist(), edges[:-1].tolist(), edges[1:].tolist()))
         if start[0] < start[1]:
-            found.append((W, W + 1, *start[:2].tolist()))
-        return sorted(found, key=lambda s: s[2] - s[3])
+            segments.append((W, W + 1, *start[:2].tolist()))
+        return sorted(segments, key=lambda s: s[2] - s[3])
 
     def oldest(self, k):
         """(N_k,): the oldest word of each n-gram of order k."""
@@ -97,9 +97,9 @@ class Suffixes:
 
     def nodes(self, k, places):
         """(N,): how many n-grams of order k begin before each of the places, which is the node of the next."""
-        found = np.empty(len(places), np.int64)
-        numbers(self.rank, k, np.asarray(places, np.int64), found)
-        return found
+        nodes = np.empty(len(places), np.int64)
+        numbers(self.rank, k, np.asarray(places, np.int64), nodes)
+        return nodes
 
 
 def suffix_order(x, n, W, marks):
@@ -181,10 +181,10 @@ def blocks_of(begins, ended, oldest):
     return blocks, by
 
 
-def cut_words(start, some):
-    """The bounds of about `some` ranges of words with about as many places each. start: each word's first place."""
+def cut_words(start, n_ranges):
+    """The bounds of about `n_ranges` ranges of words with about as many places each. start: each word's first place."""
     N, borders, W = start[-1], start[1], len(start) - 1
-    bounds = np.searchsorted(start, borders + (N - borders) * np.arange(1, some) // some)
+    bounds = np.searchsorted(start, borders + (N - borders) * np.arange(1, n_ranges) // n_ranges)
     return np.unique(np.concatenate(([1], np.clip(bounds, 1, W), [W])))
 
 
@@ -237,9 +237,9 @@ def sort_next(x, order, begin, end, head, out):
     by a random read and a random write a position.
     """
     N = len(order)
-    words, places = np.empty(SOME, np.int32), np.empty(SOME, np.int32)
-    for start in range(begin, end, SOME):
-        size = min(SOME, end - start)
+    words, places = np.empty(BATCH, np.int32), np.empty(BATCH, np.int32)
+    for start in range(begin, end, BATCH):
+        size = min(BATCH, end - start)
         for i in range(size):
             p = order[start + i] + 1
             places[i] = p if p < N else 0
@@ -255,9 +255,9 @@ def sort_next(x, order, begin, end, head, out):
 def sort_last(x, order, begin, end, head, come):
     """come <- as by `sort_next`, but in place of each position, the place in `order` of the position before it."""
     N = len(order)
-    words = np.empty(SOME, np.int32)
-    for start in range(begin, end, SOME):
-        size = min(SOME, end - start)
+    words = np.empty(BATCH, np.int32)
+    for start in range(begin, end, BATCH):
+        size = min(BATCH, end - start)
         for i in range(size):
             p = order[start + i] + 1
             words[i] = x[p if p < N else 0]
@@ -269,33 +269,33 @@ def sort_last(x, order, begin, end, head, come):
 
 @jit
 def compare(x, n, order, come, begin, end, W, sos, eos, begins, sizes, oldest):
-    """Hard to read: SOME places at a time are compared word by word, in loops without branches.
+    """Hard to read: BATCH places at a time are compared word by word, in loops without branches.
     begins <- at the places begin .. end, by comparing each place with the one before. sizes (n,), 0 before, <- how many
     n-grams of each order from 2 on begin there; oldest (n, RANGE + 1) <- their oldest words, W for the border. x: the
     last n - 1 positions of the text, the text, and its first position. sos, eos: whether <s> and </s> count.
 
     Bound by two random reads a place.
     """
-    words = np.empty((n, SOME + 1), np.int32)
-    same, common, inside, longest = np.empty((4, SOME), np.int32)
-    place = np.empty(SOME, np.int64)
-    words[:, SOME] = -1
+    words = np.empty((n, BATCH + 1), np.int32)
+    same, common, inside, longest = np.empty((4, BATCH), np.int32)
+    place = np.empty(BATCH, np.int64)
+    words[:, BATCH] = -1
     if begin > 0:
         p = np.int64(order[come[begin - 1]]) + n
         for d in range(n):
-            words[d, SOME] = x[p - d]
-    for start in range(begin, end, SOME):
-        size = min(SOME, end - start)
+            words[d, BATCH] = x[p - d]
+    for start in range(begin, end, BATCH):
+        size = min(BATCH, end - start)
         for i in range(size):
             place[i] = come[start + i]
         for i in range(size):
             place[i] = np.int64(order[place[i]]) + n
         for d in range(n):
             row = words[d]
-            row[0] = row[SOME]
+            row[0] = row[BATCH]
             for i in range(size):
                 row[i + 1] = x[place[i] - d]
-            row[SOME] = row[size]
+            row[BATCH] = row[size]
         row = words[0]
         for i in range(size):
             same[i] = row[i] == row[i + 1]
@@ -313,11 +313,11 @@ def compare(x, n, order, come, begin, end, W, sos, eos, begins, sizes, oldest):
         for i in range(size):
             begins[start + i] = (common[i] + 1) | longest[i] << 4 * begins.itemsize
         for k in range(2, n + 1):
-            found, row, of_order = sizes[k - 1], words[k - 1], oldest[k - 1]
+            filled, row, of_order = sizes[k - 1], words[k - 1], oldest[k - 1]
             for i in range(size):
-                of_order[found] = row[i + 1] if row[i + 1] else W
-                found += (common[i] < k) & (longest[i] >= k)
-            sizes[k - 1] = found
+                of_order[filled] = row[i + 1] if row[i + 1] else W
+                filled += (common[i] < k) & (longest[i] >= k)
+            sizes[k - 1] = filled
 
 
 def ranks_of(begins, n, threads=None):
@@ -357,10 +357,10 @@ def ones_in(x):
 
 
 @jit
-def numbers(rank, k, places, found):
-    """found (N,) <- how many n-grams of order k begin before each of the places."""
+def numbers(rank, k, places, nodes):
+    """nodes (N,) <- how many n-grams of order k begin before each of the places."""
     for i in range(len(places)):
-        found[i] = number(rank, k, places[i])
+        nodes[i] = number(rank, k, places[i])
 
 
 @jit
@@ -404,7 +404,7 @@ def find_blocks(begins, ended, oldest, head, blocks):
 
 @inlined
 def first_reads(begins, come, rank, k, blocks, start, size, nodes):
-    """nodes (SOME,) <- for each of some blocks, the first n-gram of order k that begins at its first place or later.
+    """nodes (BATCH,) <- for each of some blocks, the first n-gram of order k that begins at its first place or later.
     Returns a number that depends on all reads, so that the compiler keeps those that are only made ahead.
     """
     ahead = 0
@@ -433,7 +433,7 @@ def gather(begins, come, rank, blocks, a, z, first, local, sizes, rows):
     suffix, the last word at order 2, else a number among the gathered n-grams of the order below; how many n-grams of
     order k + 1 end in it; how often it was seen. Returns a number as `first_reads` does.
 
-    A block has few places and is bound by their first reads, which are made together for SOME blocks. The last two
+    A block has few places and is bound by their first reads, which are made together for BATCH blocks. The last two
     numbers are differences of running sums.
     """
     n, walked, ahead = len(sizes) - 1, 0, 0
@@ -441,10 +441,10 @@ def gather(begins, come, rank, blocks, a, z, first, local, sizes, rows):
     for k in range(1, n + 1):
         base[k + 1] = base[k] + sizes[k]
     now, short = base.copy(), np.zeros(n + 1, np.int64)  # short: how many places have no n-gram of order k
-    nodes, g = np.empty((n + 1, SOME), np.int32), np.empty(n + 1, np.int32)
+    nodes, g = np.empty((n + 1, BATCH), np.int32), np.empty(n + 1, np.int32)
     contexts, width = local.reshape(-1), local.shape[1]
-    for start in range(a, z, SOME):
-        size = min(SOME, z - start)
+    for start in range(a, z, BATCH):
+        size = min(BATCH, z - start)
         for k in range(2, n + 1):
             ahead += first_reads(begins, come, rank, k, blocks, start, size, nodes[k])
         for r in range(size):
@@ -482,12 +482,12 @@ def place(
 
     below: the rows of the n-grams of the order below, -1 for none. types: how many n-grams extend each; it takes the
     place of the first child until `sum_up`. logs: rows as float32. Returns how many n-grams lack their suffix, and a
-    number as `first_reads` does. Bound by a random write a row; SOME are fetched together.
+    number as `first_reads` does. Bound by a random write a row; BATCH are fetched together.
     """
     lacking, many, ahead, wide = 0, 0, 0, rows.shape[1]
-    nodes, parents, at, of, suffix, word = np.empty((6, SOME), np.int32)
-    for start in range(a, z, SOME):
-        size = min(SOME, z - start)
+    nodes, parents, at, of, suffix, word = np.empty((6, BATCH), np.int32)
+    for start in range(a, z, BATCH):
+        size = min(BATCH, z - start)
         ahead += first_reads(begins, come, rank, k, blocks, start, size, nodes)
         ahead += first_reads(begins, come, rank, k - 1, blocks, start, size, parents)
         for r in range(size):
@@ -512,7 +512,7 @@ def place(
                     prefetch(rows, wide * np.int64(head[context]))
                     head[context] += 1
                     many += 1
-                    if many == SOME:
+                    if many == BATCH:
                         lacking += put_rows(many, at, of, suffix, word, below, log10p, log10bow, types, rows, logs, new)
                         many = 0
                 g += 1
@@ -540,9 +540,9 @@ def sum_up(types, total):
     end of the last.
     """
     for i in range(len(types)):
-        here = types[i]
+        size = types[i]
         types[i] = total
-        total += here
+        total += size
     return total
 
 
@@ -551,15 +551,15 @@ def cut_places(begins, every, most, cuts):
     """cuts <- places about `every` apart at which an n-gram of an order up to `most` begins, from 0 to the end. Returns
     their number.
     """
-    found, j = 1, 0
+    n_cuts, j = 1, 0
     cuts[0] = 0
     while j < len(begins):
         j = min(j + every, len(begins))
         while j < len(begins) and orders_at(begins, j)[0] > most:
             j += 1
-        cuts[found] = j
-        found += 1
-    return found
+        cuts[n_cuts] = j
+        n_cuts += 1
+    return n_cuts
 
 
 @jit
@@ -569,16 +569,16 @@ def tally(begins, k, begin, end, oldest, node, V, continuation, counts, n):
     the count is the number of n-grams of order k + 1 that end in the n-gram; else how often it was seen. node: the
     first node; counts (2, N + 1) int32: scratch.
     """
-    found, seen, fresh = 0, 0, 0
+    n_ngrams, seen, fresh = 0, 0, 0
     children, raw = counts
     for j in range(begin, end):
         f, m = orders_at(begins, j)
-        children[found], raw[found] = fresh, seen
-        found += (f <= k) & (k <= m)
+        children[n_ngrams], raw[n_ngrams] = fresh, seen
+        n_ngrams += (f <= k) & (k <= m)
         seen += k <= m
         fresh += (f <= k + 1) & (k < m)
-    children[found], raw[found] = fresh, seen
-    for i in range(found):
+    children[n_ngrams], raw[n_ngrams] = fresh, seen
+    for i in range(n_ngrams):
         plain = not continuation or oldest[node + i] >= V
         c = raw[i + 1] - raw[i] if plain else children[i + 1] - children[i]
         n[c if c < len(n) else 0] += 1
@@ -591,14 +591,14 @@ def words_of(begins, k, begin, end, node, word, start, words, base, rows):
     end is the oldest word of its suffix of order d, which began at its place or before.
     """
     for d in range(1, k + 1):
-        row, found, own = rows[k - d], 0, base[d] + node[d - 1] - 1
+        row, column, at = rows[k - d], 0, base[d] + node[d - 1] - 1
         for j in range(begin, end):
             f, m = orders_at(begins, j)
             if d == 1:
                 while start[word + 1] <= j:
                     word += 1
-                row[found] = word
+                row[column] = word
             else:
-                own += (f <= d) & (d <= m)
-                row[found] = words[own]
-            found += (f <= k) & (k <= m)
+                at += (f <= d) & (d <= m)
+                row[column] = words[at]
+            column += (f <= k) & (k <= m)

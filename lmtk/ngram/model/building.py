@@ -41,7 +41,7 @@ from lmtk.ngram.model.nodes import (
 )
 from lmtk.ngram.model.searching import add_tables, find_batch, find_children, search
 
-SOME = 256  # n-grams looked up together
+BATCH = 256  # n-grams looked up together
 u64 = np.uint64
 prefetch = of_numba("lmtk.machine.intrinsics", "prefetch")
 
@@ -64,7 +64,7 @@ def finish(memory, where, W, path="", linked=False, home=None):
 
 def add_suffixes(memory, where, slots, spans, k, one, far):
     """Set the suffixes of the k-grams; shorter n-grams must have theirs. Returns `far`, extended by the far suffixes of
-    the k-grams. slots, spans: the tables, of which that of order k - 1 is used. one (W,): the 1-gram of each word.
+    the k-grams. slots, spans: the hash tables; that of order k - 1 is used. one (W,): the 1-gram of each word.
     """
     parts = parts_of(int(where[k - 2, N]))
     missing = map_at_once(lambda part: link_suffixes(memory, where, slots, spans, k, *part, one), parts)
@@ -73,7 +73,7 @@ def add_suffixes(memory, where, slots, spans, k, one, far):
 
 @jit
 def link_suffixes(memory, where, slots, spans, k, first, last, one):
-    """Hard to read: searches are collected and done SOME at a time, so that their random reads overlap.
+    """Hard to read: searches are collected and done BATCH at a time, so that their random reads overlap.
 
     Sets the suffixes of the k-grams, k > 1, that extend the contexts from `first` up to `last`. The suffix of the
     n-gram h w is the child w of the suffix of h, so shorter n-grams must have their suffixes. A suffix becomes -1 if
@@ -84,9 +84,9 @@ def link_suffixes(memory, where, slots, spans, k, first, last, one):
     begin, width, missing = where[k - 1, AT], where[k - 1, WIDTH], 0
     above, size = where[k - 2, AT], where[k - 2, WIDTH]
     up, wide = where[max(k - 3, 0), AT], where[max(k - 3, 0), WIDTH]
-    ats, lows, highs, many = np.empty(SOME, np.int64), np.empty(SOME, np.int64), np.empty(SOME, np.int64), 0
-    words, found = np.empty(SOME, np.int64), np.empty(SOME, np.int64)
-    room = ats, words, lows, highs, found
+    ats, lows, highs, many = np.empty(BATCH, np.int64), np.empty(BATCH, np.int64), np.empty(BATCH, np.int64), 0
+    words, nodes = np.empty(BATCH, np.int64), np.empty(BATCH, np.int64)
+    room = ats, words, lows, highs, nodes
     for i in range(first, last):
         low = high = np.int64(0)
         if k > 2:
@@ -105,24 +105,24 @@ def link_suffixes(memory, where, slots, spans, k, first, last, one):
                 continue
             ats[many], lows[many], highs[many] = at, low, high
             many += 1
-            if many == SOME:
-                missing += link_some(memory, slots, spans[k - 1], above, size, width, *room, many)
+            if many == BATCH:
+                missing += link_batch(memory, slots, spans[k - 1], above, size, width, *room, many)
                 many = 0
-    return missing + link_some(memory, slots, spans[k - 1], above, size, width, *room, many)
+    return missing + link_batch(memory, slots, spans[k - 1], above, size, width, *room, many)
 
 
 @inlined
-def link_some(memory, slots, span, above, size, width, ats, words, lows, highs, found, many):
+def link_batch(memory, slots, span, above, size, width, ats, words, lows, highs, nodes, many):
     """Search for the suffixes of the first `many` records at `ats`, and set them; -1 for none. Returns the number of
-    records without one. words, found: scratch memory of `find_batch`.
+    records without one. words, nodes: scratch memory of `find_batch`.
     """
     missing = 0
     for j in range(many):
         words[j] = number(memory, ats[j])
-    find_batch(memory, slots, span, above, size, words, lows, highs, found, many)
+    find_batch(memory, slots, span, above, size, words, lows, highs, nodes, many)
     for j in range(many):
-        memory[u64(ats[j] + width - 1)] = found[j]
-        missing += found[j] < 0
+        memory[u64(ats[j] + width - 1)] = nodes[j]
+        missing += nodes[j] < 0
     return missing
 
 
@@ -150,16 +150,16 @@ def link_far(memory, where, k, first, last, one, far, more, j):
             if memory[at + width - 1] >= 0:
                 continue
             order, context = suffix_of(memory, where, far, k - 1, i)
-            found = np.int64(-1)
-            while order and found < 0:
+            node = np.int64(-1)
+            while order and node < 0:
                 low, high = children_of(memory, where, order, context)
-                found = search(memory, where[order, AT], where[order, WIDTH], low, high, memory[at])
-                if found < 0:
+                node = search(memory, where[order, AT], where[order, WIDTH], low, high, memory[at])
+                if node < 0:
                     order, context = suffix_of(memory, where, far, order, context)
-            if found < 0:
-                found = np.int64(one[memory[at]])
+            if node < 0:
+                node = np.int64(one[memory[at]])
             memory[at + width - 1] = -1 - len(far) - j
-            more[j, 0], more[j, 1] = (order + 1, found) if found >= 0 else (0, 0)
+            more[j, 0], more[j, 1] = (order + 1, node) if node >= 0 else (0, 0)
             j += 1
 
 
@@ -175,8 +175,8 @@ def link_suffixes_plain(levels, one):
         lacks = np.flatnonzero(suffix < 0)
         more = np.zeros((len(lacks), 2), np.int32)
         for j in range(1, k - 1):
-            found = ends[j - 1][lacks]
-            more[found >= 0, 0], more[found >= 0, 1] = j, found[found >= 0]
+            nodes = ends[j - 1][lacks]
+            more[nodes >= 0, 0], more[nodes >= 0, 1] = j, nodes[nodes >= 0]
         suffix[lacks] = -1 - len(far) - np.arange(len(lacks))
         level["suffix"][:-1], far = suffix, np.concatenate((far, more))
     return far

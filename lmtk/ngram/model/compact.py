@@ -43,14 +43,14 @@ def unpack_bits(bits, width, N):
     out = np.zeros(N, np.int32)
     for first in range(0, N if width else 0, CHUNK):
         eights = -(-min(CHUNK, N - first) // 8)
-        some = np.zeros(eights * width + 8, np.uint8)
+        chunk = np.zeros(eights * width + 8, np.uint8)
         part = bits[first * width // 8 :][: eights * width]
-        some[: len(part)] = part
+        chunk[: len(part)] = part
         for j in range(8):
             begin, bit = divmod(j * width, 8)
-            here = np.ndarray(eights, ">u8", some, begin, width).astype(np.uint64)
+            words = np.ndarray(eights, ">u8", chunk, begin, width).astype(np.uint64)
             column = out[first + j : min(first + CHUNK, N) : 8]
-            column[:] = (here >> np.uint64(64 - width - bit) & np.uint64((1 << width) - 1))[: len(column)]
+            column[:] = (words >> np.uint64(64 - width - bit) & np.uint64((1 << width) - 1))[: len(column)]
     return out
 
 

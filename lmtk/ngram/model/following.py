@@ -4,7 +4,7 @@ import numpy as np
 
 from lmtk.machine.jit import jit
 from lmtk.ngram.model.nodes import AT, BOW, WIDE, WIDTH, P, children_of, suffix_of
-from lmtk.ngram.model.walking import arrays_at, given, step, weight_after
+from lmtk.ngram.model.walking import arrays_at, convert_p, step, weight_after
 
 u64 = np.uint64
 
@@ -29,7 +29,7 @@ def fill_scores(handle, states, scores):
     for i in range(len(states)):
         row, many = scores[i], 0
         for w in range(V):
-            row[w] = given(first[w], True)
+            row[w] = convert_p(first[w], True)
         k, node = states[i] >> 32, states[i] & 0xFFFFFFFF
         while k:
             orders[many], nodes[many] = k, node
@@ -46,4 +46,4 @@ def fill_scores(handle, states, scores):
                 at = where[k, AT] + where[k, WIDTH] * child
                 w, value = np.int64(memory[u64(at)]), logs[u64(at + where[k, P])]
                 if 0 <= w < V and value < np.inf:
-                    row[w] = given(value, True)
+                    row[w] = convert_p(value, True)

@@ -7,7 +7,7 @@ sentinel record whose `child` closes the last node's range of children.
 symbol  shape   meaning
 memory  (M,)    all records, int32; logs: the same memory as float32
 where   (n, 4)  the layout of each order, int64. AT: where its first record begins in the memory; N: the number of
-                nodes; WIDTH: the numbers in a record, the last of which is the suffix; P: the position of log10 p in
+                nodes; WIDTH: the numbers in a record; the last one is the suffix; P: the position of log10 p in
                 a record
 NODE    -       the record of an order below the highest. word: the last word. child: the first child; the children
                 end where those of the next record begin. log10p, log10bow. suffix: the longest proper suffix that is
@@ -191,7 +191,7 @@ def suffix_of(memory, where, far, k, node):
 
 def mark_suffixes(nodes, k, marked):
     """Mark the longest suffix of each marked k-gram, in place. marked: an array (N,) for each order, of marks, or of
-    float32 numbers: then a suffix gets at least the number of the k-gram, and -inf is no mark. Calls for k from the
+    float32 numbers: then a suffix gets at least the number of the k-gram, and -inf is not a mark. Calls for k from the
     highest order down to 2 mark all suffixes. A damaged suffix, beyond the end of its order, is skipped.
     """
     is_mark = marked[k - 1].dtype != np.float32

@@ -52,36 +52,36 @@ def probe(memory, slots, table, places, slot, begin, width, low, high, w):
     The other arguments are those of `search`.
     """
     for _ in range(places):
-        found = number(slots, slot)
-        if found < 0 or (low <= found < high and number(memory, begin + width * found) == w):
-            return found
+        node = number(slots, slot)
+        if node < 0 or (low <= node < high and number(memory, begin + width * node) == w):
+            return node
         slot = table + ((slot - table + 1) & (places - 1))
     return np.int64(-1)
 
 
 @inlined
-def find_batch(memory, slots, span, begin, width, words, lows, highs, found, many):
-    """Do `many` searches at once, so that their random reads overlap. found (many,) <- for each search j, the node from
+def find_batch(memory, slots, span, begin, width, words, lows, highs, nodes, many):
+    """Do `many` searches at once, so that their random reads overlap. nodes (many,) <- for each search j, the node from
     lows[j] up to highs[j] that has words[j]; -1 for none. span: the row of `spans` of the order; begin, width: as for
     `search`.
     """
     table, places = span[0], span[1]
     for j in range(many):
-        found[j] = -1
+        nodes[j] = -1
         if places and highs[j] - lows[j] > FEW:
-            found[j] = table + slot_of(lows[j], words[j], places)
-            prefetch(slots, found[j])
+            nodes[j] = table + slot_of(lows[j], words[j], places)
+            prefetch(slots, nodes[j])
         else:
             prefetch(memory, begin + width * lows[j])
             prefetch(memory, begin + width * highs[j])
     for j in range(many):
-        if found[j] >= 0:
-            prefetch(memory, begin + width * number(slots, found[j]))
+        if nodes[j] >= 0:
+            prefetch(memory, begin + width * number(slots, nodes[j]))
     for j in range(many):
-        if found[j] >= 0:
-            found[j] = probe(memory, slots, table, places, found[j], begin, width, lows[j], highs[j], words[j])
+        if nodes[j] >= 0:
+            nodes[j] = probe(memory, slots, table, places, nodes[j], begin, width, lows[j], highs[j], words[j])
         else:
-            found[j] = search(memory, begin, width, lows[j], highs[j], words[j])
+            nodes[j] = search(memory, begin, width, lows[j], highs[j], words[j])
 
 
 def find_children(above, level, node, word):

@@ -90,7 +90,7 @@ def weight_after(bow, goes_on, single):
 
 
 @inlined
-def given(value, single):
+def convert_p(value, single):
     """log10 p of an n-gram; with `single` in KenLM's form: -99 for the logarithm of 0, and -0 for 0."""
     if single:
         return np.float32(ZERO) if value == -np.inf else np.float32(-0.0) if value == 0 else value
@@ -119,19 +119,19 @@ def fetch(memory, where, k, node):
 
 @inlined
 def search_round(trie, lanes, lists, lives):
-    """The search of `walk` in each part of the list `live`: found <- the node that extends the part's context by its
+    """The search of `walk` in each part of the list `live`: child <- the node that extends the part's context by its
     word, -1 if there is none. Splits the list in two: the parts with a node go to the list `hit`, the others stay in
     `live`. Returns the lengths of both lists. trie, lanes, lists: arrays of `walk`; lists are scratch memory, except
     for `live` and `hit`.
     """
     memory, where, slots, spans = trie
-    word, order, node, low, high, slot, found = lanes
+    word, order, node, low, high, slot, child = lanes
     live, few, table, hit = lists
     fews = tables = hits = misses = 0
     for j in range(lives):
         a = live[j]
         low[a], high[a] = children_of(memory, where, order[a], node[a])
-        found[a] = -1
+        child[a] = -1
         tabled = (high[a] - low[a] > FEW) & (spans[u64(order[a] + 1), 1] > 0)
         table[tables] = few[fews] = a
         tables += tabled
@@ -153,18 +153,18 @@ def search_round(trie, lanes, lists, lives):
     for j in range(fews):
         a = few[j]
         k = u64(order[a])
-        found[a] = search(memory, where[k, AT], where[k, WIDTH], low[a], high[a], word[a])
+        child[a] = search(memory, where[k, AT], where[k, WIDTH], low[a], high[a], word[a])
     for j in range(tables):
         a = table[j]
         k = u64(order[a])
         at, places = spans[k + u64(1), 0], spans[k + u64(1), 1]
-        given_by = where[k, AT], where[k, WIDTH], low[a], high[a], word[a]
-        found[a] = probe(memory, slots, at, places, slot[a], *given_by)
+        query = where[k, AT], where[k, WIDTH], low[a], high[a], word[a]
+        child[a] = probe(memory, slots, at, places, slot[a], *query)
     for j in range(lives):
         a = live[j]
         hit[hits] = live[misses] = a
-        hits += found[a] >= 0
-        misses += found[a] < 0
+        hits += child[a] >= 0
+        misses += child[a] < 0
     return hits, misses
 
 
@@ -196,11 +196,11 @@ def walk(memory, logs, where, far, slots, spans, unigram, first, V, single, ids,
     word, order, node = local(LANES, np.int64), local(LANES, np.int64), local(LANES, np.int64)
     next_order, next_node, length = local(LANES, np.int64), local(LANES, np.int64), local(LANES, np.int64)
     low, high, slot = local(LANES, np.int64), local(LANES, np.int64), local(LANES, np.int64)
-    found, many, p = local(LANES, np.int64), local(LANES, np.int64), local(LANES, np.float32)
+    child, many, p = local(LANES, np.int64), local(LANES, np.int64), local(LANES, np.float32)
     live, few, table = local(LISTED, u64), local(LISTED, u64), local(LISTED, u64)
     hit, root, done = local(LISTED, u64), local(LISTED, u64), local(LISTED, u64)
     weights = local(WEIGHTS, np.float32)
-    trie, lanes = (memory, where, slots, spans), (word, order, node, low, high, slot, found)
+    trie, lanes = (memory, where, slots, spans), (word, order, node, low, high, slot, child)
     lists = live, few, table, hit
     for a in range(parts):
         begin[a], stop[a] = size * a // parts, size * (a + 1) // parts
@@ -216,11 +216,11 @@ def walk(memory, logs, where, far, slots, spans, unigram, first, V, single, ids,
             a = hit[j]
             k = order[a]
             if next_order[a] < 0:
-                next_order[a], next_node[a] = k + 1, found[a]
+                next_order[a], next_node[a] = k + 1, child[a]
                 if k + 1 == n:
-                    next_order[a], next_node[a] = suffix_of(memory, where, far, n, found[a])
+                    next_order[a], next_node[a] = suffix_of(memory, where, far, n, child[a])
                     fetch(memory, where, next_order[a], next_node[a])
-            value = logs[u64(where[u64(k), AT] + where[u64(k), WIDTH] * found[a] + where[u64(k), P])]
+            value = logs[u64(where[u64(k), AT] + where[u64(k), WIDTH] * child[a] + where[u64(k), P])]
             if word[a] < V and value == value and length[a] == 1:
                 length[a] = k + 1
             if word[a] < V and value < np.inf:
@@ -253,7 +253,7 @@ def walk(memory, logs, where, far, slots, spans, unigram, first, V, single, ids,
             a = done[j]
             i = t[a]
             if i >= begin[a]:
-                log10p[u64(i)] = backed_off(given(p[a], single), weights, np.int64(a) * (n + 1), many[a], single)
+                log10p[u64(i)] = backed_off(convert_p(p[a], single), weights, np.int64(a) * (n + 1), many[a], single)
                 used[u64(i)] = length[a]
             t[a] = i = i + 1
             if i == stop[a]:
@@ -310,15 +310,15 @@ def step(handle, w, state):
         # the next search begins before this one is done, so that their random reads overlap
         next_k, next_node = suffix_of(memory, where, far, k, node)
         next_low, next_high, next_slot = seek(memory, where, slots, spans, next_k, next_node, w)
-        begin, width, found = where[k, AT], where[k, WIDTH], np.int64(-1)
+        begin, width, child = where[k, AT], where[k, WIDTH], np.int64(-1)
         if slot >= 0:
-            found = probe(memory, slots, spans[k + 1, 0], spans[k + 1, 1], slot, begin, width, low, high, w)
+            child = probe(memory, slots, spans[k + 1, 0], spans[k + 1, 1], slot, begin, width, low, high, w)
         else:
-            found = search(memory, begin, width, low, high, w)
-        if found >= 0:
+            child = search(memory, begin, width, low, high, w)
+        if child >= 0:
             if after_order < 0:
-                after_order, after = k + 1, found
-            value = logs[begin + width * found + where[k, P]]
+                after_order, after = k + 1, child
+            value = logs[begin + width * child + where[k, P]]
             if value == value and used == 1:
                 used = k + 1
             if value < np.inf:
@@ -337,7 +337,7 @@ def step(handle, w, state):
         if after_order < n and (memory[at + size + CHILD] > memory[at + CHILD] or logs[at + BOW] != 0):
             break
         after_order, after = suffix_of(memory, where, far, after_order, after)
-    return np.float64(backed_off(given(p, True), weights, 0, many, True)), used, after_order << 32 | after
+    return np.float64(backed_off(convert_p(p, True), weights, 0, many, True)), used, after_order << 32 | after
 
 
 @inlined
@@ -364,8 +364,8 @@ def make_table_handle(slots, letters, ends, value):
 def table_at(table):
     """slots, letters, ends, value of the table whose handle is at this address."""
     t = array_at(table, 8, np.int64)
-    known, letters = array_at(t[0], (t[4], 2), np.uint64), array_at(t[1], t[5], np.uint8)
-    return known, letters, array_at(t[2], t[6], np.int64), array_at(t[3], t[7], np.int32)
+    slots, letters = array_at(t[0], (t[4], 2), np.uint64), array_at(t[1], t[5], np.uint8)
+    return slots, letters, array_at(t[2], t[6], np.int64), array_at(t[3], t[7], np.int32)
 
 
 @jit(nogil=False)
@@ -379,10 +379,10 @@ def score_text(handle, table, unk, sos, eos, address, size):
     its reads to overlap.
     """
     memory, logs, where, _, slots, spans, unigram, first = arrays_at(handle)
-    known, letters, ends, value = table_at(table)
+    keys, letters, ends, value = table_at(table)
     ids, n, begin = np.empty(size + 2, np.int32), len(where), np.int64(sos >= 0)
     ids[0] = sos
-    N = begin + look_up(array_at(address, size, np.uint8), 0, known, letters, ends, value, 0, -1, unk, ids[begin:])[1]
+    N = begin + look_up(array_at(address, size, np.uint8), 0, keys, letters, ends, value, 0, -1, unk, ids[begin:])[1]
     if eos >= 0:
         ids[N] = eos
         N += 1
@@ -391,7 +391,7 @@ def score_text(handle, table, unk, sos, eos, address, size):
     for i in range(N):
         node[0, i] = unigram[u64(ids[i])]
         fetch(memory, where, 1, max(node[0, i], 0))
-    words, lows, highs, at, found = room[n], room[n + 1], room[n + 2], room[n + 3], room[n + 4]
+    words, lows, highs, at, child = room[n], room[n + 1], room[n + 2], room[n + 3], room[n + 4]
     for k in range(1, n):
         many = 0
         for i in range(1, N):
@@ -399,11 +399,11 @@ def score_text(handle, table, unk, sos, eos, address, size):
                 at[many], words[many] = i, ids[i]
                 lows[many], highs[many] = children_of(memory, where, k, node[k - 1, i - 1])
                 many += highs[many] > lows[many]
-        find_batch(memory, slots, spans[k + 1], where[k, AT], where[k, WIDTH], words, lows, highs, found, many)
+        find_batch(memory, slots, spans[k + 1], where[k, AT], where[k, WIDTH], words, lows, highs, child, many)
         for j in range(many):
-            node[k, at[j]] = found[j]
-            if found[j] >= 0 and k + 1 < n:
-                fetch(memory, where, k + 1, found[j])
+            node[k, at[j]] = child[j]
+            if child[j] >= 0 and k + 1 < n:
+                fetch(memory, where, k + 1, child[j])
     total, weights = np.float32(0), array_at(handle + 8 * 13, 2 * n, np.float32)
     for i in range(begin, N):
         p, many = first[u64(ids[i])], 0
@@ -421,7 +421,7 @@ def score_text(handle, table, unk, sos, eos, address, size):
             low, high = children_of(memory, where, k, context)
             weights[many] = weight_after(logs[u64(where[k - 1, AT] + WIDE * context + BOW)], high > low, True)
             many += 1
-        total += np.float32(backed_off(given(p, True), weights, 0, many, True))
+        total += np.float32(backed_off(convert_p(p, True), weights, 0, many, True))
     return np.float64(total), N - begin
 
 

@@ -54,7 +54,7 @@ def backoff_of(job, memory=None, home=None):
 def put_words(job, records):
     """Fills the records of order 1, except for their children."""
     records["word"][:-1] = np.arange(len(job.log10p))
-    records["log10p"][:-1] = np.where(job.marks & engine.THERE, job.log10p, f32(np.nan))
+    records["log10p"][:-1] = np.where(job.marks & engine.IN_MODEL, job.log10p, f32(np.nan))
     records["log10bow"][:-1] = np.where(np.isnan(job.log10bow), f32(0), job.log10bow)
 
 
@@ -64,10 +64,10 @@ def put_from_memory(work, records):
     """
     lacking, place = 0, np.arange(len(work.log10p[1]), dtype=np.int32)
     records[0]["child"][:-1] = work.types[1]
-    for k, (above, here) in enumerate(pairwise(records), 2):
+    for k, (above, level) in enumerate(pairwise(records), 2):
         sum_up(above["child"], 0)
         new = np.full(len(work.log10bow[k]), -1, np.int32)
-        put = partial(put_segment, work, k, place, above["child"], new, as_matrix(here))
+        put = partial(put_segment, work, k, place, above["child"], new, as_matrix(level))
         lacking += sum(map_at_once(put, work.suffixes.segments))
         place = new
         for column in (work.log10p, work.log10bow, work.marks, work.types):
@@ -97,15 +97,15 @@ def put_from_shelf(job, size, records):
     many n-grams lack their suffix.
     """
     lacking = 0
-    for k, (above, here) in enumerate(pairwise(records), 2):
+    for k, (above, level) in enumerate(pairwise(records), 2):
         base = place_children(job, k, size, above)
         dealt = Shelf()
         lacking += sum(job.each(partial(deal_events, job, k, size, base, dealt), f"nodes of order {k}"))
-        for r in range(-(-len(here) // size)):
+        for r in range(-(-len(level) // size)):
             place, word, p, end = dealt.get(r, np.int32).reshape(-1, 4).T
-            here["word"][place], here["log10p"][place], here["suffix"][place] = word, p.view(f32), end
+            level["word"][place], level["log10p"][place], level["suffix"][place] = word, p.view(f32), end
         if k < job.order:
-            for b, (place,) in zip(job.mine, fetch_parts(job, k, [place_for])):
+            for b, (place,) in zip(job.rank_buckets, fetch_parts(job, k, [place_for])):
                 job.shelf.add(("place of contexts", b), place)
     return lacking
 
@@ -116,9 +116,9 @@ def place_children(job, k, size, above):
     """
     child = above["child"]
     dealt, lengths = Shelf(), {}
-    what = f"nodes of order {k - 1}"
+    task = f"nodes of order {k - 1}"
     if k == 2:
-        for types in job.each(partial(count_extensions, job, k), what):
+        for types in job.each(partial(count_extensions, job, k), task):
             child[:-1] += types
         sum_up(child, 0)
         return lambda b: child[:-1].copy()
@@ -131,15 +131,15 @@ def place_children(job, k, size, above):
         for r, part in enumerate(np.split(rows[: lengths[b].sum()], np.cumsum(lengths[b])[:-1])):
             dealt.add((r, b), part)
 
-    job.each(deal, what)
+    job.each(deal, task)
     back, total = Shelf(), 0
     for r in range(-(-len(above) // size)):
-        for b in job.mine:
+        for b in job.rank_buckets:
             place, types, bow = dealt.get((r, b), np.int32).reshape(-1, 3).T
             bow = bow.view(f32)
             child[place], above["log10bow"][place] = types, np.where(np.isnan(bow), f32(0), bow)
         total = sum_up(child[r * size : (r + 1) * size], total)
-        for b in job.mine:
+        for b in job.rank_buckets:
             back.add(b, child[dealt.get((r, b), np.int32)[::3]])
 
     def base(b):
@@ -164,7 +164,7 @@ def begins_of(sizes):
 def contexts_of(job, k, b):
     """(`of` of a bucket's events of order k; whether the model has each, (N_k,))."""
     begins, _, sizes = stored(job, b, "events")
-    in_model = job.shelf.get(("marks", b, k), np.uint8) & np.uint8(engine.THERE)
+    in_model = job.shelf.get(("marks", b, k), np.uint8) & np.uint8(engine.IN_MODEL)
     if k == 2:
         return job.shelf.get(("events", "words", b), np.int32, 0, int(sizes[1])), in_model
     of, rank = np.empty(len(in_model), np.int32), stored(job, b, "contexts")[1]
@@ -204,12 +204,12 @@ def place_for(job, b, k, to):
 @jit
 def find_contexts(begins, come, rank, k, of):
     """of (N_k,) <- the contexts of events of order k > 2. rank: of the bucket's contexts, as in `suffix`."""
-    found = 0
+    n = 0
     for j in range(len(begins)):
         f, m = orders_at(begins, j)
         if f <= k and k <= m:
-            of[found] = number(rank, k - 1, np.int64(come[j]) + 1) - 1
-            found += 1
+            of[n] = number(rank, k - 1, np.int64(come[j]) + 1) - 1
+            n += 1
 
 
 @jit

@@ -10,7 +10,7 @@ import numpy as np
 from lmtk.files.column import Shelf
 from lmtk.machine.jit import jit
 
-SOME = 1 << 18  # positions dealt out together
+BATCH = 1 << 18  # positions dealt out together
 
 
 def share_text(job, parts):
@@ -20,12 +20,12 @@ def share_text(job, parts):
     x = job.text[n - 1 : -1]
     job.comm.join(np.concatenate([np.zeros(0, np.int32), *parts])[:, None], N, x[:, None])
     job.text[: n - 1], job.text[-1] = x[np.arange(1 - n, 0) % N], x[0]
-    sizes = [job.positions(b) for b in job.mine]
+    sizes = [job.positions(b) for b in job.rank_buckets]
     places, ends = np.empty(sum(sizes) + 1, np.int32), np.cumsum(sizes)
     head = np.full((len(job.bounds) - 1, 2), (sum(sizes), 0))
-    head[job.mine, 0], head[job.mine, 1] = ends - sizes, 1
+    head[job.rank_buckets, 0], head[job.rank_buckets, 1] = ends - sizes, 1
     find(x, job.of, head, places)
-    job.places = dict(zip(job.mine, np.split(places[:-1], ends[:-1])))
+    job.places = dict(zip(job.rank_buckets, np.split(places[:-1], ends[:-1])))
 
 
 @jit
@@ -58,7 +58,7 @@ def deal_out(job, parts):
         rows, counts = comm.swap(parts), comm.swap(np.split(counts[by_rank], comm.size))
         job.show(min(1.0, done * comm.size / total), "dealing out")
         for received, sizes in zip(rows, counts, strict=True):
-            for b, part in zip(job.mine, np.split(received, np.cumsum(sizes)[:-1]), strict=True):
+            for b, part in zip(job.rank_buckets, np.split(received, np.cumsum(sizes)[:-1]), strict=True):
                 if len(part):
                     job.records.add(b, part)
 
@@ -67,8 +67,8 @@ def overlapping(parts, n):
     """Yields a text in pieces, each with the n - 1 words before it and one after; the text counts as a circle."""
     before, first = np.zeros(n - 1, np.int32), None
     for part in parts:
-        for at in range(0, len(part), SOME):
-            x = np.concatenate((before, part[at : at + SOME]))
+        for at in range(0, len(part), BATCH):
+            x = np.concatenate((before, part[at : at + BATCH]))
             first = x[n - 1 : n] if first is None else first
             if len(x) > n:
                 yield x

@@ -24,7 +24,7 @@ PART = 1 << 18  # positions of a bucket where memory is not bounded, at most
 
 @dataclass
 class Buckets:
-    """A model in buckets, of which each rank has equally many.
+    """A model in buckets; each rank has the same number of buckets.
 
     seen (W,): how often each word occurs in the text or, for counts, how many n-grams have the word as their last or
     their last but one. bounds (B + 1,): the first word of each bucket. alone, together: `together` buckets of up to
@@ -41,7 +41,7 @@ class Buckets:
 
     Until the buckets are sorted: records, a Shelf with those of each bucket; or text (N + n,), a circle, and places,
     the places of each bucket's words in it. methods, exact: as in methods.Recipe; at the end the methods have their
-    discounts. show(share, what): is called with the share of a step that is done.
+    discounts. show(share, task): is called with the share of a task that is done.
     """
 
     vocab: Vocab
@@ -69,7 +69,7 @@ class Buckets:
     methods: list = None
     exact: bool = False
     scratch: threads.Scratch = field(default_factory=threads.Scratch)
-    show: Callable = lambda share, what: None
+    show: Callable = lambda share, task: None
     work: engine.Estimator | None = None
 
     def __post_init__(self):
@@ -81,7 +81,7 @@ class Buckets:
         return (len(self.bounds) - 1) // self.comm.size
 
     @property
-    def mine(self):
+    def rank_buckets(self):
         return self.of_rank(self.comm.rank)
 
     def of_rank(self, rank):
@@ -111,24 +111,24 @@ class Buckets:
         self.scratch = threads.Scratch()
         trim()
 
-    def each(self, work, what):
-        """[work(b) for b in mine], in threads if there is memory for several. Buckets of rare words come first: they
-        take the most memory, which the other buckets use afterwards.
+    def each(self, work, task):
+        """[work(b) for b in rank_buckets], in threads if there is memory for several. Buckets of rare words come first:
+        they take the most memory, which the other buckets use afterwards. task: for the progress bar.
         """
         results = {}
 
         def run(b):
             results[b] = work(b)
-            self.show(len(results) / self.rounds, what)
+            self.show(len(results) / self.rounds, task)
 
-        small = [b for b in reversed(self.mine) if self.positions(b) <= self.alone]
-        for b in reversed(self.mine):
+        small = [b for b in reversed(self.rank_buckets) if self.positions(b) <= self.alone]
+        for b in reversed(self.rank_buckets):
             if b not in small:
                 run(b)
         with ThreadPoolExecutor(self.together) as pool:
             for _ in pool.map(run, small):
                 pass
-        return [results[b] for b in self.mine]
+        return [results[b] for b in self.rank_buckets]
 
 
 def in_one(suffixes, vocab, recipe, inside, types):
@@ -139,8 +139,8 @@ def in_one(suffixes, vocab, recipe, inside, types):
     return job
 
 
-def divide(seen, what, vocab, order, memory, comm):
-    """Empty Buckets for the positions of a text, or for counted n-grams. seen: as in Buckets; what: what it counts,
+def divide(seen, unit, vocab, order, memory, comm):
+    """Empty Buckets for the positions of a text, or for counted n-grams. seen: as in Buckets; unit: of `seen`,
     "words" or "n-grams"; memory: bytes, or None. Raises LmtkError if memory is too small for a bucket, or if the text
     is too large.
     """
@@ -156,14 +156,14 @@ def divide(seen, what, vocab, order, memory, comm):
     if memory and largest > room:
         needed = (largest * each + WORD_BYTES * W >> 20) + 1
         raise LmtkError(
-            f"-memory is too small: '{word}' accounts for {largest} of the {N} {what}, which must be in memory "
+            f"-memory is too small: '{word}' accounts for {largest} of the {N} {unit}, which must be in memory "
             f"together; give {needed}M or more"
         )
     if largest * (order + 1) >= 1 << 31 or len(bounds) > 1 << 16:
-        told = f"'{word}' occurs {seen.max()} times, and there are {len(bounds)} buckets"
-        raise LmtkError(f"the text is too large: {told}; use a part of it, or a lower -order")
+        reason = f"'{word}' occurs {seen.max()} times, and there are {len(bounds)} buckets"
+        raise LmtkError(f"the text is too large: {reason}; use a part of it, or a lower -order")
     workers = workers if not memory or 2 * most <= room else 1
-    return Buckets(vocab, order, comm, Shelf(), seen, bounds, most, workers, not memory, what != "words")
+    return Buckets(vocab, order, comm, Shelf(), seen, bounds, most, workers, not memory, unit != "words")
 
 
 def cut_ranges(seen, ranks, most, even):
@@ -191,7 +191,7 @@ def edge(N):
 def stored(job, b, name):
     """(begins, rank, sizes) of a bucket's "events" or "contexts", as in suffix.Suffixes."""
     kinds = {"begins": kind_of_begins(job.order), "rank": np.uint64, "sizes": np.int64}
-    begins, rank, sizes = (job.shelf.get((name, what, b), kind) for what, kind in kinds.items())
+    begins, rank, sizes = (job.shelf.get((name, column, b), kind) for column, kind in kinds.items())
     return begins, rank.reshape(job.order, -1, 2), sizes
 
 
@@ -219,5 +219,5 @@ def replace(shelf, name, array):
 def size_in_model(job, b, k):
     """How many of a bucket's events of order k the model has."""
     if job.work:
-        return int(np.count_nonzero(job.work.marks[k] & engine.THERE))
-    return int(np.count_nonzero(job.shelf.get(("marks", b, k), np.uint8) & engine.THERE))
+        return int(np.count_nonzero(job.work.marks[k] & engine.IN_MODEL))
+    return int(np.count_nonzero(job.shelf.get(("marks", b, k), np.uint8) & engine.IN_MODEL))

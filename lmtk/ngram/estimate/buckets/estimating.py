@@ -34,7 +34,7 @@ from lmtk.ngram.estimate.smoothing import words_kept
 f32 = np.float32
 
 
-def count(ngrams, vocab, recipe, memory=None, comm=ALONE, show=lambda share, what: None, types=False):
+def count(ngrams, vocab, recipe, memory=None, comm=ALONE, show=lambda share, task: None, types=False):
     """Counts n-grams, and estimates the discounts and order 1: the Buckets that `estimate` goes on with.
 
     ngrams: suffix.Suffixes, which make one bucket in memory; or a collection.Text or runs.Spilled, dealt to buckets,
@@ -112,8 +112,8 @@ def estimate(job):
         need_all(job, not job.exact)
     share_words(job)
     job.forget()
-    sizes = np.array([sum(size_in_model(job, b, k) for b in job.mine) for k in range(2, job.order + 1)], np.int64)
-    job.sizes = [int(np.count_nonzero(job.marks & engine.THERE)), *job.comm.sum(sizes).tolist()]
+    sizes = [sum(size_in_model(job, b, k) for b in job.rank_buckets) for k in range(2, job.order + 1)]
+    job.sizes = [int(np.count_nonzero(job.marks & engine.IN_MODEL)), *job.comm.sum(np.array(sizes, np.int64)).tolist()]
     return job
 
 
@@ -170,7 +170,7 @@ def estimate_one(job, b):
 def share_words(job):
     """Gives every rank the weights and marks of order 1 from the ranks whose buckets have the words."""
     needed = job.comm.max(job.marks & np.uint8(engine.NEEDED))
-    ends = zip(job.bounds[job.mine], job.bounds[1:][job.mine])
+    ends = zip(job.bounds[job.rank_buckets], job.bounds[1:][job.rank_buckets])
     words = np.concatenate([np.arange(first, last) for first, last in ends])
     for column in (job.log10bow, job.marks):
         for rank, (of_rank, values, of_sos) in enumerate(job.comm.gather((words, column[words], column[-1:]))):
@@ -187,18 +187,18 @@ def need_all(job, ends):
     for k in range(job.order, 1, -1):
         job.each(partial(need_one, job, k, ends), f"prefixes of {k}-grams")
         for t in range(job.rounds if k > 2 and not job.work else 0):
-            b = job.mine[t]
+            b = job.rank_buckets[t]
             size = job.came[b][k - 1].reshape(job.rounds, -1).T
             marks, cuts, place = np.empty(size.sum(), np.uint8), np.cumsum(size.sum(1)), np.empty(size.sum(), np.int64)
             find_places(*contexts_from(job, b), k - 1, heads(job, size, cuts - size.sum(1)), place)
             marks[place] = job.shelf.get(("of contexts", b, k - 1), np.uint8)
             for rank, received in enumerate(job.comm.swap(np.split(marks, cuts[:-1]))):
                 place, to = 0, job.of_rank(rank)[t]
-                for b in job.mine:
+                for b in job.rank_buckets:
                     begin, end = job.cuts[b][k - 1, to : to + 2].tolist()
                     job.shelf.add(("needed", b, to), received[place : place + end - begin])
                     place += end - begin
-        for b in job.mine if k > 2 and not job.work else ():
+        for b in job.rank_buckets if k > 2 and not job.work else ():
             parts = [job.shelf.get(("needed", b, to), np.uint8) for to in range(len(job.bounds) - 1)]
             name = ("marks", b, k - 1)
             replace(job.shelf, name, np.concatenate(parts) | job.shelf.get(name, np.uint8))

@@ -11,7 +11,7 @@ from lmtk.ngram.estimate.buckets.dealing import records
 from lmtk.ngram.estimate.buckets.division import contexts_from
 from lmtk.ngram.estimate.suffix import kind_of_begins, orders_at, prefetch, ranks_of
 
-SIZE = suffix.SOME
+SIZE = suffix.BATCH
 
 
 def sort_bucket(job, b, last, marks):
@@ -51,8 +51,8 @@ def put_bucket(job, b, last, events, contexts):
         nonempty = np.flatnonzero(np.diff(x.ended))
         columns = {"begins": x.begins, "rank": x.rank, "sizes": np.array(x.sizes), "words": x.words[x.base[2] :]}
         columns["ends"] = np.stack((nonempty, x.ended[nonempty + 1] - x.ended[nonempty]))
-        for what, column in columns.items():
-            shelf.add((name, what, b), column)
+        for field, column in columns.items():
+            shelf.add((name, field, b), column)
     shelf.add(("come", b), events.come)
     job.came[b] = np.zeros((n + 1, len(job.bounds) - 1), np.int64)
     count_sources(*contexts_from(job, b), job.came[b])

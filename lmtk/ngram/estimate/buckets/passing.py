@@ -13,8 +13,8 @@ f32 = np.float32
 
 @jit
 def find_places(begins, of, oldest, k, head, place):
-    """place (N,) <- for each context of order k, in suffix order, its place among the numbers that the buckets send
-    which have it as an event. Those from bucket b begin at head[b], which advances in place. begins, of, oldest: from
+    """place (N,) <- for each context of order k, in suffix order, its place among the numbers sent by the buckets
+    that have it as an event. Those from bucket b begin at head[b], which advances in place. begins, of, oldest: from
     `contexts_from`.
     """
     bigram, context = -1, 0
@@ -46,13 +46,13 @@ def fetch_parts(job, k, parts):
         columns = []
         for part in parts:
             of_ranks = [
-                [part(job, b, k, to) for to in job.of_rank(rank)[first : first + together] for b in job.mine]
+                [part(job, b, k, to) for to in job.of_rank(rank)[first : first + together] for b in job.rank_buckets]
                 for rank in range(P)
             ]
             columns.append(job.comm.swap_all(of_ranks))
-        sizes = [job.came[b][k].reshape(T, P).T for b in job.mine[first : first + together]]
+        sizes = [job.came[b][k].reshape(T, P).T for b in job.rank_buckets[first : first + together]]
         begin = np.cumsum([0, *np.sum(sizes, (0, 2))])[:-1]  # where the next from each rank is
-        for b, size in zip(job.mine[first : first + together], sizes):
+        for b, size in zip(job.rank_buckets[first : first + together], sizes):
             place = np.empty(size.sum(), np.int64)
             find_places(*contexts_from(job, b), k, heads(job, size, begin), place)
             begin += size.sum(1)
@@ -72,7 +72,7 @@ def p_for(job, b, k, to):
     """log10 p of the events of order k in bucket b that end in a word of bucket `to`, nan if the model lacks them."""
     begin, end = job.cuts[b][k, to : to + 2].tolist()
     p = job.shelf.get(("p", b, k), f32, begin, end)
-    return np.where(marks_for(job, b, k, to) & engine.THERE, p, f32(np.nan))
+    return np.where(marks_for(job, b, k, to) & engine.IN_MODEL, p, f32(np.nan))
 
 
 def marks_for(job, b, k, to):

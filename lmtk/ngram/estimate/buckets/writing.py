@@ -17,15 +17,15 @@ from lmtk.ngram.estimate.buckets.passing import fetch
 f32 = np.float32
 
 
-def write_arpa(out, job, path=None, layout=None, own=False):
+def write_arpa(out, job, path=None, layout=None, may_reuse=False):
     """Writes the model of Buckets as ARPA, with lines sorted by the ids of their words, compared from the last word
-    back. Rank 0 has `out`, the open file `path`; on the others it is None. own: the model is not used any more, so that
-    memory is given back on the way.
+    back. Rank 0 has `out`, the open file `path`; on the others it is None. may_reuse: whether the caller gives up the
+    model; its memory is then given back on the way.
     """
     layout, scratch, comm = layout or printing.plain(job.vocab.words), threads.Scratch(), job.comm
-    own = own and job.work
-    if own:
-        give_back(job.work.suffixes.come)
+    work = job.work if may_reuse else None
+    if work:
+        give_back(work.suffixes.come)
     write = write_alone(out) if comm.size == 1 else write_together(out, comm, path)
     with write as (lines, done):
         if out:
@@ -39,7 +39,7 @@ def write_arpa(out, job, path=None, layout=None, own=False):
                     printing.write_order(lines, x, columns, k, layout, scratch)
                 done()
                 job.show(t / job.rounds, f"writing {k}-grams")
-            for columns in (job.work.log10p, job.work.log10bow, job.work.marks) if own else ():
+            for columns in (work.log10p, work.log10bow, work.marks) if work else ():
                 give_back(columns[k])
         if out:
             lines.write(b"\n\\end\\\n")
@@ -62,7 +62,7 @@ def write_together(out, comm, path):
     """Yields (the Parts to which a rank writes, a function that all ranks must call equally often). The function puts
     the parts that the ranks have written since the last call, in the order of ranks, into rank 0's `out`.
 
-    If `out` is a plain file that all ranks can open, each rank writes to its own place in it, one call later, so that
+    If `out` is a regular file that all ranks can open, each rank writes to its own place in it, one call later, so that
     none waits for the others' sizes; otherwise rank 0 receives all.
     """
     parts, end, ahead = Parts(), 0, deque()
@@ -109,8 +109,8 @@ def write_together(out, comm, path):
 
 
 def open_shared(out, comm):
-    """(the name of rank 0's `out`, a descriptor of it on every rank: None where it is no plain file that all ranks can
-    write).
+    """(the name of rank 0's `out`, a descriptor of it on every rank: None unless it is a regular file that all ranks
+    can write).
     """
     plain = out and isinstance(getattr(out, "raw", None), io.FileIO) and os.path.isfile(out.raw.name)
     name, file = comm.gather(out.raw.name if plain else None)[0], None
@@ -140,7 +140,7 @@ def orders_of(job, k):
     elif k == 1:
         yield None, () if job.comm.rank else (job.log10p, job.log10bow, job.marks)
     else:
-        for b, (p, marks) in zip(job.mine, fetch(job, k)):
+        for b, (p, marks) in zip(job.rank_buckets, fetch(job, k)):
             begins, rank, sizes = stored(job, b, "contexts")
             base = np.cumsum([0, 0, 0, *sizes[1:]])
             # one word more, since words_of may read one behind the last
