@@ -107,8 +107,10 @@ def doubled_field(job):
     return f'-add adds the field "{twice[0]}" twice; give another name, as in -add FIELD=NAME' if twice else None
 
 
-def not_ascending(cutoffs):
-    return any(not a < b for a, b in pairwise(cutoffs))
+def has_bad_cutoffs(documents):
+    """Whether the cut-offs are not in ascending order, or not one fewer than the buckets."""
+    cutoffs, fits = documents.cutoffs, len(documents.cutoffs) == len(documents.buckets) - 1
+    return bool(cutoffs) and not (fits and all(a < b for a, b in pairwise(cutoffs)))
 
 
 def of_documents(when, message):
@@ -121,38 +123,38 @@ DOCUMENT_RULES = (
     excludes("jsonl", "text counts stream format oov_features dynamic cache"),
     needs("cutoffs", "buckets"),
     of_documents(
-        lambda what: not (what.add or what.selects or what.buckets or what.collect),
+        lambda documents: not (documents.add or documents.selects or documents.buckets or documents.collect),
         "nothing to do with the documents; give -add, -max, -min, -keep or -buckets",
     ),
     Rule(bad_figure),
     Rule(doubled_field),
     of_documents(
-        lambda what: what.keep is not None and not 0 < what.keep <= 1,
+        lambda documents: documents.keep is not None and not 0 < documents.keep <= 1,
         "-keep takes the fraction of documents to keep, above 0 and up to 1, not {keep:g}",
     ),
     excludes("keep", "max min buckets"),
     of_documents(
-        lambda what: None not in (what.min, what.max) and not what.min <= what.max,
+        lambda documents: None not in (documents.min, documents.max) and not documents.min <= documents.max,
         "no perplexity is at least {min:g} (-min) and at most {max:g} (-max)",
     ),
     of_documents(
-        lambda what: what.buckets and len(set(what.buckets)) < len(what.buckets),
+        lambda documents: documents.buckets and len(set(documents.buckets)) < len(documents.buckets),
         "two -buckets have the same name",
     ),
     of_documents(
-        lambda what: any(not re.fullmatch(r"[\w.-]+", name) for name in what.buckets),
+        lambda documents: any(not re.fullmatch(r"[\w.-]+", name) for name in documents.buckets),
         "the name of a bucket has letters, digits, and the characters . _ - only",
     ),
     of_documents(
-        lambda what: len(what.buckets) == 1, "-buckets has 1 name; give two or more, such as head,middle,tail"
+        lambda documents: len(documents.buckets) == 1, "-buckets has 1 name; give two or more, such as head,middle,tail"
     ),
     of_documents(
-        lambda what: what.cutoffs and (len(what.cutoffs) != len(what.buckets) - 1 or not_ascending(what.cutoffs)),
+        has_bad_cutoffs,
         "-cutoffs takes the perplexities that separate the buckets, in ascending order: one number fewer than -buckets "
         "has names",
     ),
     of_documents(
-        lambda what: what.shard and what.part is None,
+        lambda documents: documents.shard and documents.part is None,
         "-shard takes i/n for part i of n parts, such as 3/8, not {shard}",
     ),
     wrong(
