@@ -45,7 +45,7 @@ def change(job, home=None, threshold=None):
     """(the model that all steps before scoring and writing make, the models that are mixed with it word by word, the
     weights of them all). home: as `building.map_in_file` has it. threshold: of -prune, None: that of the job.
     """
-    from lmtk.jobs.products import interpolate
+    from lmtk.jobs.loglinear import interpolate
     from lmtk.ngram.edit import contexts, prune, vocabulary
     from lmtk.ngram.model.backoff import Backoff
 

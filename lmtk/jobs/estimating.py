@@ -112,7 +112,7 @@ class EstimateJob:
     @property
     def prunes_by_counts(self):
         """Whether pruning takes the probabilities of contexts from the counts."""
-        is_continued = self.count.sources or any(method.smoothing.continuation for method in self.methods)
+        is_continued = self.count.sources or any(method.formulas.continuation for method in self.methods)
         wants_counts = is_continued or self.prune_contexts == "counts"
         return bool(is_pruned(self) and self.prune_contexts != "model" and wants_counts)
 
@@ -136,12 +136,12 @@ def leaves_out(smoothing):
 
 def check_method(job, n, method):
     """Raises UsageError where the smoothing method of order n does not suit the other options."""
-    if job.count.float_counts and method.smoothing.discounts:
+    if job.count.float_counts and method.formulas.discounts:
         raise UsageError(
             f"order {n}: Good-Turing and Kneser-Ney smoothing need whole counts; with -float-counts use -wbdiscount{n}"
         )
     option = "-heldout" if job.heldout else "-prune-kneser" if job.prune_kneser is not None else None
-    if option and not method.smoothing.continuation:
+    if option and not method.formulas.continuation:
         raise UsageError(
             f"order {n}: {option} works with interpolated Kneser-Ney smoothing only; add -kndiscount -interpolate"
         )

@@ -298,7 +298,7 @@ def print_weights(models, text):
     import_numpy()
     from lmtk.files.registry import load
     from lmtk.jobs.editing import EditJob
-    from lmtk.jobs.products import learn_weights, unite
+    from lmtk.jobs.loglinear import learn_weights, unite
 
     job = EditJob(lm=models[0], mix_lm=tuple(models[1:]), loglinear_mix=True, heldout=text)
     weights, _ = learn_weights(job, unite([load(path) for path in models], models))

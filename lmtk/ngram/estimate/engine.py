@@ -124,7 +124,7 @@ class Estimator:
     def tally_counts(self, k, end):
         """The counts of counts of order k from Suffixes with counts; end: the node after the last predicted n-gram."""
         x, method = self.suffixes, self.methods[k - 1]
-        if not method.smoothing.discounts:
+        if not method.formulas.discounts:
             return np.zeros(0, np.int64)
         count, highest = x.raw[k][:end], highest_count(method)
         is_counted = count >= 0

@@ -208,8 +208,8 @@ def kneser_ney_discounts(method, k, n, fallback, tell, kenlm):
 
 
 @dataclass(frozen=True)
-class Smoothing:
-    """The functions of a method. kept: its parameters -> f(c), as above. shares: its parameters and Totals -> q(h) and
+class Formulas:
+    """The formulas of a method. kept: its parameters -> f(c), as above. shares: its parameters and Totals -> q(h) and
     the lower order's weight. discounts: a Method and counts of counts -> the Method with its discounts; None if the
     user gives them. continuation: whether orders below the highest count the different words before an n-gram. names:
     the names of the discounts in a discount file; None: the counts 1, 2, ... are their names. idle: whether f(c) / q is
@@ -225,13 +225,13 @@ class Smoothing:
 
 
 METHODS = {
-    "gt": Smoothing(katz, good_turing, katz_coefficients, idle=lambda parameters: not parameters),
-    "wb": Smoothing(keep, witten_bell),
-    "n": Smoothing(keep, natural),
-    "cd": Smoothing(subtract, absolute, idle=lambda parameters: parameters[0] == 0),
-    "add": Smoothing(add, additive, idle=lambda parameters: parameters[0] == 0),
-    "ukn": Smoothing(subtract, absolute, kneser_ney_discounts, True, ("1",)),
-    "kn": Smoothing(subtract_by_count, modified_kneser_ney, kneser_ney_discounts, True, ("1", "2", "3+")),
+    "gt": Formulas(katz, good_turing, katz_coefficients, idle=lambda parameters: not parameters),
+    "wb": Formulas(keep, witten_bell),
+    "n": Formulas(keep, natural),
+    "cd": Formulas(subtract, absolute, idle=lambda parameters: parameters[0] == 0),
+    "add": Formulas(add, additive, idle=lambda parameters: parameters[0] == 0),
+    "ukn": Formulas(subtract, absolute, kneser_ney_discounts, True, ("1",)),
+    "kn": Formulas(subtract_by_count, modified_kneser_ney, kneser_ney_discounts, True, ("1", "2", "3+")),
 }
 
 
@@ -258,22 +258,22 @@ class Method:
             raise ValueError(f"no method {self.name!r}; the methods are {', '.join(METHODS)}")
 
     @property
-    def smoothing(self):
+    def formulas(self):
         return METHODS[self.name]
 
     @property
     def continued(self):
         """Whether orders below the highest use continuation counts."""
-        return self.smoothing.continuation and self.counts != "never"
+        return self.formulas.continuation and self.counts != "never"
 
     @property
     def idle(self):
         """Whether the counts stay unchanged, so that no mass is left for unseen words."""
-        return self.minimum <= 1 and self.smoothing.idle(self.parameters)
+        return self.minimum <= 1 and self.formulas.idle(self.parameters)
 
     def discount(self, c):
         """f(c) of counts (N,), 0 for counts below the minimum."""
-        f, less = self.smoothing.kept(self.parameters)
+        f, less = self.formulas.kept(self.parameters)
         whole = np.ceil(np.minimum(c, MOST + 1)).astype(np.int64)
         return np.where(c < self.minimum, 0.0, np.where(whole < len(f), np.take(f, whole, mode="clip"), c - less))
 
@@ -284,7 +284,7 @@ class Method:
         about the discounts. kenlm: whether lmplz's conditions hold, under which n4 may be 0 and D(c) may not be above
         c. Raises NoDiscount.
         """
-        estimate = self.smoothing.discounts
+        estimate = self.formulas.discounts
         return estimate(self, k, n, fallback, tell, kenlm) if estimate else self
 
 
@@ -347,7 +347,7 @@ def with_discounts(method, rows, path):
     """The method with the discounts and the minimum of a file that SRILM's -kn or -gt wrote. rows: the file's
     `decoding.lines`. Raises FormatError.
     """
-    values, minimum, names = {}, method.minimum, method.smoothing.names
+    values, minimum, names = {}, method.minimum, method.formulas.names
     for number, line in rows:
         fields = line.split()
         if not fields or fields[0] == b"maxcount":
@@ -385,8 +385,8 @@ def finite(text):
 def write_discounts(out, method):
     """Writes a file of discounts as SRILM's -kn and -gt options do."""
     text = f"mincount {method.minimum:g}\n"
-    if method.smoothing.names:
-        text += "".join(f"discount{name} {d:.16f}\n" for name, d in zip(method.smoothing.names, method.parameters))
+    if method.formulas.names:
+        text += "".join(f"discount{name} {d:.16f}\n" for name, d in zip(method.formulas.names, method.parameters))
     else:
         text += f"maxcount {len(method.parameters)}\n"
         text += "".join(f"discount {r} {d:.16g}\n" for r, d in enumerate(method.parameters, 1))

@@ -110,7 +110,7 @@ def counted_levels(counts, vocab, order, methods, exact=False):
     if not any((level.raw[level.word < vocab.V] > 0).any() for level in levels[: 1 if exact else None]):
         raise LmtkError("the counts have no word of the vocabulary")
     for k, method in enumerate(methods[: len(levels) - 1], 1):
-        if method.smoothing.continuation and method.counts != "never":
+        if method.formulas.continuation and method.counts != "never":
             levels[k - 1].count = continuation_counts(levels, k, vocab.V)
     return levels
 
@@ -322,12 +322,12 @@ def smooth_large(events, method, V, exact, room):
     T, types = h[:, 0].astype(np.float64), h[:, 1]
     seen = T > 0
     T[~seen] = 1
-    q, weight = method.smoothing.shares(method.parameters, Totals(T, types, h[:, 2], h[:, 3], V))
+    q, weight = method.formulas.shares(method.parameters, Totals(T, types, h[:, 2], h[:, 3], V))
     if lost.any():
         weight = weight + lost / T
     share = room("share", (H, 2), np.float64)
     share[:, 0], share[:, 1] = q, weight if method.interpolate else 0
-    f, less = method.smoothing.kept(method.parameters)
+    f, less = method.formulas.kept(method.parameters)
     log10p, p = room("log10p", N, f32), room(f"p{events.k % 2}", N, np.float64)
     lower, sums = room("lower", N, np.float64), room("sums", (H, 2), np.float64)
     rule = np.array(f), float(less), float(method.minimum), cutoff, bool(exact)
@@ -371,7 +371,7 @@ def sum_counts(context, count, raw, cutoff, h, lost):
 @jit
 def interpolate(context, count, raw, parent, lower_p, f, less, minimum, cutoff, exact, share, p, lower, sums):
     """p (N,) <- f(c) / q + weight p of the lower order, nan for an n-gram that is left out; lower (N,) <- p of the
-    lower order; sums[:, 0] (H,) <- the sum of p. share (H, 2): q and weight; f, less: as Smoothing.kept returns them.
+    lower order; sums[:, 0] (H,) <- the sum of p. share (H, 2): q and weight; f, less: as Formulas.kept returns them.
     """
     sums[:] = 0
     for i in range(len(context)):
@@ -429,7 +429,7 @@ def share_mass(method, of, c, h, lost, lower, exact):
     for round in itertools.count():
         context_of = of[todo]
         with np.errstate(divide="ignore", invalid="ignore"):
-            q, weight = method.smoothing.shares(method.parameters, replace(h, T=T))
+            q, weight = method.formulas.shares(method.parameters, replace(h, T=T))
             if lost is not None:
                 weight = weight + lost / T
         p[todo] = f[todo] / q[context_of]
