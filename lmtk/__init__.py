@@ -1,27 +1,30 @@
 """lmtk: a language-modelling toolkit for the command line and for Python.
 
-    model = lmtk.estimate("train.txt", order=3)        # as lmtk ngram-count does
+    model = lmtk.estimate("train.txt", order=3)        # like lmtk ngram-count
     model.write("model.arpa")
     model = lmtk.load("model.arpa")                    # a model of any kind
     model.score("the dog barks")                       # log10 of the probability
     model.next_words("the dog", k=3)                   # the most probable words, with their probabilities
-    small = lmtk.prune(model, 1e-7)                    # edit, as lmtk ngram does
+    small = lmtk.prune(model, 1e-7)                    # like lmtk ngram -prune
     network = lmtk.train("train.txt", "nplm.bin", heldout="valid.txt", unk=True)
     mixed = lmtk.mix([model, network], heldout="valid.txt")
     lmtk.perplexity(mixed, "test.txt").ppl
     lmtk.translate("en-fr.bin", ["a dog barks"])       # a list of translations
 
 load                                  reads a model of any kind, and returns a Model
-estimate, prune, merge, mix, classes  make n-gram models and mixtures
-perplexity, score_documents           score texts, and documents
-surprisal                             measures the words of a text
-select                                chooses the sentences of a text that are most like a domain
-train, translate                      neural language models and translation
-Model, LanguageModel, State, ...      the names of the module kenlm
-errors.LmtkError                      bad data or a failure at run time; errors.FormatError is one about a file
-errors.UsageError                     a wrong argument, or options that do not fit together
+estimate, prune, merge, mix           make n-gram models and mixtures
+classes                               sorts words into classes
+perplexity, score_documents           score texts and documents
+surprisal                             computes the surprisal of each word of a text
+select                                chooses the sentences of a text that are most similar to a domain
+train                                 trains a neural language model
+translate                             translates a text with a model of lmtk nmt-train
+Model, LanguageModel, State, ...      the same names as in KenLM's module kenlm
+errors.LmtkError                      bad data or a failure at run time
+errors.FormatError                    a file with wrong content; a subclass of LmtkError
+errors.UsageError                     a wrong argument, or options that cannot be combined; a subclass of LmtkError
 
-man lmtk-python describes all of them.
+man lmtk-python describes these functions and classes.
 """
 
 import os
@@ -64,12 +67,13 @@ def __dir__():
 
 
 def load(path, check=False):
-    """Read a model of any kind (n-gram, interpolated, neural, mixture) from a file (str, bytes or os.PathLike) or "-".
+    """Read a model of any kind (n-gram, interpolated, neural, mixture), and return a Model.
 
-    A binary file is mapped into memory. check: whether to compare the checksums of a file above 16 MB too; those of
-    smaller files are always compared. Returns a Model: score(sentence), full_scores(sentence), perplexity(sentence),
-    "word" in model, order. All logarithms are to base 10. Raises OSError if the file cannot be read, and
-    lmtk.errors.FormatError if it is not a complete model.
+    path: the name of a file (str, bytes or os.PathLike), or "-" for stdin. A binary file is mapped into memory.
+    check: True verifies the checksums of a binary file of any size. With False, only the checksums of files of at most
+    16 MB are verified.
+
+    Raises OSError if the file cannot be read, and lmtk.errors.FormatError if the file is not a complete model.
     """
     from lmtk.api import Model
     from lmtk.files.registry import load as read

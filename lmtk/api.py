@@ -27,19 +27,21 @@ BLANKS = bytes.maketrans(b"\t\n\v\f\r", b"     ")
 
 
 class LoadMethod:
-    """As in KenLM's module: how a model gets into memory. Binary files are always mapped."""
+    """How a model is loaded, for programs that set it for KenLM's module. It has no effect: lmtk always maps binary
+    files into memory.
+    """
 
     LAZY, POPULATE_OR_LAZY, POPULATE_OR_READ, READ, PARALLEL_READ = range(5)
 
 
 class ARPALoadComplain:
-    """As in KenLM's module. Taken and not used: an ARPA file is read without complaints."""
+    """Which complaints reading an ARPA file prints, for programs that set it for KenLM's module. It has no effect."""
 
     ALL, EXPENSIVE, NONE = range(3)
 
 
 class Config:
-    """As in KenLM's module, for scripts that set it: nothing depends on it."""
+    """How a model is loaded, for programs that set it for KenLM's module. It has no effect."""
 
     __slots__ = ("arpa_complain", "load_method", "show_progress")
 
@@ -50,9 +52,11 @@ class Config:
 
 
 class State:
-    """What a model remembers of the words before. After equal states every word has the same probability.
+    """The context of the next word, as far as a model uses it. If two contexts have equal states, the model gives each
+    next word the same probability after both contexts.
 
-    nodes: as `walking.step` has them; of other models than back-off ones, the ids of the last words, the oldest first.
+    nodes: internal. For a back-off model it is a number that identifies the context; for other models it is a tuple
+    with the ids of the last words, from the oldest to the latest.
     """
 
     nodes = ()
@@ -85,7 +89,9 @@ class State:
 
 
 class FullScoreReturn:
-    """log_prob: log10 p. ngram_length: of the n-gram used. oov: whether the word is unknown to the model."""
+    """The score of a word. log_prob: log10 p. ngram_length: the number of words in the n-gram used.
+    oov: whether the word is unknown to the model.
+    """
 
     __slots__ = ("log_prob", "ngram_length", "oov")
 
@@ -97,21 +103,23 @@ class FullScoreReturn:
 
 
 class Model:
-    """A language model of any kind, for sentences as strings (str in UTF-8, or bytes).
+    """A language model of any kind. It scores sentences given as str, or as bytes in UTF-8.
 
-    Words are separated by blanks, tabs and line ends. A word that the model does not have is <unk>, and an OOV; where
-    <unk> has no probability its log10 p is -100, and that of any other word of probability 0 is -99, as in KenLM. Of a
-    back-off model the numbers are KenLM's to the last bit.
+    Words are separated by blanks, tabs and line ends. An unknown word is scored as <unk>, and is an OOV. If the model
+    gives <unk> no probability, log10 p of an unknown word is -100. Any other word of probability 0 has log10 p = -99.
+    All these rules are KenLM's. For a back-off model, the scores are equal to KenLM's to the last bit.
 
-    lm: the model inside, a `lmtk.lm.LanguageModel`, which scores whole texts of ids at once. order: the longest n-gram;
-    a prediction looks at order - 1 words. vocab: the words (`vocab.words`, bytes). path: the file's, bytes, or None.
+    order: the number of words of the longest n-gram; a word is predicted from at most order - 1 words before it.
+    vocab: the vocabulary; `vocab.words` is the list of its words, as bytes.
+    path: the name of the model's file, as bytes; None for a model in memory.
+    lm: the `lmtk.lm.LanguageModel` that this object wraps; it scores a whole array of word ids at once.
     """
 
     def __init__(self, path, config=None):
-        """path: a file (str, bytes or os.PathLike), or a model in memory, as the estimating functions return it. config
-        is ignored.
+        """path: the name of a file (str, bytes or os.PathLike), or a model in memory, such as a job in `lmtk.jobs`
+        returns. config: ignored.
 
-        Raises OSError where the file is missing or no model, TypeError where `path` is neither.
+        Raises OSError if the file is missing or is not a model, and TypeError if `path` has another type.
         """
         self.lm, self.path = path, None
         if isinstance(path, (str, bytes, os.PathLike)):
@@ -121,7 +129,7 @@ class Model:
                 raise OSError(f"Cannot read model '{os.fsdecode(path)}' ({e})") from e
             self.path = os.path.abspath(os.fsencode(path))
         elif not hasattr(path, "vocab"):
-            raise TypeError(f"expected a file's name or a model, not {type(path).__name__}")
+            raise TypeError(f"expected the name of a file or a model, not {type(path).__name__}")
         self._scored = 0
         if not self._plain:
             self.score_many([""])  # loads kernels and fills tables, so that the first call is as fast as later ones
@@ -138,14 +146,16 @@ class Model:
         return self.lm.vocab
 
     def score(self, sentence, bos=True, eos=True):
-        """log10 p of a sentence: the sum over its words, and over </s> if `eos`, after <s> if `bos`."""
+        """log10 p of a sentence. bos: whether the sentence begins with <s>, which is a context and gets no score. eos:
+        whether the score includes the probability of </s> at the end.
+        """
         return self._sum(sentence, bos, eos)[0]
 
     def score_many(self, sentences, bos=True, eos=True):
-        """log10 p of each of many sentences, (S,) float64; as `score` has it, on all cores.
+        """log10 p of each of S sentences, an array (S,) of float64, computed on all cores. bos, eos: as in `score`.
 
-        sentences: a list or an iterator of str or bytes; or a pair of arrays (ids, starts), sentence i being the ids
-        from starts[i] up to starts[i + 1], as the model's vocabulary has them, without <s> and </s>.
+        sentences: a list or an iterator of str or bytes. Or a pair of arrays (ids, starts): sentence i has the words
+        ids[starts[i] : starts[i + 1]], without <s> and </s>. `vocab.index` maps words to ids.
         """
         if isinstance(sentences, (str, bytes)):
             raise TypeError("expected a list or an iterator of sentences, not one string")
@@ -162,10 +172,11 @@ class Model:
         return np.concatenate(sums) if sums else np.zeros(0)
 
     def full_scores(self, sentence, bos=True, eos=True):
-        """For each word, and for </s> if `eos`: (log10 p, length of the n-gram used, whether it is an OOV).
+        """For each word, and for </s> if `eos`: (log10 p, length of the n-gram used, whether the word is an OOV).
+        bos: whether the first word follows <s>.
 
-        The length is that of the longest n-gram that any part of a mixture used; a neural model's is the number of
-        words that it looked at, its prediction included.
+        For a mixture, the length is the greatest length in any of its models. For a neural model, the length is the
+        number of context words used plus one, the predicted word.
         """
         words = [SOS] * bool(bos) + as_bytes(sentence).split() + [EOS] * bool(eos)
         ids = np.fromiter(map(self._index.__getitem__, words), np.int32, len(words))
@@ -175,10 +186,12 @@ class Model:
         yield from zip(log10p[scored].tolist(), length[scored].tolist(), (ids == self._index.unk)[scored].tolist())
 
     def write(self, path, format="arpa"):
-        """Write a back-off model. The suffix of the name chooses the compression.
+        """Write a back-off model. The suffix of the file name chooses the compression, such as .gz.
 
-        format: "arpa", "binary" (lmtk's own form), "kenlm-probing" or "kenlm-trie". Raises OSError; TypeError for a
-        model of another kind; ValueError for an unknown format; LmtkError for a model that KenLM does not take.
+        format: "arpa", "binary" (lmtk's own form), "kenlm-probing" or "kenlm-trie".
+
+        Raises OSError if the file cannot be written, TypeError if this is not a back-off model, ValueError for an
+        unknown format, and LmtkError if KenLM could not read the model.
         """
         from lmtk.files.outputs import open_out
         from lmtk.jobs.kenlm_files import write_kenlm
@@ -188,7 +201,8 @@ class Model:
 
         if not isinstance(self.lm, Backoff):
             name = type(self.lm).__name__
-            raise TypeError(f"only back-off models can be written, not a {name}; lmtk.mix and lmtk.train write theirs")
+            remedy = "lmtk.train(text, path) and lmtk.mix(models, write=path) write other models"
+            raise TypeError(f"only back-off models can be written, not a {name}; {remedy}")
         path = os.fsdecode(path)
         if format in ("kenlm-probing", "kenlm-trie"):
             write_kenlm(self.lm, path, Form(format.removeprefix("kenlm-")), "the model")
@@ -200,20 +214,20 @@ class Model:
             writers[format](out, self.lm)
 
     def perplexity(self, sentence):
-        """10^(-log10 p / (words + 1)) of a sentence with <s> and </s>, OOVs included."""
+        """The perplexity of a sentence between <s> and </s>, 10^(-log10 p / (words + 1)). OOVs are included."""
         total, words = self._sum(sentence, True, True)
         return math.pow(10.0, -total / words)
 
     def BeginSentenceWrite(self, state):
-        """Sets a state to the beginning of a sentence."""
+        """Set a state to the beginning of a sentence, the context <s>."""
         state.nodes = self._begin
 
     def NullContextWrite(self, state):
-        """Sets a state to one without words."""
+        """Set a state to the empty context."""
         state.nodes = self._null
 
     def BaseScore(self, in_state, word, out_state):
-        """log10 p of a word after in_state; out_state becomes the state after it."""
+        """log10 p of a word after in_state. out_state is set to the state after this word."""
         step, handle, ids, null = self._step, self._handle, self._ids, self._null
 
         def base_score(in_state, word, out_state):
@@ -229,7 +243,9 @@ class Model:
         return base_score(in_state, word, out_state)
 
     def BaseFullScore(self, in_state, word, out_state):
-        """BaseScore with the length of the n-gram used and whether the word is an OOV: a FullScoreReturn."""
+        """Like BaseScore, but return a FullScoreReturn: log10 p, the length of the n-gram used, and whether the word is
+        an OOV.
+        """
         word = self._ids[word]
         try:
             p, length, out_state.nodes = self._step(self._full_handle, word, in_state.nodes or self._null)
@@ -238,8 +254,10 @@ class Model:
         return FullScoreReturn(p, length, word == self._index.unk)
 
     def next_words(self, context, k=10, bos=True):
-        """The k most probable words after a context, a string, the most probable first: [(word, p)]. The end of the
-        sentence, </s>, counts as a word; <unk> is left out. bos: whether the context follows <s>.
+        """The k most probable words after a context, as a list of pairs (word, p), the most probable word first. </s>,
+        the end of the sentence, counts as a word; <unk> does not.
+
+        context: a string of words. bos: whether the context begins with <s>.
         """
         p = self.distribution(context, bos)
         if self.vocab.unk_id < len(p):
@@ -247,28 +265,32 @@ class Model:
         return [(self.vocab.words[w].decode("utf-8", "surrogateescape"), float(p[w])) for w in largest(p, k)]
 
     def distribution(self, context, bos=True):
-        """p of each word that the model predicts after a context, a string: (V,) float64, in the order of
-        `vocab.words`. bos: whether the context follows <s>.
+        """p of each of the V words that the model predicts, after a context: an array (V,) of float64, in the order of
+        `vocab.words`.
+
+        context: a string of words. bos: whether the context begins with <s>.
         """
         state = [self._index[SOS]] * bool(bos) + [self._ids[word] for word in as_bytes(context).split()]
         return np.exp(after(self.lm, state))
 
     def states(self, size=1, bos=True):
-        """An array of `size` states at the beginning of a sentence, or without context: (size,)."""
+        """An array (size,) of states, all at the beginning of a sentence or, with bos=False, in the empty context."""
         return self._follower.states(size, bos)
 
     def advance(self, states, ids):
-        """The states (B,) after one more word in each state. ids (B,): the ids of these words in `vocab.index`."""
+        """The states (B,) after one more word in each of B states. ids (B,): for each state, the id of its word;
+        `vocab.index` maps words to ids.
+        """
         return self._follower.advance(states, self._check_ids(ids))
 
     def scores(self, states):
-        """log10 p of each word that the model predicts in each of B states: (B, V) float32, in the order of
-        `vocab.words`.
+        """log10 p of each of the V words that the model predicts, in each of B states: an array (B, V) of float32. The
+        columns are in the order of `vocab.words`.
         """
         return self._follower.scores(states)
 
     def __contains__(self, word):
-        """Whether the model has the word; <unk> is none."""
+        """Whether the word is in the model's vocabulary. False for <unk>."""
         word, vocab = self._ids[word], self.vocab
         return word != self._index.unk and (word < vocab.V or word == self._index[SOS])
 

@@ -58,7 +58,7 @@ HELP = """usage: lmtk COMMAND [OPTION ...]
 
 lmtk COMMAND -help lists a command's options; man lmtk-COMMAND says more.
 lmtk completion bash (or zsh, fish) prints a completion script for the shell.
-lmtk -compile compiles everything at once, for containers and clusters.
+lmtk -compile compiles all kernels now, so that no later run has to; use it for containers and clusters.
 lmtk -bin prints a folder of programs for SRILM and KenLM scripts: PATH=$(lmtk -bin):$PATH make
 Options have one dash or two. The file name "-" is stdin or stdout. logprob in reports is log10 p.
 """
@@ -160,13 +160,11 @@ def top(words):
         from lmtk.precompile import precompile
 
         if len(words) > 1:
-            raise UsageError(f"-compile takes no options and no values, such as {words[1]}")
+            raise UsageError(f"-compile takes no options and no values; leave out '{words[1]}'")
         return precompile(run)
     if words and words[0] == "-as":
         name = words[1] if len(words) > 1 else ""
-        raise UsageError(
-            no_program(name) if name else "-as needs the name of a program; lmtk -as ngram -help, for example"
-        )
+        raise UsageError(no_program(name) if name else "-as needs the name of a program, as in lmtk -as ngram -help")
     if words and words[0] in ("-version", "--version"):
         print(f"lmtk {__version__}")
         return 0

@@ -70,6 +70,5 @@ def check_weights(weights, path):
     if (off > 1e-4).any():
         worst = weights.sum(axis=1)[off.argmax()]
         sets = counted((off > 1e-4).sum(), "set of weights does", "sets of weights do")
-        warnings.warn(
-            f"{name_of(path)}: {sets} not sum to one; the worst sum is {worst:.7g}", LmtkWarning, stacklevel=2
-        )
+        message = f"{sets} not sum to one (worst sum: {worst:.7g}); the weights are used unchanged"
+        warnings.warn(f"{name_of(path)}: {message}", LmtkWarning, stacklevel=2)

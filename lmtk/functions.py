@@ -34,22 +34,27 @@ METHODS = {
 
 
 def estimate(text=None, order=3, smoothing="kn", interpolate=True, vocab=None, unk=True, sources=(), **options):
-    """A back-off n-gram model of a text, as `lmtk ngram-count -lm` makes it. Its `write` makes a file of it.
+    """Estimate a back-off n-gram model of a text, as `lmtk ngram-count -lm` does. Return a Model; its method `write`
+    writes a file.
 
         lmtk.estimate("train.txt", order=5, fallback=(0.5, 1, 1.5), prune=1e-8)
         lmtk.estimate(sources=["train.txt", "pool.txt"], heldout="valid.txt")
 
-    smoothing: "kn" (modified Kneser-Ney), "ukn" (the original one), "gt" (Katz), "wb" (Witten-Bell), "n" (natural); or
-    a name and its parameter, ("cd", D) for absolute discounting, ("add", delta) for additive smoothing.
-    interpolate: whether lower orders are added in, where the method knows how.
-    vocab: a list of words, str or bytes; other words become <unk>. None: all words of the text.
+    text: the name of a file, or an iterable of sentences (str or bytes).
+    smoothing: "kn" (modified Kneser-Ney), "ukn" (original Kneser-Ney), "gt" (Katz), "wb" (Witten-Bell), "n" (natural),
+    or a pair of a name and a parameter: ("cd", D) for absolute discounting, ("add", delta) for additive smoothing.
+    interpolate: whether each order is interpolated with the order below, if the method allows it.
+    vocab: a list of words (str or bytes); other words become <unk>. None: all words of the text.
     unk: whether <unk> is predicted.
-    sources: several texts in place of one, whose weights are learned on the option heldout, the name of a file.
-    options: minimum, n-grams counted less are left out: a number, or one for each order, the last of them for all
-    above; fallback, D1, D2, D3+ for an order whose counts give Kneser-Ney no discounts, as those of a small text; and
-    fields of `lmtk.jobs.estimating.EstimateJob`, its CountJob and its Smoothing.
+    sources: several texts instead of `text`. The option heldout names a file, on which their weights are learned.
+    options: two options of this function, and the fields of `lmtk.jobs.estimating.EstimateJob` and of its records
+    CountJob and Smoothing. The two options are:
+    minimum: n-grams with a count below this number are left out. A list has a number for each order; its last number
+    is used for all higher orders.
+    fallback: the discounts (D1, D2, D3+) of an order whose Kneser-Ney discounts cannot be computed. Small texts often
+    need them.
 
-    Raises LmtkError if nothing is counted or the counts give no discounts, UsageError, OSError.
+    Raises LmtkError if nothing is counted or the discounts cannot be computed, UsageError, OSError.
     """
     from lmtk.jobs.estimating import EstimateJob
     from lmtk.jobs.estimating import estimate as run
@@ -66,7 +71,7 @@ def estimate(text=None, order=3, smoothing="kn", interpolate=True, vocab=None, u
     if is_name(sources) or not is_iterable(sources):
         raise UsageError(f"sources must be a list of texts, not {sources!r}")
     with ExitStack() as files:
-        paths = [files.enter_context(in_file(one, "a text of sources")) for one in sources]
+        paths = [files.enter_context(in_file(one, "a text in sources")) for one in sources]
         path = files.enter_context(in_file(text, needed=not paths))
         source = None if is_name(text) or paths else "the text"
         arguments = {"text": (path,) if path else (), "sources": tuple(paths), "order": order, "vocab": words}
@@ -84,7 +89,7 @@ def check_estimate(order, minimum, fallback, vocab):
     if not isinstance(order, Integral) or order < 1:
         raise UsageError(f"order must be a whole number of at least 1, not {order!r}")
     if not are_numbers(minimum) or not minimum:
-        raise UsageError(f"minimum must be a number, or one for each order, not {minimum!r}")
+        raise UsageError(f"minimum must be a number, or a list with a number for each order, not {minimum!r}")
     if fallback is not None and not (are_numbers(fallback) and len(fallback) == 3):
         raise UsageError(f"fallback must be the three numbers D1, D2 and D3+, not {fallback!r}")
     if vocab is not None and (is_name(vocab) or not is_iterable(vocab)):
@@ -103,28 +108,33 @@ def method_options(smoothing):
 
 
 def prune(model, threshold=None, **options):
-    """A back-off model without the n-grams whose removal raises the model's own perplexity by a smaller share than
-    `threshold`, as `lmtk ngram -prune` makes it; or, with the option prune_to, with at most so many n-grams.
+    """Prune a back-off model, as `lmtk ngram -prune` does. Return a Model.
 
         small = lmtk.prune("big.arpa.gz", 1e-8, minprune=3)
         small = lmtk.prune("big.arpa.gz", prune_to=100_000)
 
-    options: fields of `lmtk.jobs.editing.EditJob`. Raises LmtkError, OSError.
+    threshold: n-grams are removed whose removal raises the perplexity of the model by less than this fraction.
+    prune_to, an option: remove n-grams until at most this number of n-grams remains.
+    options: the fields of `lmtk.jobs.editing.EditJob`.
+
+    Raises LmtkError, OSError.
     """
     if threshold is None and options.get("prune_to") is None:
-        raise UsageError("give a threshold, or prune_to, a number of n-grams")
+        raise UsageError("give a threshold, or the option prune_to=N for at most N n-grams")
     if not isinstance(threshold, Real | None):
         raise UsageError(f"threshold must be a number, not {threshold!r}")
     return edit_model(inner_model(model), {"prune": () if threshold is None else (threshold,)}, options)
 
 
 def merge(models, weights=(), **options):
-    """A back-off model that approximates the mixture of several, as `lmtk ngram -mix-lm` makes it.
+    """Merge back-off models into one that approximates their mixture, as `lmtk ngram -mix-lm` does. Return a Model.
 
         lmtk.merge(["news.arpa", "talks.arpa"], [0.3, 0.7])
 
-    weights: of the models; the last may be left out; none: equal ones. options: fields of
-    `lmtk.jobs.editing.EditJob`. Raises LmtkError, OSError.
+    weights: a weight for each model; the last may be left out. Without weights, all models have the same weight.
+    options: the fields of `lmtk.jobs.editing.EditJob`.
+
+    Raises LmtkError, OSError.
     """
     first, *others = inner_models(models)
     return edit_model(first, {"mix_lm": tuple(others), "weight": checked_weights(weights)}, options)
@@ -138,12 +148,16 @@ def edit_model(model, arguments, options):
 
 
 def mix(models, weights=(), heldout=None, **options):
-    """The mixture of models of any kind, as `lmtk mix` makes it.
+    """Mix models of any kind, as `lmtk mix` does. Return a Model that computes the exact mixture.
 
         lmtk.mix(["kn.arpa", "nplm.bin"], heldout="valid.txt")
 
-    weights: of the models; the last may be left out; none: equal ones. heldout: a text on which the weights are
-    learned. options: fields of `lmtk.jobs.mixing.MixJob`. Raises LmtkError, OSError.
+    weights: a weight for each model; the last may be left out. Without weights and heldout, all models have the same
+    weight.
+    heldout: a text on which the weights are learned.
+    options: the fields of `lmtk.jobs.mixing.MixJob`.
+
+    Raises LmtkError, OSError.
     """
     from lmtk.jobs.mixing import MixJob
     from lmtk.jobs.mixing import mix as run
@@ -155,13 +169,16 @@ def mix(models, weights=(), heldout=None, **options):
         try:
             return Model(run(job))
         except OtherWords as e:
-            raise LmtkError(f"{e.cause}; make both with the same vocab and unk, or use lmtk.merge") from None
+            raise LmtkError(f"{e.cause}; make both models with the same vocab and unk, or use lmtk.merge") from None
 
 
 def classes(text, number, **options):
-    """{word: its class} of the words of a text, as `lmtk ngram-class` sorts them into `number` classes.
+    """Sort the words of a text into `number` classes, as `lmtk ngram-class` does. Return a dictionary from each word to
+    its class.
 
-    options: fields of `lmtk.jobs.classing.ClassJob`. Raises LmtkError, OSError.
+    options: the fields of `lmtk.jobs.classing.ClassJob`.
+
+    Raises LmtkError, OSError.
     """
     from lmtk.jobs.classing import ClassJob, sort_words
 
@@ -176,8 +193,12 @@ def classes(text, number, **options):
 
 @dataclass(frozen=True)
 class Perplexity:
-    """The figures of a text: numbers of sentences, words, oovs (words without a probability, <unk> having none) and
-    zeroprobs (other words of probability 0), and log10p, which leaves out both.
+    """The figures of a text under a model.
+
+    sentences, words: the numbers of sentences and of words.
+    oovs: the number of unknown words, if the model does not predict <unk>.
+    zeroprobs: the number of other words with probability 0.
+    log10p: log10 p of the text, without the oovs and the zeroprobs.
     """
 
     sentences: int
@@ -191,12 +212,12 @@ class Perplexity:
 
     @property
     def ppl(self):
-        """The perplexity of the words and of the ends of sentences, nan without any."""
+        """The perplexity of the words and of </s>, without oovs and zeroprobs; nan if none remain."""
         return self._perplexity(self.sentences)
 
     @property
     def ppl1(self):
-        """The perplexity of the words alone."""
+        """Like ppl, but log10p is divided by the number of words only, without </s>, as in SRILM."""
         return self._perplexity(0)
 
     def _perplexity(self, more):
@@ -208,11 +229,13 @@ class Perplexity:
 
 
 def perplexity(model, text, **options):
-    """The Perplexity of a text under a model of any kind, as `lmtk ppl` reports it.
+    """Compute the figures that `lmtk ppl` reports for a text, under a model of any kind. Return a Perplexity.
 
         lmtk.perplexity("model.lm", "test.txt", tolower=True).ppl
 
-    options: fields of `lmtk.jobs.scoring.ScoreJob` and its Scoring. Raises LmtkError, OSError.
+    options: the fields of `lmtk.jobs.scoring.ScoreJob` and of its record Scoring.
+
+    Raises LmtkError, OSError.
     """
     from lmtk.jobs.scoring import ScoreJob, score
 
@@ -223,13 +246,16 @@ def perplexity(model, text, **options):
 
 
 def surprisal(model, text, **options):
-    """The table of `lmtk surprisal`: a list with a dictionary for each word, from the names of columns to values.
+    """Make the table of `lmtk surprisal`. Return a list with a dictionary for each word and each end of a sentence. The
+    keys of a dictionary are the names of the columns.
 
         rows = lmtk.surprisal("model.arpa", ["the cat sat"])
         rows[0]["word"], rows[0]["surprisal"]
 
-    model: one model, or a list of models. options: fields of `lmtk.jobs.measuring.SurprisalJob`. Raises LmtkError,
-    OSError.
+    model: one model, or a list of models.
+    options: the fields of `lmtk.jobs.measuring.SurprisalJob`.
+
+    Raises LmtkError, OSError.
     """
     from lmtk.jobs.measuring import SurprisalJob, measure
 
@@ -246,9 +272,12 @@ def surprisal(model, text, **options):
 
 @dataclass(frozen=True)
 class Documents:
-    """The figures of D documents, numpy arrays (D,). perplexity, log10p: nan for a document without words. words, oovs:
-    whole numbers; an OOV is a word that the model lacks. kept: whether the options max, min and keep keep a document.
-    bucket: the number of its bucket, from 0 on; -1 for none.
+    """The figures of D documents, as numpy arrays of the shape (D,).
+
+    perplexity, log10p: nan for a document without words.
+    words, oovs: the numbers of words, and of words that the model does not have.
+    kept: whether the document is kept, as the options max, min and keep decide.
+    bucket: the number of the document's bucket, from 0; -1 if the document is in no bucket.
     """
 
     perplexity: object
@@ -263,15 +292,18 @@ class Documents:
 
 
 def score_documents(model, documents, **options):
-    """The figures of documents under a model of any kind, as `lmtk ppl -jsonl` computes them: a Documents.
+    """Compute the figures of documents under a model of any kind, as `lmtk ppl -jsonl` does. Return a
+    `lmtk.functions.Documents`, which has an array for each figure.
 
         scored = lmtk.score_documents("en.bin", texts, tokenizer="en.sp.model", normalize="ccnet", keep=0.7)
         kept = [text for text, keep in zip(texts, scored.kept) if keep]
         lmtk.score_documents("en.bin", "docs.jsonl", add=["perplexity"], max=500, write="kept.jsonl.gz")
 
-    documents: the name of a JSONL file, or an iterable of texts (str) or of documents (dictionaries). options: fields
-    of `lmtk.jobs.documents.Documents`, and of `lmtk.jobs.scoring.ScoreJob` and its Scoring. Nothing is written without
-    `write`. Raises LmtkError, OSError.
+    documents: the name of a JSONL file, or an iterable of texts (str) or of documents (dictionaries).
+    write, an option: the file to write the documents to. Without this option nothing is written.
+    options: the fields of `lmtk.jobs.documents.Documents`, of `lmtk.jobs.scoring.ScoreJob` and of its record Scoring.
+
+    Raises LmtkError, OSError.
     """
     from lmtk.jobs.scoring import ScoreJob, score
 
@@ -288,13 +320,16 @@ def score_documents(model, documents, **options):
 
 
 def select(text, models, keep, **options):
-    """The sentences of a text that are most like a domain, as `lmtk select` chooses them: a list of str, in the order
-    of the text.
+    """Select the sentences of a text that are most similar to a domain, as `lmtk select` does. Return a list of str, in
+    the order of the text.
 
         lmtk.select("pool.txt", ["domain.bin", "general.bin"], keep=0.2)
 
-    models: of the domain and of general text. keep: how many sentences, or if it is below 1, which share of them.
-    options: fields of `lmtk.jobs.selecting.SelectJob`. Raises LmtkError, OSError.
+    models: two models: the model of the domain, then the model of general text.
+    keep: the number of sentences to keep; a number below 1 is the fraction to keep.
+    options: the fields of `lmtk.jobs.selecting.SelectJob`.
+
+    Raises LmtkError, OSError.
     """
     from lmtk.jobs.selecting import SelectJob, selected_lines, sides_of
     from lmtk.jobs.selecting import select as run
@@ -308,18 +343,20 @@ def select(text, models, keep, **options):
         try:
             selection = run(job)
         except OtherWords as e:
-            raise LmtkError(f"{e.cause}; make both with the same vocab and unk") from None
+            raise LmtkError(f"{e.cause}; make both models with the same vocab and unk") from None
         lines = b"".join(selected_lines(*sides_of(job), selection.chosen))
     return [os.fsdecode(line) for line in lines.split(b"\n")[:-1]]
 
 
 def train(text, path, heldout=None, **options):
-    """Trains a neural language model, as `lmtk nplm-train` does, and writes it to the file `path`. Returns the Model.
+    """Train a neural language model, as `lmtk nplm-train` does, and write it to the file `path`. Return the Model.
 
         lmtk.train("train.txt", "nplm.bin", heldout="valid.txt", unk=True, hidden=50)
 
-    options: fields of `lmtk.jobs.training.TrainJob`. Raises LmtkError, OSError; SystemExit if it is interrupted, and
-    then `resume=True` goes on.
+    options: the fields of `lmtk.jobs.training.TrainJob`.
+
+    Raises LmtkError, OSError. Raises SystemExit if the training is interrupted; a new call with resume=True continues
+    it.
     """
     from lmtk.jobs.training import TrainJob
     from lmtk.jobs.training import train as run
@@ -333,13 +370,14 @@ def train(text, path, heldout=None, **options):
 
 
 def translate(model, text, **options):
-    """The translations of a text by a translation model, as `lmtk translate` writes them: a list of str, one for each
-    sentence.
+    """Translate a text, as `lmtk translate` does. Return a list with the translation of each sentence, as str.
 
         lmtk.translate("en-fr.bin", ["a dog runs"], beam=5)
 
-    model: a file, or a list of files, an ensemble. options: fields of `lmtk.jobs.translating.TranslateJob`. Raises
-    LmtkError, OSError.
+    model: the file of a translation model; or a list of files, whose models are used as an ensemble.
+    options: the fields of `lmtk.jobs.translating.TranslateJob`.
+
+    Raises LmtkError, OSError.
     """
     from lmtk.jobs.translating import TranslateJob
     from lmtk.jobs.translating import translate as run
@@ -419,7 +457,7 @@ def inner_models(models):
     """A list of models in the form that a job takes, a tuple. Raises UsageError."""
     if is_name(models) or not is_iterable(models):
         raise UsageError(f"models must be a list of models, not {models!r}")
-    inner = tuple(inner_model(model, "a model of models") for model in models)
+    inner = tuple(inner_model(model, "a model in models") for model in models)
     if not inner:
         raise UsageError("models is empty; give at least one model")
     return inner
@@ -428,7 +466,7 @@ def inner_models(models):
 def checked_weights(weights):
     """Weights in the form that a job takes, a tuple. Raises UsageError."""
     if not are_numbers(weights):
-        more = f"; a held-out text is heldout={weights!r}" if is_name(weights) else ""
+        more = f"; give a held-out text as heldout={weights!r}" if is_name(weights) else ""
         raise UsageError(f"weights must be a list of numbers, not {weights!r}{more}")
     return tuple(weights)
 
@@ -460,11 +498,11 @@ def in_json_lines(documents, field):
         with named_file() as (file, path):
             for document in documents:
                 if not isinstance(document, (str, dict)):
-                    raise UsageError(f"documents must have texts as str, or dictionaries, not {document!r}")
+                    raise UsageError(f"each document must be a text (str) or a dictionary, not {document!r}")
                 try:
                     line = json.dumps({field: document} if isinstance(document, str) else document)
                 except (TypeError, ValueError) as e:
-                    raise UsageError(f"a document must be one that JSON can hold ({e})") from None
+                    raise UsageError(f"a document cannot be written as JSON ({e})") from None
                 file.write(line.encode() + b"\n")
             file.flush()
             yield path
@@ -482,7 +520,7 @@ def in_file(text, name="text", needed=True):
     elif is_name(text):
         path = os.fsdecode(text)
         if " " in path and not os.path.exists(path):
-            raise UsageError(f"{name} is the name of a file, and {path!r} does not exist; give sentences as a list")
+            raise UsageError(f"{name} is the name of a file, but {path!r} does not exist; give sentences as a list")
         yield path
     elif not is_iterable(text):
         raise UsageError(f"{name} must be the name of a file or a list of sentences, not {text!r}")
@@ -490,7 +528,7 @@ def in_file(text, name="text", needed=True):
         with named_file() as (file, path):
             for sentence in text:
                 if not isinstance(sentence, (str, bytes)):
-                    raise UsageError(f"{name} must have sentences as str or bytes, not {sentence!r}")
+                    raise UsageError(f"each sentence of {name} must be str or bytes, not {sentence!r}")
                 file.write(as_bytes(sentence).translate(BLANKS) + b"\n")
             file.flush()
             yield path

@@ -122,7 +122,7 @@ def precompile(run):
 
     _, folder = kernel_cache.folder()
     if folder is None:
-        sys.stderr.write("lmtk: no folder for compiled kernels can be used; NUMBA_CACHE_DIR names one\n")
+        sys.stderr.write("lmtk: no folder for compiled kernels can be written; set NUMBA_CACHE_DIR to a folder\n")
         return 1
     begin, failed = time.monotonic(), []
     with tempfile.TemporaryDirectory() as work:

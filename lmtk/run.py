@@ -100,7 +100,9 @@ def finish(program, model, debug=0):
     checkpoint = checkpoint_of(model)
     if not checkpoint or not os.path.exists(checkpoint):
         named = str(model).endswith(".ckpt")
-        remedy = "name the model, without .ckpt" if named else "-finish needs the checkpoint of an unfinished run"
+        remedy = (
+            "give the model's name, without .ckpt" if named else "-finish needs the checkpoint of an unfinished run"
+        )
         raise LmtkError(f"{checkpoint or model}: no such checkpoint; {remedy}")
     about, arrays = read_checkpoint(program, checkpoint)
     state, about = about["state"], about["model"]
@@ -158,7 +160,7 @@ def resume(run, fresh, best, debug=0):
         check_array(arrays.get(name), array, name, run.checkpoint)
     if debug:
         place = f"epoch {state['epoch'] + 1}, step {state['step'] + 1}"
-        sys.stderr.write(f"going on from {run.checkpoint}: {place}\n")
+        sys.stderr.write(f"continuing from {run.checkpoint}: {place}\n")
     return {name: state[name] for name in STATE} | {"curve": curve.epochs(state["curve"])}, arrays
 
 
@@ -278,6 +280,6 @@ class Saver:
             return ""
         if self.failed and not os.path.exists(checkpoint):
             return f", and no checkpoint could be written: {self.failed}"
-        older = f", an older one ({self.failed})," if self.failed else ""
+        older = f", which is older, because a new checkpoint failed ({self.failed})" if self.failed else ""
         made = ", -finish writes the best model so far" if progress.best is not None else ""
         return f"; -resume continues from {checkpoint}{older}{made}"

@@ -228,8 +228,8 @@ def test_parts_cover_the_file(size, parts):
 def test_wrong_documents(model):
     for documents, message in (
         (3, "documents must be the name of a file or a list of texts, not 3"),
-        ([3], "documents must have texts as str, or dictionaries, not 3"),
-        ([{"text": {1}}], "a document must be one that JSON can hold"),
+        ([3], r"each document must be a text \(str\) or a dictionary, not 3"),
+        ([{"text": {1}}], "a document cannot be written as JSON"),
     ):
         with pytest.raises(lmtk.errors.UsageError, match=message):
             lmtk.score_documents(model, documents)

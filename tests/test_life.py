@@ -71,7 +71,7 @@ def test_a_run_that_is_killed_goes_on_from_its_last_checkpoint(tmp_path):
     running.kill()
     assert ended(running)[0] == -signal.SIGKILL and os.path.exists(tmp_path / "m.ckpt")
     status, lines = ended(lmtk(tmp_path, "-log", tmp_path / "log", "-resume"))
-    assert status == 0 and lines[0].startswith("going on from ")
+    assert status == 0 and lines[0].startswith("continuing from ")
     assert (tmp_path / "m").read_bytes() == whole
     rows = [line.split("\t") for line in (tmp_path / "log").read_text().splitlines()]
     assert [row[0] for row in rows] == ["epoch", *map(str, range(1, 41))]

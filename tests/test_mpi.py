@@ -97,7 +97,7 @@ def test_ranks_that_are_interrupted_leave_a_checkpoint_for_one_process(tmp_path,
     assert [p.name for p in tmp_path.iterdir()] == ["m.ckpt"]
     assert mpi(2, *words, "-mpi", *how)[0] == 1  # beside a run that has not ended
     done = subprocess.run([*LMTK, *words, "-resume"], env=ENVIRONMENT, capture_output=True, text=True, check=True)
-    assert done.stderr.startswith("going on from") and "epoch 600:" in done.stderr
+    assert done.stderr.startswith("continuing from") and "epoch 600:" in done.stderr
 
 
 @needs_mpi

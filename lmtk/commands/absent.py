@@ -78,13 +78,13 @@ OPTIONS = {
     "-decipher-nbest": ("writes n-best lists in DECIPHER's form", "lmtk rescore keeps the form of the lists"),
     "-df": ("models disfluencies", ""),
     "-dynamic": ("adapts a model while it scores", "-cache N mixes in the last N words"),
-    "-dynamic-lambda": ("adapts a model while it scores", "-cache-lambda X weighs the last words"),
+    "-dynamic-lambda": ("adapts a model while it scores", "-cache-lambda X is the weight of the last words"),
     "-factored": ("scores with a factored model", ""),
     "-hidden-vocab": ("models hidden events between words", ""),
     "-hidden-not": ("models hidden events between words", ""),
     "-hiddens": ("models hidden states", ""),
     "-intersect": ("keeps only the n-grams of another count file", ""),
-    "-interact": ("asks for merges of classes", ""),
+    "-interact": ("asks the user which classes to merge", ""),
     "-kn-counts-modify-at-end": ("computes continuation counts last", "-kn-modify-counts-at-end"),
     "-max-nbest": ("limits the length of n-best lists", "shorten the lists before lmtk rescore"),
     "-maxwordsperclass": ("limits the size of classes", "a larger -numclasses gives smaller classes"),
@@ -94,9 +94,9 @@ OPTIONS = {
     "-nbest-files": ("rescores n-best lists", "lmtk rescore -lm MODEL -nbest LISTS"),
     "-rescore": ("rescores an n-best list", "lmtk rescore -lm MODEL -nbest LISTS"),
     "-rescore-ngram": ("changes a model's probabilities", "lmtk mix or lmtk ngram -mix-lm"),
-    "-rescore-lmw": ("weighs the model's score", "lmtk rescore -lmw X"),
-    "-rescore-wtw": ("weighs the number of words", "lmtk rescore -wtw X"),
-    "-no-reorder": ("keeps the order of an n-best list", "lmtk rescore keeps it without weights"),
+    "-rescore-lmw": ("sets the weight of the model's score", "lmtk rescore -lmw X"),
+    "-rescore-wtw": ("sets the weight of the number of words", "lmtk rescore -wtw X"),
+    "-no-reorder": ("keeps the order of an n-best list", "lmtk rescore without weights keeps the order"),
     "-noise": ("skips noise words in n-best lists", "remove them before lmtk rescore"),
     "-noise-vocab": ("skips noise words in n-best lists", "remove them before lmtk rescore"),
     "-null": ("uses a model with probability 1 for all words", ""),
@@ -120,7 +120,8 @@ OWN_PIECES = "a translation model splits words by its own pieces, which lmtk nmt
 WORDS_ONLY = "this command writes words; ngram-count, ppl and others split words into pieces as they read a text"
 REFUSED = {
     "-field": {
-        "nmt-train": "line n of -source and of -target must be a pair; write each side to a text, as with jq -r .text",
+        "nmt-train": "line n of -target must translate line n of -source; first write both sides to text files "
+        "(jq -r .text)",
         "rescore": "lmtk-rescore(1) describes the forms of n-best lists",
         "fst": "this command reads a model and no text",
         "info": "this command describes whole files",

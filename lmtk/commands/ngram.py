@@ -52,7 +52,7 @@ OPTIONS = {
         "mix_lm": option("Models to merge with -lm.", "FILE"),
         "weight": option("A weight for -lm and for each -mix-lm; the last may be left out.", "X"),
         "mix_lm_n": option(
-            "The second model to merge (-mix-lm2), the third (-mix-lm3), and so on up to 9, as in SRILM.",
+            "More models to merge, after -mix-lm: -mix-lm2, -mix-lm3, and so on up to -mix-lm9, as in SRILM.",
             "FILE",
             name="mix-lmN",
             type=dict[int, str],
@@ -63,9 +63,12 @@ OPTIONS = {
         "bayes": option(
             "Mix the models word by word; a model that predicted the last N words better has more weight.", "N", low=0
         ),
-        "bayes_scale": option("With -bayes: raise the probability of the last words to the power X.", "X", low=0),
+        "bayes_scale": option(
+            "With -bayes: raise each model's probability of the last N words to the power X.", "X", low=0
+        ),
         "loglinear_mix": option(
-            "Mix the log probabilities of the models: word by word for a score, as one exact model if it is written."
+            "Mix the log probabilities of the models: word by word for -ppl and -counts, into one exact "
+            "model for other outputs."
         ),
         "heldout": option("Learn the weights of -loglinear-mix on this text.", "FILE"),
         "cache": option("Mix in a unigram cache of the last N words (0: no cache).", "N", low=0),
@@ -80,7 +83,7 @@ OPTIONS = {
         "counts_entropy": option("Weight each count by the joint probability of its n-gram, to compute an entropy."),
         "text_has_weights": option("Each line of -ppl begins with the weight of the sentence."),
         "reverse": option("Score each line from its last word to its first."),
-        "escape": option("Copy lines that begin with TEXT into the report.", "TEXT"),
+        "escape": option("Copy lines that begin with TEXT into the report, instead of scoring them.", "TEXT"),
         "multiwords": option("Score a joined word such as in_front_of as separate words."),
         "multi_char": option("The character that joins the words of -multiwords.", "C"),
         "skipoovs": option("Give probability 0 to unknown words, and to words with an unknown word in their context."),
@@ -104,8 +107,8 @@ RULES = (
 
 @takes(EditJob, OPTIONS)
 def command(memuse, write_bin_lm, mix_lm_n, mix_lambda_n, **options):
-    """Prune, merge, cut, renormalise, convert and score back-off models, and print random sentences. Write a class
-    model as one file, or turn it into a model of words.
+    """Prune, merge, renormalise, convert and score back-off models, and print random sentences. Write a class model as
+    one file, or turn a class model into a model of words.
 
     The steps run in this order: -order, -map-unk, -limit-vocab, -vocab, -mix-lm, -renorm, -classes, -expand-classes,
     -prune, -prune-lowprobs, -bayes or -loglinear-mix, -cache, -ppl, -counts, -gen, -gen-prefixes, then writing. -mix-lm

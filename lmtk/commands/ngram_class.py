@@ -5,7 +5,7 @@ from lmtk.jobs.rules import build, check, wrong
 OPTIONS = {
     "Data": {
         **shared("text"),
-        "counts": option("Counts of 2-grams to learn from, and also of 1-grams if they are in the file.", "FILE"),
+        "counts": option("Counts of 2-grams to learn from; the files can also have 1-grams.", "FILE"),
         **shared("vocab map_unk tolower no_sos no_eos stream field tokenizer encode normalize"),
     },
     "Classes": {
@@ -19,10 +19,15 @@ OPTIONS = {
             "N",
             low=0,
         ),
-        "seed": option("Start from random classes for all but the most frequent words.", "N", low=0),
+        "seed": option("Start from random classes (seed N) for all but the most frequent words.", "N", low=0),
     },
     "Output": {
-        "save": option("Also write the classes after every N mergers, to CLASSES.N.", "N", low=1),
+        "save": option(
+            "After every N mergers, also write the classes to a file such as CLASSES.000100 (CLASSES: the file of "
+            "-classes).",
+            "N",
+            low=1,
+        ),
         "classes": option("Output file for the classes (-: stdout).", "FILE"),
         "class_counts": option("Output file for the 1-gram and 2-gram counts of classes.", "FILE"),
         "write_paths": option("Output file for the path of each word in the tree of classes, as 0s and 1s.", "FILE"),

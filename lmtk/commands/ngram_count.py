@@ -7,7 +7,7 @@ OPTIONS = {
     "Data": {
         **shared("text"),
         "sources": option(
-            "A text that is counted separately; the weight of each -source text is learned on -heldout.", "FILE"
+            "Texts to use instead of -text: each is counted separately, and its weight is learned on -heldout.", "FILE"
         ),
         "text_has_weights": option("Each line of -text begins with the number of times that it is counted."),
         "text_has_weights_last": option("Each line of -text ends with the number of times that it is counted."),
@@ -28,7 +28,9 @@ OPTIONS = {
         "read": option("Counts to read and add.", "FILE"),
         "write_n": option("Write the counts of order N only, as in -write1 FILE.", "FILE"),
         "write_order": option("Let -write write the counts of order N only (0: all).", "N", low=0),
-        "recompute": option("Replace the count of each n-gram by the sum over the n-grams that extend it by one word."),
+        "recompute": option(
+            "Replace the count of each n-gram by the sum of the counts of the n-grams that extend it by one word."
+        ),
         "sort": option("Write n-grams in byte order, instead of the order of first occurrence."),
         "float_counts": option("Read counts that are not whole numbers."),
         "read_with_mincounts": option("Remove n-grams of -read with counts below -gtNmin."),
@@ -44,12 +46,16 @@ OPTIONS = {
         "prune": option(
             "Remove n-grams whose removal raises the perplexity by less than the fraction X (such as 1e-8).", "X", low=0
         ),
-        "prune_kneser": option("Like -prune, but revise the lower orders of a Kneser-Ney model.", "X", low=0),
+        "prune_kneser": option(
+            "Like -prune, but update the counts of lower orders, so that the model stays a Kneser-Ney model.",
+            "X",
+            low=0,
+        ),
         "grow": option("With -prune-kneser: do not count n-grams that pruning would drop anyway; saves memory."),
         **shared("prune_to prune_to_size minprune"),
         "prune_contexts": option(
             "Take the probabilities of contexts for -prune from the counts or from the model (default: counts for "
-            "Kneser-Ney smoothing).",
+            "Kneser-Ney smoothing, model for other methods).",
             "WHERE",
         ),
         **shared("debug"),
@@ -62,17 +68,19 @@ OPTIONS = {
             "The highest count that Good-Turing discounts, at order N (default: 1; 7 from order 2 on).", "C"
         ),
         "gt": option(
-            "Read the Good-Turing discounts of order N from this file, or write them if no model is estimated.", "FILE"
+            "Read the Good-Turing discounts of order N from this file; if no model is estimated, write them to it.",
+            "FILE",
         ),
-        "kn_all": option("Like -knN, for all orders whose method is not set for the order alone.", "FILE"),
-        "kn_counts_modified": option(
-            "The counts that are read are already continuation counts below the highest order."
+        "kn_all": option(
+            "Like -knN, for all orders without a smoothing option for the order alone, such as -kndiscount2.", "FILE"
         ),
+        "kn_counts_modified": option("The counts of -read are already continuation counts below the highest order."),
         "kn_modify_counts_at_end": option(
-            "Compute discounts from the counts of occurrences, instead of continuation counts."
+            "Compute discounts from the counts of occurrences, not from continuation counts."
         ),
         "kn": option(
-            "Read the Kneser-Ney discounts of order N from this file, or write them if no model is estimated.", "FILE"
+            "Read the Kneser-Ney discounts of order N from this file; if no model is estimated, write them to it.",
+            "FILE",
         ),
         "ndiscount": option("Natural discounting (Ristad)."),
         "ndiscount_n": option("Natural discounting for order N only."),
@@ -95,10 +103,10 @@ OPTIONS = {
         ),
         "heldout": option("Learn the Kneser-Ney discounts, and the weights of -source texts, on this text.", "FILE"),
         "maxent": option("Estimate a maximum-entropy model, as SRILM does."),
-        "maxent_alpha": option("With -maxent: factor of the penalty on the sum of |weight|.", "A", low=0),
+        "maxent_alpha": option("With -maxent: factor of the L1 penalty, the sum of |weight|.", "A", low=0),
         "maxent_sigma2": option("With -maxent: variance of the Gaussian prior of the weights.", "S", low=0),
         "trust_totals": option(
-            "Use the count of a context as its total, instead of the sum of the counts of its n-grams."
+            "Divide the counts of n-grams by the count of their context, instead of by the sum of these counts."
         ),
     },
     "KenLM": {
@@ -133,7 +141,7 @@ def command(memuse, write_binary_lm, **options):
     """Count n-grams, add and sort counts, and estimate back-off models.
 
     The default smoothing is Good-Turing (Katz), as in SRILM. N-grams of order 3 and above that occur once are left out,
-    as in SRILM; -gt3min 1 keeps 3-grams, -gt4min 1 keeps 4-grams, and so on.
+    as in SRILM; -gt3min 1 keeps all 3-grams, -gt4min 1 keeps all 4-grams, and so on.
 
     \b
     Example: lmtk ngram-count -text train.txt -order 3 -kndiscount -interpolate -lm train.lm

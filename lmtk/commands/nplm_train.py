@@ -42,7 +42,7 @@ OPTIONS = {
             low=0,
         ),
         "decay": option(
-            "r: the rate is eps_0/(1+rt) after t examples (default: falls linearly to 0, with -paper 1e-8).",
+            "r: the rate is eps_0/(1+rt) after t examples (default: the rate falls linearly to 0; with -paper 1e-8).",
             "R",
             low=0,
         ),
@@ -69,7 +69,8 @@ OPTIONS = {
     },
     "Objective": {
         "objective": option(
-            "Which output words an update trains (default: sampled; full with -paper or at most 2000 words).",
+            "Which output words an update trains (default: full with -paper or a vocabulary of at most 2000 words; "
+            "otherwise sampled).",
             "full|shortlist|sampled|nce|class|tree",
         ),
         "shortlist": option(

@@ -102,7 +102,10 @@ SHARED = {
         low=0.001,
     ),
     "save_every": option(
-        "Write MODEL.ckpt after every N minibatches and after each epoch (0: only when interrupted).", "N", low=0
+        "Write MODEL.ckpt after every N minibatches and after each epoch (0: only when interrupted; "
+        "default: after each epoch).",
+        "N",
+        low=0,
     ),
     "iterations": option("Run at most N iterations of EM.", "N", low=0),
     "tolerance": option("Stop EM when an iteration changes no weight by more than X.", "X", low=0),

@@ -34,7 +34,7 @@ OPTIONS = {
         ),
         "buckets": option("Sort documents by perplexity into buckets with these names.", "NAME,NAME", parse=split),
         "cutoffs": option("The perplexities that separate the buckets, from low to high.", "X"),
-        "shard": option("Read only part i of n of the file.", "I/N"),
+        "shard": option("Read only part I of the N parts of the file.", "I/N"),
         "write_rest": option("Write the lines that are not kept to this file.", "FILE"),
         **shared("quiet"),
     },
@@ -63,7 +63,7 @@ OPTIONS = {
         ),
         "cache": option("Neural models: mix in a cache of the last N words (0: no cache).", "N", low=0, high=100_000),
         "cache_theta": option(
-            "With -cache: how much the similarity of hidden units counts (0: a unigram cache).", "X", low=0
+            "With -cache: how much the similarity of the hidden layers counts (0: a unigram cache).", "X", low=0
         ),
         "cache_lambda": option("The weight of -cache.", "X", low=0, high=1),
     },
@@ -75,8 +75,8 @@ OPTIONS = {
 def command(unk, ppl, text, **options):
     """Compute the perplexity of texts under a model of any kind, and report it as SRILM or KenLM does.
 
-    -debug 1 adds the sentences, 2 the words, 3 the sum of the probabilities over the vocabulary. -jsonl adds the
-    perplexity of each document to it, or filters the documents.
+    -debug 1 adds the sentences, 2 the words, 3 the sum of the probabilities over the vocabulary. -jsonl scores
+    documents: it adds perplexities to the documents, or filters the documents by perplexity.
 
     \b
     Example: lmtk ppl -lm model.arpa -text test.txt

@@ -15,7 +15,9 @@ OPTIONS = {
             "NAME",
             parse=lambda values: tuple(map(os.fsencode, values or ())),
         ),
-        "unk_penalty": option("log10 p of a word without a probability (default: 0 for SRILM, -100 for Moses).", "X"),
+        "unk_penalty": option(
+            "log10 p of a word without a probability (default: 0 for SRILM lists, -100 for Moses lists).", "X"
+        ),
         "unk": UNK_AS_IS,
         **shared("tolower tokenizer encode"),
     },

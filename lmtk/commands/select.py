@@ -5,7 +5,7 @@ from lmtk.jobs.selecting import SelectJob, select
 TWO = "the model of the domain, then the model of general text"
 OPTIONS = {
     "Data": {
-        "text": option("The pool, one sentence per line (-: stdin).", "FILE"),
+        "text": option("The text to select from, called the pool, one sentence per line (-: stdin).", "FILE"),
         "lm": option(f"Two models: {TWO}.", "DOMAIN GENERAL"),
         "source": option("One side of the pool, if it is a bitext.", "FILE"),
         "target": option("The other side of the bitext, line by line.", "FILE"),

@@ -13,7 +13,10 @@ OPTIONS = {
     "Output": {
         "unit": option("The unit of surprisal and entropy (default: bits).", "bits|nats|log10"),
         "bits": option("Another name for -unit bits."),
-        "by": option("Make a row for each token, or for each word made of pieces (default: token).", "token|word"),
+        "by": option(
+            "Make a row for each token, or for each word that the pieces of a tokenizer form (default: token).",
+            "token|word",
+        ),
         "entropy": option("Add the entropy of the distribution of the next word."),
         "write": option("Write the table to this file (-: stdout).", "FILE"),
         **shared("quiet"),
@@ -26,8 +29,9 @@ OPTIONS = {
 def command(**options):
     """Write a table of the surprisal of each word, -log2 p(word | words before it), under models of any kind.
 
-    A row has the item, the sentence, the position and the word, its surprisal, whether the word is unknown to the
-    model, the length of the n-gram that was used, and the position of the word in the sentence.
+    A row has the item, the number of the sentence, the number of the word in the sentence, the word, its surprisal,
+    whether the word is unknown to the model, the length of the n-gram that was used, and the positions of the
+    characters where the word starts and ends.
 
     \b
     Example: lmtk surprisal -lm model.arpa -text items.tsv -write table.tsv

@@ -14,7 +14,7 @@ OPTIONS = {
         "write": option("Write the translations (-: stdout).", "FILE"),
         "n_best": option("Write the N best translations, in Moses format.", "N", low=1),
         "scores": option("Write log10 p and a tab before each translation."),
-        "reference": option("Print BLEU against these translations, line by line.", "FILE"),
+        "reference": option("Print BLEU against these reference translations, one per line.", "FILE"),
         **shared("debug quiet"),
     },
     "Search": {
@@ -27,7 +27,10 @@ OPTIONS = {
         ),
         "no_unk": option("Never generate [UNK]."),
         "replace_unk": option("Replace [UNK] by the source word with the greatest attention weight."),
-        "dictionary": option("With -replace-unk: lines with a source word and its translation.", "FILE"),
+        "dictionary": option(
+            "With -replace-unk: translate the source word by this list; each line has a word and its translation.",
+            "FILE",
+        ),
         "mbr": option(
             "Choose among the N best translations by minimum Bayes risk: the one most similar to the others.",
             "N",
@@ -38,9 +41,12 @@ OPTIONS = {
     },
     "Alignment": {
         "align": option(
-            "Write alignments such as 0-0 2-1: the source word with the greatest weight for each word.", "FILE"
+            "For each word of a translation, write the source word with the greatest attention weight, as in 0-0 2-1.",
+            "FILE",
         ),
-        "soft_align": option("Write the attention weights of each word for each source word.", "FILE"),
+        "soft_align": option(
+            "For each word of a translation, write the attention weights of all source words.", "FILE"
+        ),
         "align_html": option("Write an HTML page that shows the attention weights.", "FILE"),
         "align_plot": option("Draw the attention weights of each sentence into this folder.", "DIR"),
         "plot_format": option("The format of the pictures: svg, png or pdf (default: svg).", "svg|png|pdf"),

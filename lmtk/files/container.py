@@ -200,9 +200,8 @@ def parse_header(header, size, path):
         ):
             raise damage_error(path)
         if about["format"] > VERSION:
-            raise FormatError(
-                path, f"written by lmtk {about['lmtk']}, format {about['format']}; this lmtk reads {VERSION}"
-            )
+            newer = f"lmtk {about['lmtk']}"
+            raise FormatError(path, f"written by {newer} in a format that this lmtk cannot read; install {newer}")
         spans = {name: tuple(map(operator.index, entry["data_offsets"])) for name, entry in table.items()}
         declared = {name: [entry["dtype"], entry["shape"]] for name, entry in table.items()}
         if declared != {name: entry[:2] for name, entry in about["arrays"].items()} or not are_contiguous(

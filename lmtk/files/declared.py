@@ -161,8 +161,8 @@ def check_settings(settings, wanted, path, above=""):
                 )
             check_settings(value, declared, path, full + ".")
         elif (declared.needed or name in settings) and not declared.fits(value):
-            is_now = f"its setting {full} is {format_value(value)}" if name in settings else f"no setting {full} in it"
-            raise FormatError(path, f"{is_now}; expected {declared.wanted}")
+            is_now = format_value(value) if name in settings else "missing"
+            raise FormatError(path, f"damaged: the setting {full} is {is_now}; expected {declared.wanted}")
 
 
 def format_value(value):
@@ -188,7 +188,7 @@ def check_array(a, declared, name, path):
     if kind[0] == "F" and not (np.isfinite(a.min()) and np.isfinite(a.max())):
         raise FormatError(path, f"damaged: the array {name} has numbers that are not finite")
     if declared.ascending and not (a[1:] > a[:-1]).all():
-        raise FormatError(path, f"damaged: the numbers of the array {name} do not ascend")
+        raise FormatError(path, f"damaged: the numbers of the array {name} are not in ascending order")
     least, most = (a[0], a[-1]) if declared.ascending else (a.min(), a.max())
     if least < declared.low or most > declared.high:
         raise FormatError(

@@ -122,7 +122,7 @@ def decode_blocks(stream, path, size=BLOCK, eager=False, pieces=False, as_is=Fal
         place = (number if counts_lines else line_number(path, offset)) + text.count(b"\n", 0, max(begin, 0))
         if begin < 0:
             raise FormatError(path, f"the line is longer than {LONGEST_LINE >> 20} MB; break it into sentences", place)
-        message = f"a word longer than {LONGEST_WORD >> 20} MB, from byte {offset + begin} on; is this a text?"
+        message = f"a word longer than {LONGEST_WORD >> 20} MB begins at byte {offset + begin}; is this a text?"
         raise FormatError(path, message, place)
 
     while block:

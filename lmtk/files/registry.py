@@ -121,8 +121,7 @@ def load_ensemble(paths):
         for side, a, b in (("source", models[0].source, model.source), ("target", models[0].vocab, model.vocab)):
             if a.words != b.words or model.subwords != models[0].subwords:
                 raise FormatError(
-                    path,
-                    f"its {side} words differ from those of {paths[0]}; train them on the same texts",
+                    path, f"its {side} vocabulary is not that of {paths[0]}; train all models on the same texts"
                 )
     return models
 

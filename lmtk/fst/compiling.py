@@ -267,9 +267,9 @@ def arrange(source, label, states, labels):
 def tell(sizes, path):
     """Warns of the n-grams that `add_ngrams` has left out, except those with words without a label."""
     for place, why in (
-        (MISPLACED, "left out, because <s> is not their first word or </s> not their last one"),
-        (ORPHANS, "left out, because the model does not have the n-gram without its last word"),
-        (REPEATED, "repeated; the first of each is kept"),
+        (MISPLACED, "left out, because <s> is not the first word or </s> is not the last word"),
+        (ORPHANS, "left out, because all words but the last are not an n-gram of the model"),
+        (REPEATED, "repeated; only the first occurrence is kept"),
     ):
         if sizes[place]:
             count = counted(sizes[place], "n-gram is", "n-grams are")

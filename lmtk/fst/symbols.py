@@ -67,7 +67,7 @@ def symbols_of_fst(stream, path):
     def take(form):
         size = struct.calcsize("<" + form)
         if len(data := stream.read(size)) < size:
-            raise FormatError(path, "the FST ends within its header or its symbol table")
+            raise FormatError(path, "the FST is incomplete: it ends within its header or its symbol table")
         return struct.unpack("<" + form, data)
 
     def text():

@@ -92,9 +92,9 @@ def warn_of_kneser_ney(job, model):
     if is_far_from_text(model):
         option = "prune" if job.prune else "prune-to" if job.prune_to else "prune-to-size"
         warnings.warn(
-            f"{job.name}: this looks like a Kneser-Ney model, whose 1-grams are not the frequencies of words; "
-            f"-{option} keeps the wrong n-grams of such a model, so prune while counting (ngram-count -{option}) or "
-            "add -prune-history-lm with a Good-Turing model",
+            f"{job.name}: this looks like a Kneser-Ney model; -{option} removes the wrong n-grams of such a model, "
+            f"because its 1-grams are not word frequencies; prune in ngram-count (-{option}), or add "
+            "-prune-history-lm with a Good-Turing model",
             LmtkWarning,
             stacklevel=2,
         )
@@ -159,7 +159,7 @@ def read(job, words, path, order, home, linked):
             check_kind(name, model)
         return lowered(model, order) if order and hasattr(model, "lower") else model
     if job.expand_classes is not None and not (job.classes or job.mix_lm or job.read_mix_lms):
-        raise LmtkError(f"{name}: not a class model, so it has nothing to expand; add -classes FILE")
+        raise LmtkError(f"{name}: not a class model, so -expand-classes needs -classes FILE")
     model = model.lower(min(order or model.order, model.order))
     model = model if job.classes else report_sizes(job, name, model)
     model = vocabulary.rename_unknown(model, os.fsencode(job.map_unk)) if job.map_unk else model
@@ -186,9 +186,9 @@ def check_kind(name, model):
 
     if not isinstance(model, Backoff):
         kind = next(value for name, value in model.describe() if name == "kind")
-        remedies = {Mixture: "; only a mixture of back-off models can become one (lmtk ngram -write-lm)"}
-        remedies |= dict.fromkeys((ClassModel, Expanding), "; add -expand-classes to turn it into one")
-        remedies[Hashed] = ", which has no words of its n-grams; give the ARPA file or a trie"
+        remedies = {Mixture: "; lmtk ngram -write-lm converts a mixture if all its models are back-off models"}
+        remedies |= dict.fromkeys((ClassModel, Expanding), "; lmtk ngram -expand-classes converts a class model")
+        remedies[Hashed] = ", which does not store the words of n-grams; give the ARPA file or a KenLM trie"
         raise LmtkError(
             f"{name_of(name)}: expected a back-off n-gram model, but its kind is {kind}"
             f"{remedies.get(type(model), '; lmtk mix and lmtk ppl take models of any kind')}"

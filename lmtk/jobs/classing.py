@@ -13,11 +13,15 @@ from lmtk.jobs.texts import LOWERED_RULES, Reading, convert_texts, needs_text
 class ClassJob:
     """Sort the words of texts into classes, and write the classes.
 
-    text: files; counts: files of n-grams, whose 2-grams count. vocab: a word list. numclasses: how many classes. init:
-    classes to start from. noclass_vocab: words without a class. incremental, full: merge classes. iterations: the most
-    passes over the words; None: until no word moves, 0 after merging. save: write the classes after so many mergers.
-    seed: start from classes drawn at random. classes, class_counts, write_paths: files for the classes, their counts,
-    and the words' paths in the tree of classes.
+    text: texts. counts: files of n-gram counts; their 2-grams, and 1-grams if there are any, are used.
+    vocab: a word list. numclasses: the number of classes.
+    init: a file of classes to start from. noclass_vocab: a list of words that get no class.
+    incremental, full: merge classes, adding words one by one or starting from one class per word.
+    iterations: the largest number of passes over the words. None: until no word moves, or 0 passes after merging.
+    save: also write the classes after every `save` mergers.
+    seed: start from random classes for all but the most frequent words, with this seed.
+    classes, class_counts, write_paths: files for the classes, the counts of classes, and the path of each word in the
+    tree of classes.
     """
 
     text: tuple[str, ...] = ()

@@ -14,12 +14,17 @@ from lmtk.jobs.texts import LOWERED_RULES, Reading, convert_texts
 class CountJob:
     """Count the n-grams of texts, add count files to them, and write counts and words.
 
-    text, read: texts and count files. vocab: a word list, as a file or as words (bytes). nonevents: a file of words
-    that occur in contexts only. classes: a file of classes that take the place of their words. write_n: {order: file}.
-    write_order: the only order that `write` has; 0: all. gtmin, gtmin_n: the counts below which read_with_mincounts
-    drops n-grams, for orders above 9 and for single orders. memory: bytes. mpi: share the work among the ranks of
-    mpiexec. kenlm: lines become sentences as in KenLM's lmplz. source: what messages call the text. sources: texts that
-    are counted apart and weighted. reading: how the texts become lines of words.
+    text, read: texts and count files. sources: texts that are counted separately and get weights.
+    text_has_weights, text_has_weights_last: a line begins or ends with the number of times that it is counted.
+    vocab: a word list, as a file or as words (bytes). limit_vocab: remove n-grams of `read` with other words.
+    nonevents: a file of words that occur in contexts only. classes: a file of classes, which replace their words.
+    write: a file for the counts of all orders, or only of the order write_order if this is not 0.
+    write_n: {order: file for the counts of this order}. write_vocab: a file for the vocabulary.
+    read_with_mincounts: remove n-grams of `read` with counts below gtmin_n, {order: count}, or at orders above 9 below
+    gtmin.
+    memory: the memory to use, in bytes. mpi: share the work among the ranks of mpiexec.
+    kenlm: lines become sentences as in KenLM's lmplz; open_end and skip_symbols change this.
+    source: the name of the text in messages. reading: how the texts become lines of words.
     """
 
     text: tuple[str, ...] = ()
@@ -189,8 +194,8 @@ def write_counted(job, lists, words, written):
 
     counts = written.pop()
     if lists.classes and not job.vocab and (left := len({*words} - {*lists.classes.names, SOS, EOS, job.unk})):
-        clause = counted(left, "word has no class and stays a word", "words have no class and stay words")
-        message = f"{clause} of the model; to limit the words give -vocab"
+        clause = counted(left, "word has no class and is", "words have no class and are")
+        message = f"{clause} counted unchanged; to limit the vocabulary give -vocab"
         warnings.warn(message, LmtkWarning, stacklevel=1)
     if job.write:
         with open_out(job.write) as out:

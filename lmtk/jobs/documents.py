@@ -32,11 +32,13 @@ FIGURES = ("perplexity", "words", "oovs", "log10p")
 class Documents:
     """What is done with documents.
 
-    jsonl: the file. add: the figures to add, each as NAME or FIELD=NAME. max, min: the perplexities of the documents
-    that are kept. keep: the share of the documents that are kept, those of the lowest perplexity. buckets: names of
-    buckets, from the lowest perplexity on; cutoffs: the perplexities where the second bucket and further ones begin, ()
-    for buckets of equal size. shard: "i/n", the part of the file that is read. write_rest: a file for the lines that
-    are not kept. collect: whether to return the figures of all documents. source: what messages call the file.
+    jsonl: the file of documents. add: the figures to add, each as NAME or FIELD=NAME.
+    max, min: keep documents with a perplexity of at most `max` and of at least `min`.
+    keep: the fraction of the documents to keep, those with the lowest perplexity.
+    buckets: the names of buckets, from the lowest perplexity to the highest. cutoffs: the perplexities at which the
+    second bucket and each later bucket begin; (): all buckets get about the same number of documents.
+    shard: "i/n", read only part i of n parts of the file. write_rest: a file for the lines that are not kept.
+    collect: return the figures of all documents. source: the name of the file in messages.
     """
 
     jsonl: str | None = None
@@ -135,7 +137,7 @@ DOCUMENT_RULES = (
     excludes("keep", "max min buckets"),
     of_documents(
         lambda documents: None not in (documents.min, documents.max) and not documents.min <= documents.max,
-        "no perplexity is at least {min:g} (-min) and at most {max:g} (-max)",
+        "-min {min:g} is above -max {max:g}; give a lower -min or a higher -max",
     ),
     of_documents(
         lambda documents: documents.buckets and len(set(documents.buckets)) < len(documents.buckets),
@@ -143,15 +145,14 @@ DOCUMENT_RULES = (
     ),
     of_documents(
         lambda documents: any(not re.fullmatch(r"[\w.-]+", name) for name in documents.buckets),
-        "the name of a bucket has letters, digits, and the characters . _ - only",
+        "the names of -buckets can have only letters, digits, and the characters . _ -",
     ),
     of_documents(
         lambda documents: len(documents.buckets) == 1, "-buckets has 1 name; give two or more, such as head,middle,tail"
     ),
     of_documents(
         has_bad_cutoffs,
-        "-cutoffs takes the perplexities that separate the buckets, in ascending order: one number fewer than -buckets "
-        "has names",
+        "-cutoffs takes perplexities in ascending order, one between each two buckets; for 3 buckets give 2 numbers",
     ),
     of_documents(
         lambda documents: documents.shard and documents.part is None,
@@ -163,9 +164,9 @@ DOCUMENT_RULES = (
     ),
     wrong(
         lambda job: job.documents.jsonl and job.write and job.write.endswith(".parquet"),
-        "lmtk writes documents as JSON lines, not as parquet; name the file of -write .jsonl",
+        "documents are written as JSON lines, not as parquet; give -write a name that ends in .jsonl",
     ),
-    wrong(lambda job: job.documents.jsonl and job.scoring.debug > 1, "-debug takes 0 and 1 with -jsonl"),
+    wrong(lambda job: job.documents.jsonl and job.scoring.debug > 1, "-debug takes 0 or 1 with -jsonl"),
 )
 
 
@@ -307,8 +308,8 @@ def measure(job, model, batches, problems):
     reading.check_pieces(unknown, number, job.documents.name)
     if unknown and not model.vocab.predicts(model.vocab.words[index.unk]):
         words = counted(unknown, "unknown word adds", "unknown words add")
-        text = f"the model gives <unk> no probability, so {words} -100 to log10p each; train it with -unk or -kenlm"
-        warnings.warn(text, LmtkWarning, stacklevel=1)
+        text = f"the model gives <unk> no probability, so {words} -100 to log10p each"
+        warnings.warn(f"{text}; train the model with -unk or -kenlm", LmtkWarning, stacklevel=1)
 
 
 def read_batches(job, batches, problems):

@@ -29,19 +29,24 @@ from lmtk.jobs.texts import LOWERED_RULES, convert_texts
 
 @dataclass(frozen=True)
 class EditJob:
-    """Change a back-off model: cut, limit, merge, renormalize, expand and prune it; score texts with it; draw sentences
-    from it; write it.
+    """Change a back-off model: shorten, limit, merge, renormalise, expand and prune it; score texts with it; draw
+    random sentences from it; write it.
 
-    lm: the model's file, or a model in memory; with read_mix_lms, a file that lists models. keep: return the model.
-    order: the longest n-grams that stay. vocab: words to add; limit_vocab: only these words stay. mix_lm: more models;
-    weight: a weight for each model, the last may be left out. bayes: words before a word that weight the models, None:
-    merge the models. loglinear_mix: interpolate the models log-linearly, into one model of any weights if it is written
-    or kept; heldout: a text to learn these weights on. cache: words before a word. prune: shares of the model's
-    perplexity; several: a table of sizes and perplexities. minprune: prune n-grams of so many words or more. prune_to,
-    prune_to_size: prune to so many n-grams, or to a file of so many bytes. expand_classes: the longest n-grams of
-    words, 0: all; expand_most: the most n-grams; expand_exact: n-grams of so many words or more get their exact
-    probability. unk_prob: log10 p of unknown words, -99: none. gen: the number of sentences. scoring: texts and counts
-    to score. unk: <unk> is a word of the model. `build` gives order, unk and debug to `scoring` too.
+    lm: the model's file, or a model in memory; with read_mix_lms, a file with a list of models. keep: return the model.
+    order: the order of the longest n-grams to keep. vocab: words to add; limit_vocab: remove n-grams with other words.
+    mix_lm: more models to merge with `lm`. weight: a weight for each model; the last may be left out.
+    bayes: mix the models word by word, by how well they predicted the last `bayes` words. None: merge the models.
+    loglinear_mix: interpolate the models log-linearly; heldout: a text on which the weights are learned.
+    cache: the number of words in a unigram cache.
+    prune: the fraction by which removing an n-gram may raise the perplexity; several values print a table of sizes.
+    prune_to, prune_to_size: prune to at most this number of n-grams, or of bytes. minprune: prune only n-grams of this
+    number of words or more.
+    expand_classes: turn a class model into a word model, with n-grams of up to this number of words (0: all).
+    expand_most: the largest number of n-grams that this may make. expand_exact: compute exact probabilities for n-grams
+    of this number of words or more (0: for none).
+    unk_prob: log10 p of unknown words; -99 is the probability 0. unk: treat <unk> as a word.
+    gen: the number of sentences to draw. scoring: the texts and counts to score; `build` copies order, unk and debug of
+    the job to it.
     """
 
     lm: str | None = None
@@ -182,7 +187,7 @@ RULES = (
     ),
     wrong(
         lambda job: job.multiwords and (job.by_word or job.cache or makes_model(job)),
-        "-multiwords works only with -ppl and -counts of one model",
+        "-multiwords works only with -ppl and -counts, with one model and without -cache",
     ),
     wrong(
         lambda job: (
@@ -299,7 +304,7 @@ def score(job, model, parts):
 
     scoring, write = job.scoring, sys.stdout.buffer.write
     if scoring.text and (clause := find_running_text(parts, scoring.marks)):
-        message = f"{clause}; if it was trained with -stream, score texts by lmtk ppl -stream"
+        message = f"{clause}; if the model was trained with -stream, score texts by lmtk ppl -stream"
         warnings.warn(message, LmtkWarning, stacklevel=1)
     for path in scoring.text:
         report_text(model, path, scoring, write)
@@ -333,8 +338,8 @@ def write(job, model, vocab, out):
 
     is_classed = isinstance(model, classes.ClassModel)
     if is_classed and (job.compact or job.quantize or job.write_kenlm or job.closed or job.layout != "srilm"):
-        options = "-compact, -quantize, -write-kenlm, -closed and -layout are for back-off n-grams"
-        raise LmtkError(f"{job.name}: class n-gram; {options}")
+        options = "-compact, -quantize, -write-kenlm, -closed and -layout"
+        raise LmtkError(f"{job.name}: {options} need a back-off model, but this is a class model; add -expand-classes")
     if job.closed:
         from lmtk.ngram.edit.closing import close
 

@@ -27,15 +27,19 @@ from lmtk.jobs.texts import convert_texts
 class EstimateJob:
     """Estimate a back-off model from counts, and write it.
 
-    count: the CountJob. smoothing: the Smoothing of each order. lm, write_bin, write_kenlm, class_lm: files for the
-    model, as ARPA, in binary form, in KenLM's, as a class model. keep: return the model. unk: predict unknown
-    words. prune: the share of perplexity below which an n-gram is dropped, from order `minprune` on; prune_to,
-    prune_to_size: prune to so many n-grams, or to a file of so many bytes; prune_contexts: "counts" or "model", where
-    the probabilities of contexts come from, None: counts for Kneser-Ney smoothing. prune_kneser: like prune, so that
-    the model stays a Kneser-Ney model; with prune_to and prune_to_size the least threshold. grow: count only n-grams
-    that prune_kneser may keep. heldout: a text to tune discounts on. limit_vocab_file: n-grams of other words are left
-    out. vocab_pad: the least number of words, unknown ones among them. maxent_alpha, maxent_sigma2: the penalty on the
-    sum of |weight| and the variance of the weights' prior.
+    count: what is counted, a CountJob. smoothing: the Smoothing of each order.
+    lm, write_bin, write_kenlm, class_lm: files for the model, in ARPA format, in binary form, in KenLM's binary form,
+    and as a class model. keep: return the model. unk: predict <unk>, the word for unknown words.
+    prune: remove n-grams of `minprune` words or more whose removal raises the perplexity by less than this fraction.
+    prune_to, prune_to_size: prune to at most this number of n-grams, or of bytes.
+    prune_contexts: take the probabilities of contexts from the "counts" or from the "model". None: from the counts for
+    Kneser-Ney smoothing, otherwise from the model.
+    prune_kneser: like prune, but the model stays a Kneser-Ney model; with prune_to or prune_to_size, the lowest
+    threshold.
+    grow: do not count n-grams that prune_kneser would remove anyway.
+    heldout: a text on which discounts, or the weights of sources, are learned.
+    limit_vocab_file: leave out n-grams with words outside this list. vocab_pad: assume at least this number of words.
+    maxent_alpha: the factor of the penalty on the sum of |weight|. maxent_sigma2: the variance of the weights' prior.
     """
 
     count: CountJob = field(default_factory=CountJob)
@@ -188,7 +192,7 @@ RULES = (
     needs("class_lm", "classes", "-class-lm needs -classes"),
     wrong(
         lambda job: job.class_lm and (job.lm or job.write_bin) and "-" in (job.count.classes, job.lm or job.write_bin),
-        "a class model refers to its parts by file name, so they cannot be stdin or stdout (-)",
+        "a class model refers to the files of its model and its classes, so these cannot be stdin or stdout (-)",
     ),
     excludes("heldout", "classes"),
     needs("sources", "heldout", "-source needs -heldout FILE, a text to learn the weights of the sources on"),
@@ -324,7 +328,9 @@ def count_ngrams(job, lists, comm):
     count_job = job.count
     again = can_read_again(count_job)
     if job.grow and not again:
-        raise UsageError("-grow reads texts several times, from files; leave out -read, -text-has-weights and -classes")
+        raise UsageError(
+            "-grow needs texts in files, to read them several times; leave out -read, -text-has-weights and -classes"
+        )
     uses_counts = count_job.writes_counts or (job.prunes_by_counts and not again)
     # where memory is bounded a text is read once for the model and once for its counts
     twice = count_job.memory and job.model_wanted and uses_counts and comm.size == 1 and again

@@ -15,10 +15,10 @@ TOGETHER = 64  # contexts, or sentences, that are computed at once
 
 @dataclass(frozen=True)
 class NextJob:
-    """Print the most probable words after contexts, which are the lines of texts.
+    """Print the most probable next words after contexts, which are the lines of texts.
 
-    lm: the model's file. top: how many words for each context. no_sos: contexts do not follow <s>. unk: whether <unk>
-    counts as a word.
+    lm: the model's file. top: the number of words for each context. no_sos: do not add <s> before a context.
+    unk: print <unk> too, if the model predicts it.
     """
 
     lm: str | None = None
@@ -41,9 +41,10 @@ class NextJob:
 class SampleJob:
     """Print random sentences.
 
-    lm: the model's file. count: the number of sentences. prefixes: a file of lines to continue, instead of `count`
-    sentences. temperature: divides log p before a word is drawn; below 1 for more probable sentences, above 1 for more
-    varied ones. most: words after which a sentence ends without </s>. unk: whether <unk> may be drawn.
+    lm: the model's file. count: the number of sentences. prefixes: a file of lines to continue, instead of `count`.
+    temperature: log p is divided by this number before a word is drawn. Values below 1 give more probable sentences,
+    values above 1 more varied ones.
+    most: the largest number of words drawn for a sentence. unk: allow <unk> to be drawn.
     """
 
     lm: str | None = None

@@ -13,11 +13,11 @@ COLUMNS = b"phrase\tcount\tdocuments\tcontext\tlog10p\n"
 
 @dataclass(frozen=True)
 class IndexJob:
-    """Make the index of a corpus, in which CountOfJob counts phrases.
+    """Make the index of a corpus, in which a CountOfJob counts phrases.
 
-    documents: what a document is: "lines", "paragraphs" (blank lines stand between them), "files", or "records" (lines
-    of JSON lines and rows of parquet files). tolower: put the corpus, and later the phrases, in lower case. write: the
-    file of the index.
+    documents: the unit that is a document: "lines", "paragraphs" (which blank lines separate), "files", or "records"
+    (lines of JSON lines and rows of parquet files).
+    tolower: convert the corpus, and later the phrases, to lower case. write: the file of the index.
     """
 
     text: tuple[str, ...] = ()
@@ -49,7 +49,9 @@ INDEX_RULES = (
 
 @dataclass(frozen=True)
 class CountOfJob:
-    """Count phrases, which are the lines of texts, in an index. index, write: files."""
+    """Count phrases, which are the lines of texts, in an index. index: the file of the index. write: the file of the
+    table.
+    """
 
     index: str | None = None
     text: tuple[str, ...] = ()
@@ -107,8 +109,8 @@ def rows_of_texts(index, job):
             yield rows
             blank += sum(row.startswith(b"\t") for row in rows)
         if blank:
-            clause = counted(blank, "line has no words", "lines have no words")
-            warnings.warn(f"{name_of(path)}: {clause}, and so no counts", LmtkWarning, stacklevel=1)
+            clause = counted(blank, "line has no words; its row has", "lines have no words; their rows have")
+            warnings.warn(f"{name_of(path)}: {clause} no counts", LmtkWarning, stacklevel=1)
 
 
 def rows_of(index, block, ids):

@@ -14,9 +14,10 @@ from lmtk.jobs.texts import LOWERED_RULES, Reading, convert_texts
 class InterpolateJob:
     """Estimate a deleted-interpolation model, and write it.
 
-    read, text: count files and texts to learn the frequencies from. heldout: a text to learn the weights on. vocab: a
-    word list; None: the words of the counts. lm, write_bin: files for the model, as text and in binary form.
-    iterations: the most iterations of EM. tolerance: EM stops when no weight moves by more.
+    read, text: count files and texts, from which the relative frequencies come. heldout: a text on which the weights
+    are learned. vocab: a word list; None: the words of the counts.
+    lm, write_bin: files for the model, as text and in binary form.
+    iterations: the largest number of iterations of EM. tolerance: EM stops when an iteration changes no weight by more.
     """
 
     read: tuple[str, ...] = ()

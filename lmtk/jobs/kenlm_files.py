@@ -34,7 +34,7 @@ def write_kenlm(model, path, form, name):
 
     if not isinstance(model, Backoff):
         kind = dict(model.describe())["kind"]
-        raise LmtkError(f"{name}: {kind}, which has no list of n-grams; give an ARPA file or lmtk's binary form")
+        raise LmtkError(f"{name}: this model, {kind}, has no list of n-grams; give an ARPA file or lmtk's binary form")
     of_model = levels.of_backoff(model)
     check_levels(form, name, of_model)
     if form.kind == "trie":

@@ -39,10 +39,12 @@ class SurprisalJob:
     """Write a table of the surprisal of words.
 
     lm: files of models, or models in memory; each adds its columns. text: texts, or tables (.tsv) with a header.
-    column: the column of a table that has the sentences; with it, every text is read as a table. region_separator: what
-    stands between the regions of a sentence. field, tokenizer, encode: as in texts.Reading. unit: of surprisal and
-    entropy. bits: the same as unit "bits". by: a row for each token, or for each word, whose pieces are added up.
-    entropy: of the distribution of the next word.
+    column: the column of a table that has the sentences; if it is given, every text is read as a table.
+    region_separator: the characters that separate the regions of a sentence.
+    field, tokenizer, encode: as in texts.Reading.
+    unit: the unit of surprisal and entropy, "bits", "nats" or "log10". bits: the same as unit="bits".
+    by: "token" makes a row for each token; "word" makes a row for each word, with the sum over its pieces.
+    entropy: add the entropy of the distribution of the next word.
     """
 
     lm: tuple[str, ...] = ()
@@ -115,7 +117,10 @@ RULES = (
     *FIELD_RULES,
     *PIECE_RULES,
     NOT_LOWERED,
-    wrong(field_of_table, "-field is for JSON lines and parquet; the sentences of a table are in its -column"),
+    wrong(
+        field_of_table,
+        "-field reads JSON lines and parquet files; for a table give -column instead",
+    ),
 )
 
 
@@ -173,7 +178,8 @@ def measure(job):
         with reading([model] if isinstance(model, str) else [], "reading the model", job.quiet):
             models.append(load(model, sums="later") if isinstance(model, str) else model)
     if clause := find_running_text(models, job.marks):
-        warnings.warn(f"{clause}; if it was trained with -stream, add -stream here too", LmtkWarning, stacklevel=1)
+        remedy = "if the model was trained with -stream, add -stream here too"
+        warnings.warn(f"{clause}; {remedy}", LmtkWarning, stacklevel=1)
     job.reading.check_models(models, job.lm)
     measures, sentences, header = Measures(models, labels(job.lm), job), 0, None
     without_rows = measures.columns([], ())
@@ -230,8 +236,8 @@ def batches_of(job, path):
             if batch := [(item, words) for item, words in pairs if words.text.strip(b" \t\r")]:
                 yield batch
         if blank and column:
-            clause = counted(len(blank), "row has no sentence", "rows have no sentence")
-            text = f"{name_of(path)}:{blank[0]}: {clause}, and so no words in the output"
+            clause = counted(len(blank), "row has no sentence and is", "rows have no sentence and are")
+            text = f"{name_of(path)}:{blank[0]}: {clause} left out"
             warnings.warn(text, LmtkWarning, stacklevel=1)
         if has_regions is False:
             clause = f"no sentence contains '{job.region_separator}', so each sentence is one region"
@@ -245,13 +251,12 @@ def check_names(path, names, header, added):
     the output adds. header: (the first text, its columns), or None. added: names.
     """
     if header and names != header[1]:
-        columns = " and ".join(f"({', '.join(map(shown, n))})" for n in (names, header[1]))
-        raise FormatError(
-            path, f"its columns differ from the columns of {name_of(header[0])}: {columns}; give it alone", 1
-        )
+        own, first = (f"({', '.join(map(shown, n))})" for n in (names, header[1]))
+        message = f"the columns {own} are not the columns {first} of {name_of(header[0])}; score this table separately"
+        raise FormatError(path, message, 1)
     for name in names[1:]:
         if os.fsdecode(name) in added:
-            raise FormatError(path, f"its column {shown(name)} has the name of an output column; rename it", 1)
+            raise FormatError(path, f"the column {shown(name)} has the name of an output column; rename this column", 1)
 
 
 def corpora_of(models, batches, marks):

@@ -25,9 +25,11 @@ from lmtk.jobs.texts import LOWERED_RULES, Reading, convert_texts, needs_text
 class MixJob:
     """Mix models with given weights, or learn the weights on held-out text by EM.
 
-    lm: the models' files, or models in memory. weight: a weight for each model; the last may be left out. heldout: a
-    text. bins: learn weights for each bin of context frequencies. write: the mixture's file. iterations: the most
-    iterations of EM. tolerance: EM stops when no weight moves by more. threads: of neural models.
+    lm: files of models, or models in memory. weight: a weight for each model; the last may be left out.
+    heldout: the text on which weights are learned. bins: learn weights for each bin of context frequencies.
+    write: the file of the mixture.
+    iterations: the largest number of iterations of EM. tolerance: EM stops when an iteration changes no weight by more.
+    threads: the number of threads for neural models.
     """
 
     lm: tuple[str, ...] = ()
@@ -57,11 +59,11 @@ RULES = (
     needs("bins", "heldout", "-bins needs -heldout"),
     wrong(
         lambda job: job.write and "-" in job.lm,
-        "a mixture refers to its parts by file name, so they cannot be stdin (-)",
+        "a mixture refers to the files of its models, so these cannot be stdin (-)",
     ),
     wrong(
         lambda job: job.write and not all(isinstance(path, str) for path in job.lm),
-        "a mixture refers to its parts by file name, but some models are in memory; write the models to files first",
+        "a mixture refers to the files of its models, but some models are in memory; first write the models to files",
     ),
     wrong(
         lambda job: job.write and any(os.path.realpath(path) == os.path.realpath(job.write) for path in job.lm),

@@ -57,7 +57,7 @@ def prune_model(job, model, threshold, context, may_reuse, write):
 
     if not (job.prune_to or job.prune_to_size):
         if threshold > 1:
-            meaning = "-prune takes the fraction by which an n-gram may raise the perplexity, such as 1e-8"
+            meaning = "-prune takes the fraction by which removing an n-gram may raise the perplexity, such as 1e-8"
             size = f"; to keep {threshold:.0f} n-grams, give -prune-to {threshold:.0f}"
             warnings.warn(f"{meaning}, not {threshold:g}{size}", LmtkWarning, stacklevel=1)
         return prune.prune(model, threshold, job.minprune, context, may_reuse), f"-prune {threshold:g}"
@@ -98,8 +98,9 @@ def fit(job, total, cut_to, write):
     if job.prune_to:
         pruned, limit = cut_to(job.prune_to)
         if limit == float("inf"):
-            floor = f"{counted(sum(pruned.sizes), 'n-gram')} always stay, the 1-grams among them"
-            raise LmtkError(f"-prune-to {job.prune_to} cannot be reached: {floor}; give this number or more")
+            number = sum(pruned.sizes)
+            floor = f"{counted(number, 'n-gram')} cannot be removed, among them all 1-grams"
+            raise LmtkError(f"-prune-to {job.prune_to} is too low: {floor}; give {number} or more")
         return pruned, limit
     return fit_to_size(job, total, cut_to, write)
 
@@ -122,7 +123,7 @@ def fit_to_size(job, total, cut_to, write):
                     break
             elif limit == float("inf") or most == 1:
                 raise LmtkError(
-                    f"-prune-to-size cannot be reached: the {counted(number, 'n-gram')} that always stay take {size} "
+                    f"-prune-to-size is too low: the {counted(number, 'n-gram')} that cannot be removed take {size} "
                     "bytes; give a larger size"
                 )
             else:

@@ -15,11 +15,12 @@ from lmtk.jobs.texts import NOT_LOWERED, PIECE_RULES, Reading
 class RescoreJob:
     """Score n-best lists by models, order the hypotheses, and write the lists.
 
-    lm, model: files of language models and of translation models. nbest: files of lists. source: the text that the
-    lists translate. name: the features of the models, bytes. weights: a file of weights; lmw: a weight for each model;
-    wtw: the weight of a word. tune: files of references to learn weights on, from `restarts` random starts. best: write
-    the best hypothesis of each list alone. unk_penalty: log10 p of a word without a probability. tokenizer, encode: as
-    in texts.Reading, for the language models.
+    lm, model: files of language models and of translation models. nbest: files of lists. source: the source text of the
+    lists, for `model`. name: the names of the models' features, as bytes.
+    weights: a file of weights for all features. lmw: a weight for each model; wtw: the weight of the number of words.
+    tune: files of references on which weights are learned, from `restarts` random starts.
+    best: write only the best hypothesis of each list. unk_penalty: log10 p of a word without a probability.
+    tokenizer, encode: as in texts.Reading, for the language models.
     """
 
     lm: tuple[str, ...] = ()
@@ -74,7 +75,7 @@ def added_and_made(job):
     """The message about two ways to make the score, or None."""
     if job.makes_score and (job.lmw or job.wtw is not None):
         adding, making = "lmw" if job.lmw else "wtw", "tune" if job.tune else "weights"
-        return f"-{adding} adds to the score in the list, but -{making} replaces this score; give only one of the two"
+        return f"-{adding} adds to the scores in the lists, but -{making} replaces them; give only one of these options"
     return None
 
 
@@ -198,7 +199,7 @@ OF_SRILM = (
     ),
     Rule(
         lambda job: (
-            f"a list of SRILM can have the score of one model only, not of {job.models}; first mix them (lmtk mix)"
+            f"SRILM lists can have the score of one model only, not of {job.models}; first mix the models (lmtk mix)"
             if job.models > 1
             else None
         )
@@ -307,13 +308,14 @@ def tune(job, lists, weights, references):
         alone = np.append(np.zeros(len(weights)), 1.0)
         after, learned = max(best_of(lists, [alone]), (before, alone), key=lambda scored: scored[0])
         if job.debug:
-            say("no weights reach the BLEU of the original order; the original score is added as the feature score=")
+            say("no weights are as good as the original order; the original score is added as the feature score=")
     if job.debug:
         size = f"{counted(len(lists.starts) - 1, 'list')}, {counted(len(lists.words), 'hypothesis', 'hypotheses')}"
         say(f"{size}: {show(before)}, tuned {show(after).split()[-1]}")
     if after < before:
         scores = f"{show(after)} after tuning, {show(before).split()[-1]} before"
-        warnings.warn(f"no weights are as good as the order in the lists: {scores}", LmtkWarning, stacklevel=2)
+        message = f"no weights are as good as the original order of the lists: {scores}"
+        warnings.warn(message, LmtkWarning, stacklevel=2)
     return lists, learned
 
 
@@ -340,7 +342,7 @@ def read_references(path, L):
             raise FormatError(path, "not UTF-8; convert it with iconv", number) from None
     if len(rows) != L:
         raise FormatError(
-            path, f"{counted(len(rows), 'reference')} for {counted(L, 'list')}; one line per list is needed"
+            path, f"{counted(len(rows), 'reference')} for {counted(L, 'list')}; give one line for each list"
         )
     return [line for _, line in rows]
 

@@ -227,6 +227,8 @@ def check_outputs(*paths, texts=(), inputs=()):
         if taken.count(file) > 1:
             raise UsageError(f"two outputs would be written to {path}; give them different names")
         if file in kept:
-            raise UsageError(f"the output {path} would replace {kept[file]} that the job reads; choose another name")
+            raise UsageError(
+                f"the output file {path} would replace {kept[file]} that the job reads; choose another name"
+            )
     for path in paths:
         check_output(path)

@@ -33,10 +33,13 @@ from lmtk.jobs.texts import LOWERED_RULES, Reading, convert_texts, needs_text
 class Scoring:
     """What is scored, and what the report says.
 
-    text, counts: files. count_order: the longest n-grams of `counts` that are scored; None: `order`, or the model's.
-    counts_entropy: weight counts by their n-grams' probabilities. text_has_weights: a line of a text begins with how
-    often it counts. escape: lines that begin with these letters are copied into the report. unk: whether sums over the
-    vocabulary include <unk>. debug: 0 the report, 1 sentences too, 2 words too, 3 sums of the probabilities too.
+    text, counts: files of texts and of counts. count_order: score only n-grams of `counts` up to this order; None: up
+    to `order`, or the order of the model.
+    counts_entropy: weight each count by the probability of its n-gram.
+    text_has_weights: a line of a text begins with the weight of the sentence. reverse: score lines from the last word.
+    escape: lines that begin with this text are copied into the report.
+    unk: whether sums over the vocabulary include <unk>.
+    debug: 0: the report; 1: also each sentence; 2: also each word; 3: also the sum of all probabilities.
     reading: how the texts become lines of words.
     """
 
@@ -69,10 +72,12 @@ class Scoring:
 class ScoreJob:
     """Score texts and counts, or documents, by a model.
 
-    lm: the model's file, or a model in memory. classes: a file of classes that the model predicts. format: srilm or
-    kenlm. oov_features: unknown words get features and probabilities from where they stand. dynamic: the parameters of
-    a neural model learn from each segment of the text after its words are scored. cache: the number of words in a
-    neural cache; 0: none. write: the report's file, None: no report. threads: of a neural model.
+    lm: the model's file, or a model in memory. classes: a file of classes, for a model of classes.
+    format: the report, "srilm" or "kenlm". write: the file of the report; None: no report.
+    oov_features: give unknown words features and probabilities that are computed from their contexts.
+    dynamic: take a gradient step on each segment of the text after scoring it.
+    cache: the number of words in the cache of a neural model; 0: no cache.
+    threads: the number of threads for a neural model.
     """
 
     scoring: Scoring = field(default_factory=Scoring)
@@ -164,7 +169,7 @@ def score(job):
     use(job.threads)
     model = model_of(job)
     if (scoring.text or job.documents.jsonl) and (clause := find_running_text([model], scoring.marks)):
-        remedy = "if it was trained with -stream, add -stream here too"
+        remedy = "if the model was trained with -stream, add -stream here too"
         if job.documents.jsonl:
             remedy = "documents need a model of sentences, trained without -stream"
         warnings.warn(f"{clause}; {remedy}", LmtkWarning, stacklevel=1)
@@ -260,7 +265,7 @@ def report_text(model, path, scoring, write):
         sys.stderr.write(f"{name_of(path)}: {counted(blank, 'blank line')} skipped\n")
     if debug and index is not None:
         joined = counted(len(model.vocab.words) - words_before, "word")
-        sys.stderr.write(f"{name_of(path)}: {joined} joined the vocabulary\n")
+        sys.stderr.write(f"{name_of(path)}: {joined} added to the vocabulary\n")
     return tally, unknown
 
 
@@ -311,8 +316,8 @@ def adaptive(job, model):
     if not isinstance(model, Network) or model.output not in ADAPTIVE:
         instead = "; for a cache with n-grams use lmtk ngram -cache" if isinstance(model, Backoff) and job.cache else ""
         raise UsageError(
-            f"the kind of the model is {next(model.describe())[1]}; {follows(job)} needs a model of nplm-train "
-            f"(without -model energy and -objective shortlist){instead}"
+            f"{follows(job)} needs a model of nplm-train (without -model energy and -objective shortlist), but the "
+            f"kind of the model is {next(model.describe())[1]}{instead}"
         )
     steps = Steps(job.dynamic_rate, job.dynamic_segment, job.dynamic_decay) if job.dynamic else None
     return AdaptiveNetwork(model, steps, Cache(job.cache, job.cache_theta, job.cache_lambda) if job.cache else None)
@@ -325,5 +330,6 @@ def open_vocabulary(model):
 
     if not isinstance(model, Network) or model.kind not in ("nplm", "nplm-energy"):
         kind = next(model.describe())[1]
-        raise UsageError(f"-oov-features needs a model made by nplm-train -model nplm or energy, not {kind}")
+        needed = "-oov-features needs a model of nplm-train -model nplm or energy"
+        raise UsageError(f"{needed}, but the kind of the model is {kind}")
     return OpenNetwork(model)

@@ -21,13 +21,13 @@ from lmtk.jobs.texts import LOWERED_RULES, Reading, convert_texts
 
 @dataclass(frozen=True)
 class SelectJob:
-    """Select sentences of a pool by two models, and write them.
+    """Select sentences of a large text, called the pool, by two models, and write them.
 
-    text: the pool, files. lm: two models, of the domain and of general text: files or models in memory. source, target:
-    the pool if it is a bitext, and source_lm, target_lm: two models for each side. keep: how many sentences, or if it
-    is below 1, which share of them; None: the scores are all that is wanted. write, or write_source and write_target:
-    files for the selected sentences. write_scores: a file for the score of each line of the pool. threads: of neural
-    models.
+    text: files of the pool. lm: two models, as files or in memory: of the domain, then of general text.
+    source, target: the two sides of the pool, if it is a bitext. source_lm, target_lm: two models for each side.
+    keep: the number of sentences to keep; below 1, the fraction to keep; None: only write the scores.
+    write, or write_source and write_target: files for the selected sentences.
+    write_scores: a file for the score of each line of the pool. threads: the number of threads for neural models.
     """
 
     text: tuple[str, ...] = ()
@@ -76,7 +76,7 @@ RULES = (
     needs("write_source write_target", "keep"),
     wrong(
         lambda job: job.keep is None and not job.write_scores,
-        "-keep is missing; give a number of sentences or a fraction below 1 (-write-scores alone writes the scores)",
+        "-keep is missing; give a number of sentences or a fraction below 1, or give only -write-scores",
     ),
     wrong(
         lambda job: job.keep is not None and not job.keep > 0,

@@ -8,14 +8,17 @@ from lmtk.jobs.rules import check, option_named, wrong
 
 @dataclass(frozen=True)
 class Smoothing:
-    """The smoothing of each order. Fields that end in _n are for single orders: {order: value}, or the orders.
+    """The smoothing of each order. A field that ends in _n is for single orders: {order: value}, or orders.
 
-    gtmin, gtmin_n: the counts below which n-grams are left out. gtmax, gtmax_n: the highest counts that Good-Turing
-    discounts. gt, kn, kn_all: files of discounts, which are read if a model is written, else written. ndiscount,
-    wbdiscount, cdiscount, addsmooth, ukndiscount, kndiscount: the methods; none: Good-Turing. interpolate: add lower
-    orders in. discount_fallback: D1 D2 D3+ for counts that give no discounts. prune_by_count: for each order the
-    highest count that is left out, the last of them for all higher orders. interpolate_unigrams: 0 gives <unk> all the
-    left-over unigram mass (with kenlm).
+    gtmin, gtmin_n: n-grams with lower counts are left out. gtmax, gtmax_n: the highest counts that Good-Turing
+    discounts.
+    gt, kn, kn_all: files of discounts. They are read if a model is estimated, otherwise they are written.
+    ndiscount, wbdiscount, cdiscount, addsmooth, ukndiscount, kndiscount: the methods. Without any, it is Good-Turing.
+    interpolate: interpolate with lower orders.
+    discount_fallback: the discounts D1 D2 D3+ of orders for which none can be computed.
+    prune_by_count: for each order, n-grams with this count or a lower one are left out; the last number is for all
+    higher orders.
+    interpolate_unigrams: with kenlm, 0 gives the left-over unigram mass to <unk>.
     """
 
     gtmin: float | None = None
@@ -152,7 +155,9 @@ def fallback_discounts(values):
     except ValueError:
         raise UsageError("-discount-fallback takes three numbers, D1 D2 D3+") from None
     if len(D) > 3 or any(d > r for r, d in enumerate(D, 1)):
-        raise UsageError("-discount-fallback takes up to three discounts: D1 from 0 to 1, D2 to 2, D3+ to 3")
+        raise UsageError(
+            "-discount-fallback takes up to three discounts: D1 from 0 to 1, D2 from 0 to 2, D3+ from 0 to 3"
+        )
     return *D, *[D[-1]] * (3 - len(D))
 
 

@@ -24,9 +24,11 @@ BLANK_LINE = re.compile(r"\n[ \t\r]*(?=\n)")
 
 @dataclass(frozen=True)
 class Reading:
-    """How texts are read. field: the field of JSON lines, or the column of parquet files, that has the text; None: the
-    files are texts. tokenizer: a file, splits the text into pieces. encode: how pieces are named, None or nemo.
-    normalize: None or ccnet.
+    """How texts are read.
+
+    field: the field of JSON lines, or the column of parquet files, that has the text. None: the files are plain texts.
+    tokenizer: a file of a tokenizer, which splits the text into pieces.
+    encode: how pieces are named; "nemo": each by one character. normalize: "ccnet": normalise the text as CCNet does.
     """
 
     field: str | None = None
@@ -195,9 +197,9 @@ class Reading:
         """
         if 2 * unknown <= number or not (self.tokenizer or self.field):
             return
-        units, remedy = "piece", f"was it made with the tokenizer {self.tokenizer}?"
+        units, remedy = "piece", f"was the model made with the tokenizer {self.tokenizer}?"
         if not self.tokenizer:
-            units, remedy = "word", "a model of pieces needs -tokenizer"
+            units, remedy = "word", "if the model was made with a tokenizer, give the tokenizer as -tokenizer FILE"
         text = f"{name}: {int(unknown)} of {counted(int(number), units)} are not in the model"
         warnings.warn(f"{text}; {remedy}", LmtkWarning, stacklevel=1)
 
@@ -208,11 +210,11 @@ class Reading:
         if not of_model:
             return
         if not self.tokenizer:
-            message = f"{name} was made with a tokenizer, and this text is read as words"
-            warnings.warn(f"{message}; give the tokenizer of the model as -tokenizer FILE", LmtkWarning, stacklevel=1)
+            message = f"{name} was made with a tokenizer, but this text is read as words"
+            warnings.warn(f"{message}; add -tokenizer FILE with the same tokenizer", LmtkWarning, stacklevel=1)
         elif self.digest() not in (None, of_model):
-            message = f"{name} was made with another tokenizer than {self.tokenizer}"
-            warnings.warn(f"{message}; give the tokenizer of the model", LmtkWarning, stacklevel=1)
+            message = f"{name} was made with another tokenizer, not with {self.tokenizer}"
+            warnings.warn(f"{message}; give the tokenizer that {name} was made with", LmtkWarning, stacklevel=1)
 
 
 def convert_texts(job, reading, texts="text", others="", apart=False):

@@ -27,11 +27,12 @@ from lmtk.jobs.texts import LOWERED_RULES, Reading, convert_texts
 
 @dataclass(frozen=True)
 class Life:
-    """How a training runs, whatever it trains.
+    """How a training begins, ends and reports.
 
-    minutes: it ends after this time. save_every: minibatches between checkpoints. resume: continue from the checkpoint.
-    finish: write the best model in the checkpoint instead. log, plot: files of the figures of each epoch. debug, quiet:
-    what is shown.
+    minutes: the time after which it ends. save_every: the number of minibatches between checkpoints.
+    resume: continue from the checkpoint. finish: write the best model of the checkpoint, and do not train.
+    log, plot: files for a table and for a picture of the figures of each epoch.
+    debug: how much to report. quiet: show no progress bar.
     """
 
     minutes: float | None = None
@@ -46,16 +47,21 @@ class Life:
 
 @dataclass(frozen=True)
 class TrainJob:
-    """Train a neural language model. Fields that are None get their values from the recipe.
+    """Train a neural language model. A field that is None gets its value from the recipe.
 
-    text, heldout: files. lm: the model to write. vocab: a word list; None: the words of the text. model: nplm, rnn,
-    gru, lstm or energy. order: words of a window, the predicted one included. hidden: units. features: numbers a word.
-    senses: feature vectors a word. paper: the paper's recipe. epochs: passes over the text. rate: of one example.
-    decay: r of rate / (1 + r t) after t examples. minibatch: examples an update. patience: epochs without a better one.
-    dropout: the share of units that an update leaves out. objective: full, shortlist, sampled, nce, class or tree.
-    shortlist: words of the network; lm_rest: the model of the others. samples: words drawn for a minibatch.
-    effective_samples: draw until the sample is worth so many words. proposal: uniform, or a back-off model's file.
-    parallel: what the ranks of mpi share, outputs or data.
+    text, heldout: files of texts. lm: the file of the model. vocab: a word list; None: the words of the text.
+    model: nplm, tdnn, rnn, gru, lstm or energy. order: each word is predicted from the order - 1 words before it.
+    hidden: the number of hidden units. features: the number of features of a word. senses: feature vectors for each
+    word.
+    paper: use the recipe of the paper. epochs: passes over the text. minibatch: examples in an update.
+    rate: the initial learning rate for one example. decay: r of rate / (1 + r t) after t examples.
+    patience: stop after this number of epochs without a better held-out perplexity.
+    dropout: the fraction of units that an update sets to 0.
+    objective: full, shortlist, sampled, nce, class or tree.
+    shortlist: the number of words that the network predicts; lm_rest: the model of the other words.
+    samples: words drawn for a minibatch. effective_samples: draw words until the effective sample size is this number.
+    proposal: the distribution from which words are drawn, "uniform" or the file of a back-off model.
+    parallel: what the ranks of mpi share, "outputs" or "data".
     """
 
     text: str | None = None

@@ -13,12 +13,13 @@ from lmtk.jobs.rules import check, check_outputs, excludes, one_stdin, required,
 class FstJob:
     """Write a back-off model as an FST.
 
-    lm: the model's file. symbols: the words' numbers, in a text or in an FST; None: new numbers, which write_symbols
-    writes. disambig: the symbol of back-off arcs; None: they have the label 0, and <s> and </s> are labels. order: the
-    longest n-grams that stay. max_order: the same, but the longest n-grams are states, as in kaldilm. write,
-    write_text: files for the binary form and the text form. text: `write` gets the text form. is_sorted: whether the
-    arcs of a state are sorted by their labels. is_spaced: whether empty lines stand around the text form, as kaldilm
-    prints it.
+    lm: the model's file. order: the order of the longest n-grams to keep.
+    symbols: a symbol table, as a text or in an FST. None: the words get new numbers. write_symbols: a file for the
+    table.
+    disambig: the label of back-off arcs. None: they have the label 0, and <s> and </s> are labels.
+    max_order: like order, but the longest n-grams are states too, as in kaldilm.
+    write, write_text: files for the binary form and the text form. text: `write` gets the text form.
+    is_sorted: sort the arcs of each state by label. is_spaced: put empty lines around the text form, as kaldilm does.
     """
 
     lm: str | None = None
@@ -92,7 +93,7 @@ def complete_symbols(job, ngrams, symbols):
     for word in disambig or marks:
         if word not in symbols.number:
             remedy = "add it" if disambig else "add it, or give -disambig"
-            raise FormatError(where(symbols), f"the symbol table has no {shown(word)}; {remedy}")
+            raise FormatError(where(symbols), f"the symbol {shown(word)} is missing; {remedy}")
     for word in marks:
         symbols.add(word)
     return symbols
@@ -109,15 +110,15 @@ def numbers_of(job, ngrams, symbols):
     numbers = np.array([symbols.number.get(word, -1) for word in ngrams.words], np.int32)
     unigrams = ngrams.rows[0][:, 0]
     if missing := [ngrams.words[i] for i in unigrams[numbers[unigrams] < 0]]:
-        count = f"{counted(len(missing), 'word')} of the model ({first_words(missing)})"
-        line = f"{where(symbols)}: lacks {count}; n-grams with {'it' if len(missing) == 1 else 'them'} are left out"
+        count = counted(len(missing), "word of the model is", "words of the model are")
+        left_out = f"n-grams with {'this word' if len(missing) == 1 else 'these words'} are left out"
+        line = f"{where(symbols)}: {count} missing ({first_words(missing)}); {left_out}"
         warnings.warn(line, LmtkWarning, stacklevel=2)
     for symbol, use in ((None, "the empty label"), (job.disambig, "the label of back-off arcs")):
         number = 0 if symbol is None else symbols.number[os.fsencode(symbol)]
         if words := [ngrams.words[i] for i in unigrams[numbers[unigrams] == number]]:
-            raise FormatError(
-                where(symbols), f"the word {shown(words[0])} of the model has the number {number}, which is {use}"
-            )
+            message = f"the word {shown(words[0])} of the model has the number {number}, which is {use}"
+            raise FormatError(where(symbols), f"{message}; give the word another number")
     return numbers
 
 

@@ -32,15 +32,17 @@ BEAM, LENGTH_POWER, MAX_LENGTH_FACTOR = 12, 1, 2  # where these options are not 
 
 @dataclass(frozen=True)
 class TranslateJob:
-    """Translate a text, or score its translations.
+    """Translate a text, or score existing translations.
 
-    model: files of an ensemble. text: a file of sentences, a line each. score: write log10 p of the lines of `target`.
-    beam: hypotheses kept for a sentence. length_power: hypotheses are ranked by log p / length^length_power.
-    max_length_factor: a translation has at most so many times the words of its sentence, and 10. mbr: choose among so
-    many translations by minimum Bayes risk; mbr_scale: one counts by p^mbr_scale. n_best: write so many translations.
-    dictionary: a file of words and translations for replace_unk. align, soft_align, align_html: files of alignments;
-    align_plot: a folder of pictures. batch: sentences translated at once. reference: a file of translations, by which
-    BLEU is measured. write: a file, None: nowhere.
+    model: the files of one model or of an ensemble. text: a file with a sentence on each line.
+    score: write log10 p of each line of `target`, instead of translating.
+    beam: the number of hypotheses kept for a sentence. length_power: rank hypotheses by log p / length^length_power.
+    max_length_factor: limit a translation to this number times the number of source words, plus 10.
+    mbr: choose among this number of translations by minimum Bayes risk; mbr_scale: weight each by p^mbr_scale.
+    n_best: write this number of translations. dictionary: for replace_unk, a file of words and their translations.
+    align, soft_align, align_html: files for alignments. align_plot: a folder for pictures of attention weights.
+    batch: the number of sentences translated at once.
+    reference: a file of reference translations, against which BLEU is computed. write: a file; None: write nothing.
     """
 
     model: tuple[str, ...] = ()
@@ -252,7 +254,7 @@ def warn_of_unknown(job, tally):
         return
     message = f"{tally['missing']} of {tally['seen']} source words are unknown to the model"
     if tally["upper"]:
-        message += f"; with -tolower only {tally['missing'] - tally['upper']} would be"
+        message += f"; with -tolower only {tally['missing'] - tally['upper']} would be unknown"
     warnings.warn(message, LmtkWarning, stacklevel=2)
 
 
@@ -279,7 +281,8 @@ class References:
     def check(self, number):
         """Raises FormatError if there are not `number` references, as many as the text has lines."""
         if len(self.lines) != number:
-            raise FormatError(self.path, f"{counted(len(self.lines), 'line')}, but the text has {number}")
+            message = f"{counted(len(self.lines), 'line')}, but the text has {number}"
+            raise FormatError(self.path, f"{message}; give one reference for each line")
 
     def report(self):
         """A line with BLEU and sacrebleu's signature."""

@@ -12,14 +12,18 @@ from lmtk.jobs.training import NO_EPOCHS, Life, check_trained
 
 @dataclass(frozen=True)
 class TrainTranslationJob:
-    """Train a translation model. Fields that are None get their values from the recipe.
+    """Train a translation model. A field that is None gets its value from the recipe.
 
-    source, target, heldout_source, heldout_target: texts, line by line. model: the model to write. attention: additive
-    or none. unit: gated, lstm or rnn. hidden, maxout, alignment: numbers of units. embedding: the size of a word's
-    vector. shortlist: the most frequent words of each side. bpe: the number of subwords. max_length: words of a
-    sentence. minibatch: sentences an update. epochs: passes over the text. keep: bleu or likelihood, by which the best
-    epoch is chosen. patience: epochs without a better one, 0: without end. rate: of Adam. dropout, smoothing: shares.
-    average: the share of all updates over which weights are averaged.
+    source, target, heldout_source, heldout_target: texts; line n of a target translates line n of its source.
+    model: the file of the model. attention: additive or none. unit: gated, lstm or rnn.
+    hidden, maxout, alignment: numbers of units. embedding: the size of the word embeddings.
+    shortlist: keep this number of the most frequent words of each side. bpe: split words into this number of subwords.
+    max_length: leave out pairs with a sentence of more words. minibatch: sentence pairs in an update.
+    epochs: passes over the text. keep: choose the best epoch by bleu or by likelihood.
+    patience: stop after this number of epochs without an improvement; 0: never. rate: the learning rate of Adam.
+    dropout: the fraction of units dropped. smoothing: label smoothing, the fraction of probability spread over all
+    words.
+    average: average the weights over this last fraction of the updates.
     """
 
     source: str | None = None

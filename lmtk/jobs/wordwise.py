@@ -18,7 +18,8 @@ def mix_for_scoring(job, models, weights):
     model = models[0]
     if (job.multiwords or job.skipoovs) and not isinstance(model, Backoff):
         option = "-multiwords" if job.multiwords else "-skipoovs"
-        raise LmtkError(f"{job.name}: {next(model.describe())[1]}; {option} needs a back-off n-gram")
+        kind = next(model.describe())[1]
+        raise LmtkError(f"{job.name}: {option} needs a back-off n-gram, but the kind of the model is {kind}")
     instead = [zeroprob_word(job)] if job.zeroprob_word else []
     parts = [vocabulary.add_words(m, instead) if isinstance(m, Backoff) else m for m in models]
     parts = dynamic.of_one_vocabulary(parts) if len(models) > 1 else parts

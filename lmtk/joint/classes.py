@@ -100,10 +100,10 @@ def class_model(lm, name, path, classes=None, simple=False, rows=None):
     both = next((w for w in classes.members if inner.predicts(w)), None)
     any_ = any(map(inner.predicts, classes.names))
     if both is not None and not (any_ and simple):
-        which = f"{shown(both)}, which has a class in {path}"
-        raise LmtkError(f"{name}: it predicts {which}; use the -classes that it was made with")
+        which = f"the word {shown(both)}, which has a class in {path}"
+        raise LmtkError(f"{name}: the model predicts {which}; give the -classes that the model was made with")
     if not any_:
-        raise LmtkError(f"{name}: it predicts no class of {path}; use the -classes that it was made with")
+        raise LmtkError(f"{name}: the model predicts no class of {path}; give the -classes that it was made with")
     names = set(classes.names)
     words = dict.fromkeys([*classes.members, *(w for w in inner.words[: inner.V] if w not in names)])
     unk = inner.unk in classes.members or inner.predicts(inner.unk)

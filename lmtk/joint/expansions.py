@@ -280,12 +280,12 @@ def joint_probabilities(model, most, path):
                         total += len(inside) * (inside not in joint)
                         joint[inside] = joint.get(inside, 0.0) + q
                     if total > LONG * most:
-                        excess = f"more than {len(joint)} n-grams of {total} words in all"
+                        excess = f"the expansion has more than {len(joint)} n-grams, which have {total} words in total"
                         remedy = "use shorter expansions or a lower -order"
                         raise LmtkError(f"{path}: {excess}, too many for -expand-most {most}; {remedy}")
         if len(joint) > most:
-            message = f"more than {most} n-grams of words, the limit of -expand-most"
-            raise LmtkError(f"{path}: {message}; raise it, or lower -expand-classes or -order")
+            message = f"the expansion has more than {most} n-grams, the limit of -expand-most"
+            raise LmtkError(f"{path}: {message}; raise -expand-most, or lower -expand-classes or -order")
     return joint
 
 

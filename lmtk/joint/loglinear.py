@@ -127,7 +127,9 @@ def over_words(model, vocab, name, tell):
     lacking[vocab.V - 1 :] = False
     if unknown == ZERO and (number := np.count_nonzero(lacking)):
         words = counted(number, "word of the other models gets", "words of the other models get")
-        tell(f"{name}: the model does not predict <unk>, so {words} the probability 1e-99; estimate it with -unk")
+        tell(
+            f"{name}: the model does not predict <unk>, so {words} the probability 1e-99; estimate this model with -unk"
+        )
     log10p[lacking] = unknown
     log10p[: vocab.V] = np.maximum(np.nan_to_num(log10p[: vocab.V], nan=ZERO), f32(ZERO))
     log10p[vocab.V - 1] = 0

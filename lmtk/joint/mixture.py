@@ -127,7 +127,7 @@ class OtherWords(LmtkError):
 
     def __init__(self, cause):
         self.cause = cause
-        remedy = "train both with the same -vocab and -unk"
+        remedy = "train both models with the same -vocab and -unk"
         super().__init__(f"{cause}; {remedy}; for back-off models lmtk-mix(1) shows other ways")
 
 
@@ -148,7 +148,7 @@ def binned_part(parts):
     for i, part in enumerate(parts):
         if hasattr(part, "bins"):
             return i
-    raise LmtkError("-bins needs a model of ngram-interp among the models, because its counts give the frequencies")
+    raise LmtkError("-bins needs a model of ngram-interp, whose counts give the context frequencies")
 
 
 def folder_of(path):

@@ -142,7 +142,7 @@ def check_rest(vocab, order, rest, path):
     lacking = sorted(w for w in vocab.words[: vocab.V] if not rest.vocab.predicts(w))
     if lacking:
         raise LmtkError(
-            f"{path}: it lacks words of the network ({first_words(lacking)}); make both with the same -vocab"
+            f"{path}: the model lacks words of the network ({first_words(lacking)}); make both with the same -vocab"
         )
 
 

@@ -101,7 +101,7 @@ def compiler(name):
     module = f"lmtk.machine.{name}"
     memory.try_out(lambda: import_module("numba"), "numba")
     for tell in notes if "numba" not in sys.modules else ():
-        tell(f"first run: compiling, 2 to 13 s, once; kept in {kernel_cache.folder()[1] or 'memory only'}")
+        tell(f"first run: compiling once, 2 to 13 s; result kept in {kernel_cache.folder()[1] or 'memory only'}")
     return import_module(module)
 
 

@@ -149,7 +149,7 @@ def temporary_folder():
 
     named = os.environ.get("TMPDIR")
     if named and not (os.path.isdir(named) and os.access(named, os.W_OK | os.X_OK)):
-        raise LmtkError(f"TMPDIR is {named}, where no files can be created")
+        raise LmtkError(f"TMPDIR is {named}, where no files can be created; set TMPDIR to another folder")
     return tempfile.gettempdir()
 
 

@@ -70,7 +70,7 @@ def read(paths):
                     line_form = MOSES if parse is parse_moses else SRILM
                     if form not in (None, line_form):
                         now = f"this list has {line_form} form, but earlier lists have {form}"
-                        raise ValueError(f"{now}; rescore them separately")
+                        raise ValueError(f"{now}; rescore the lists of each form separately")
                     form = line_form
                     if parse not in (parse_moses, parse_plain):
                         continue
@@ -123,7 +123,7 @@ def parse_plain(line):
     try:
         ac, lm, n = map(parse_number, fields[:3])
     except ValueError as e:
-        forms = "SRILM's form is acscore lmscore nwords words, Moses' has |||"
+        forms = "SRILM's form is acscore lmscore nwords words; Moses's form has |||"
         raise ValueError(f"not a line of an n-best list: {e}; {forms}") from None
     words = fields[3] if len(fields) > 3 else b""
     return None, SRILM_NAMES, words, (ac, lm, n), ac + LMW * lm + WTW * n, None
@@ -180,7 +180,7 @@ def parse_number(field):
     except ValueError:
         x = math.nan
     if not math.isfinite(x) or b"_" in field:
-        raise ValueError(f"'{shown(field)}' is not a number")
+        raise ValueError(f"'{shown(field)}' is not a finite number")
     return x
 
 
@@ -237,7 +237,7 @@ def source_lines(nbest, paths, many):
     for file, start, end in zip(nbest.files, nbest.starts[:-1], nbest.starts[1:]):
         key = nbest.fields[start][0][0]
         if not key.isdigit() or int(key) >= many:
-            lines = f"its lines are 0 to {many - 1}" if many else "it is empty"
+            lines = f"-source has lines 0 to {many - 1}" if many else "-source is empty"
             raise FormatError(paths[file], f"the key '{shown(key)}' of a list is not a line of -source; {lines}")
         numbers += [int(key)] * (end - start)
     return np.array(numbers)

@@ -226,8 +226,8 @@ def train(progress, bitext, heldout, vocabs, settings, bleu=None, threads=1):
             next_norm = math.sqrt(float(np.dot(gradient, gradient)))
             if not math.isfinite(L) or not math.isfinite(next_norm):
                 raise Diverged(
-                    f"the likelihood is not finite at epoch {progress.epoch + 1}, step {number + 1}: gradient norm "
-                    f"{norm:.4g} the step before; try a lower -rate"
+                    f"the likelihood is not finite at epoch {progress.epoch + 1}, step {number + 1} (gradient norm "
+                    f"{norm:.4g} at the step before); try a lower -rate"
                 )
             norm, t = next_norm, progress.epoch * last + number
             update(progress, gradient, min(1.0, 1 / max(norm, 1e-30)), settings, t, clock.share(t / total))

@@ -296,8 +296,8 @@ def make_decay(pending, every, shrink, data, settings):
         if share * max(settings.feature_rate, 1) >= 1:
             most = settings.weight_decay / (share * max(settings.feature_rate, 1))
             raise UsageError(
-                f"-weight-decay {settings.weight_decay:g} would remove more than a whole weight in an update of {K} "
-                f"examples at this -rate; give less than {most:.2g}"
+                f"-weight-decay {settings.weight_decay:g} is too high: at this -rate, an update of {K} examples would "
+                f"reverse the signs of weights; give less than {most:.2g}"
             )
         pending[:] += math.log1p(-share), math.log1p(-share * settings.feature_rate), 1
         if number + 1 == steps or (pending[2] >= every and pending[0] <= -LEAST_DECAY):

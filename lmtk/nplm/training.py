@@ -273,8 +273,8 @@ def train(progress, data, settings, threads, comm=ALONE, common=None):
                 common.average()
             if not math.isfinite(L):
                 raise Diverged(
-                    f"the likelihood is not finite at epoch {progress.epoch + 1}, step {progress.step + 1}: rate "
-                    f"{epsilon:.4g}, gradient norm {norm:.4g} the step before; try a lower -rate"
+                    f"the likelihood is not finite at epoch {progress.epoch + 1}, step {progress.step + 1} (learning "
+                    f"rate {epsilon:.4g}, gradient norm {norm:.4g} at the step before); try a lower -rate"
                 )
             norm = next_norm
             progress.L += L

@@ -27,8 +27,8 @@ Write an ARPA file as an FST. ARPA: a file, or - for standard input; compressed 
   --read-symbol-table=FILE      the symbol table to use
   --write-symbol-table=FILE     write the symbol table
   --keep-symbols=true|false     store the symbol table in the FST
-  --bos-symbol=WORD             the begin of a sentence (default <s>)
-  --eos-symbol=WORD             the end of a sentence (default </s>)
+  --bos-symbol=WORD             the word that begins a sentence (default <s>)
+  --eos-symbol=WORD             the word that ends a sentence (default </s>)
   --ilabel-sort=true|false      sort the arcs of each state (default true)
   --max-order=N                 leave out n-grams longer than N
   --max-arpa-warnings=N         0: no warnings about the model

@@ -72,7 +72,7 @@ def lmplz_parser():
     parser.add_argument(
         "--discount_fallback",
         nargs="*",
-        help="the discounts of orders for which none can be computed (without numbers: 0.5 1 1.5)",
+        help="the discounts D1 D2 D3+ of orders for which none can be computed (without numbers: 0.5 1 1.5)",
     )
     parser.add_argument(
         "--interpolate_unigrams",
@@ -85,12 +85,12 @@ def lmplz_parser():
     parser.add_argument("--vocab_pad", default="0", help="assume a vocabulary of this many words")
     parser.add_argument("--verbose_header", action="store_true", help="begin the file with comments about the text")
     parser.add_argument("-S", "--memory", help="memory for counting: 500M, 4G, 80%%")
-    parser.add_argument("-T", "--temp_prefix", help="the folder for temporary files")
+    parser.add_argument("-T", "--temp_prefix", help="the folder for temporary files, or a path in this folder")
     parser.add_argument("--intermediate", help="not in lmtk")
     for name in ("--vocab_estimate", "--minimum_block", "--sort_block", "--block_count"):
         parser.add_argument(name, help="no effect")
-    for name in ("--renumber", "--collapse_values"):
-        parser.add_argument(name, action="store_true", help="no effect")
+    for name, effect in (("--renumber", "no effect"), ("--collapse_values", "not in lmtk")):
+        parser.add_argument(name, action="store_true", help=effect)
     return parser
 
 

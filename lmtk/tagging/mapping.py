@@ -60,7 +60,7 @@ class Map:
         if self.is_log:
             return float(np.float32(p))
         if p < 0:
-            raise FormatError(path, f"a probability of {p:g}; -logmap takes log10 p", line)
+            raise FormatError(path, f"the probability {p:g} is negative; for log10 p give -logmap", line)
         return p
 
     def pairs(self, fields, path, line):

@@ -5,7 +5,7 @@ from itertools import zip_longest
 
 import numpy as np
 
-from lmtk.errors import FormatError, LmtkError, counted
+from lmtk.errors import FormatError, LmtkError, counted, name_of
 from lmtk.files.decoding import blocks, lines, split_lines
 from lmtk.text.corpus import TOKEN, Closed
 from lmtk.text.vocab import EOS, SOS, lower, make_vocab
@@ -38,12 +38,9 @@ def read_line_pairs(source, target):
 def check_lines(source, target, lines, target_lines):
     """Raises FormatError if the two sides of a bitext have different numbers of lines."""
     if lines != target_lines:
-        shorter = source if lines < target_lines else target
-        fewer, more = sorted((lines, target_lines))
-        raise FormatError(
-            shorter,
-            f"{counted(fewer, 'line')}, but the other side has {more}; line n must be the translation of line n there",
-        )
+        (fewer, shorter), (more, longer) = sorted(((lines, source), (target_lines, target)), key=lambda side: side[0])
+        message = f"{counted(fewer, 'line')}, but {name_of(longer)} has {more}"
+        raise FormatError(shorter, f"{message}; line n of one file must be the translation of line n of the other")
 
 
 def read_pairs(source, target, tolower=False):

@@ -148,7 +148,7 @@ def from_arrays(about, arrays, path):
     def wanted(sizes, size):
         T, N, D = size("text", 0), size("order", 0), size("documents", 0)
         if not 0 < D <= N or T != N + D:
-            raise FormatError(path, f"damaged: {N} words and {D} documents do not make {T} places")
+            raise FormatError(path, f"damaged: its text has {T} entries; expected {N} words and {D} documents")
         a, b = ((most.bit_length() + 7) // 8 for most in (sizes.W, T))
         return {"text": Array("U8", (T, a)), "order": Array("U8", (N, b)), "documents": Array("U8", (D, b))}
 

@@ -88,8 +88,8 @@ def read_items(path, column, rows):
         raise FormatError(path, COMMAS)
     if sentence not in names:
         columns = ", ".join(map(shown, names))
-        reason = f"the header has no column '{column}', but {columns}" if columns else "the header is empty"
-        raise FormatError(path, f"{reason}; name the column with the sentences by -column", 1)
+        reason = f"the header has no column '{column}', only {columns}" if columns else "the header is empty"
+        raise FormatError(path, f"{reason}; name the column of the sentences by -column", 1)
     if twice := [name for name in names if names.count(name) > 1]:
         raise FormatError(path, f"two columns are called {shown(twice[0])}; give each column a different name", 1)
     kept = [i for i, name in enumerate(names) if name not in (ITEM, sentence)]

@@ -76,7 +76,7 @@ def read_text(stream, path, seen=(), home=None, linked=True):
     except KeyError as e:
         raise FormatError(path, f"the word {shown(e.args[0])} of an n-gram is not among the 1-grams") from None
     if repeated:
-        text = f"{name_of(path)}: {counted(repeated, 'repeated n-gram')}; the first of each is kept"
+        text = f"{name_of(path)}: {counted(repeated, 'repeated n-gram')}; only the first occurrence is kept"
         warnings.warn(text, LmtkWarning, stacklevel=2)
     return Backoff(vocab, nodes)
 

@@ -55,11 +55,11 @@ def read_classes(path, scaled=True, rows=None):
         raise FormatError(path, "a class and a probability, but no word", line_of[first])
     both = next((name for name in names if name in members), None)
     if both:
-        raise FormatError(path, f"{shown(both)} is both a class and a word", line_of[both])
+        raise FormatError(path, f"{shown(both)} is both a class and a word; rename the class", line_of[both])
     sums = np.bincount([c for c, _ in members.values()], [p for _, p in members.values()])
     empty = np.flatnonzero(sums == 0)
     if len(empty):
-        raise FormatError(path, f"the words of {shown(list(names)[empty[0]])} have no probability")
+        raise FormatError(path, f"all words of the class {shown(list(names)[empty[0]])} have probability 0")
     off = (np.abs(sums - 1) > 1e-4) & ~uniform & scaled
     sums[~uniform & (not scaled)] = 1
     if off.any():

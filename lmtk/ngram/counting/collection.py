@@ -313,7 +313,7 @@ def text_of(raw, source, comm):
         return None
     whole = whole_size(size, len(source.index), source.sources.order)
     if not apart and comm.rank == 0:
-        tell_beyond(memory, whole, "such a model is made in memory")
+        tell_beyond(memory, whole, "the model is estimated in memory")
     if apart and (comm.size > 1 or memory < whole):
         text = large_text(raw, source.index, marks, comm)
     else:
@@ -332,7 +332,7 @@ def blocks_within(path, index, memory, **how):
             words = count_different(index, chain(recent, blocks), memory)
             raise LmtkError(
                 f"-memory is too small: the vocabulary has {words} words; "
-                f"give {words * WORD_BYTES + LEAST >> 20}M or more, or limit it by -vocab"
+                f"give {words * WORD_BYTES + LEAST >> 20}M or more, or limit the vocabulary by -vocab"
             )
         yield block
 
@@ -408,7 +408,7 @@ def in_memory(counts, memory):
     if isinstance(counts, Spilled):
         counts = Counts(counts.words, counts.levels())
     nodes = sum(len(level.keys) for level in counts.levels)
-    tell_beyond(memory, NODE * nodes, "counts, and a model of them, are made in memory")
+    tell_beyond(memory, NODE * nodes, "the counts and the model are made in memory")
     return counts
 
 

@@ -58,7 +58,7 @@ def renormalize(model, may_reuse=False):
 def warn_of_sums(contexts):
     """Warn if there are contexts whose probabilities sum to more than one. contexts: their number."""
     if contexts:
-        text = f"the probabilities after {counted(contexts, 'context')} sum to more than one; they are not changed"
+        text = f"the probabilities after {counted(contexts, 'context')} sum to more than one; n-grams are not changed"
         warnings.warn(text, LmtkWarning, stacklevel=3)
 
 

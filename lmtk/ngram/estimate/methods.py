@@ -339,7 +339,7 @@ def lmplz(k, name="kn", cutoff=0, uniform=True):
     UsageError for a method other than "kn".
     """
     if name != "kn":
-        raise UsageError(f"order {k}: -kenlm smooths all orders by modified Kneser-Ney")
+        raise UsageError(f"order {k}: -kenlm smooths all orders by modified Kneser-Ney; leave out other methods")
     return Method("kn", (), k > 1 or uniform, 1, cutoff)
 
 
@@ -355,7 +355,7 @@ def with_discounts(method, rows, path):
         *name, text = fields if fields[0] == b"discount" else (fields[0].removeprefix(b"discount"), *fields[1:])
         value = finite(text)
         if value is None or len(name) != (2 if fields[0] == b"discount" else 1):
-            raise FormatError(path, "expected a name and a number", number)
+            raise FormatError(path, "expected a name and a number, such as discount1 0.5", number)
         name = shown(name[-1])
         if name == "mincount":
             minimum = value
