@@ -251,9 +251,9 @@ def check_names(path, names, header, added):
     the output adds. header: (the first text, its columns), or None. added: names.
     """
     if header and names != header[1]:
-        own, first = (f"({', '.join(map(shown, n))})" for n in (names, header[1]))
-        message = f"the columns {own} are not the columns {first} of {name_of(header[0])}; score this table separately"
-        raise FormatError(path, message, 1)
+        columns, expected = (f"({', '.join(map(shown, n))})" for n in (names, header[1]))
+        message = f"the columns {columns} are not the columns {expected} of {name_of(header[0])}"
+        raise FormatError(path, f"{message}; score this table separately", 1)
     for name in names[1:]:
         if os.fsdecode(name) in added:
             raise FormatError(path, f"the column {shown(name)} has the name of an output column; rename this column", 1)
