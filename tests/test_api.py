@@ -404,7 +404,7 @@ def test_mix_is_mix(tmp_path):
     assert lmtk.mix(paths, [0.5]).lm.weights.tolist() == [[0.5, 0.5]]
     assert lmtk.mix(paths, [0.1, 0.9], write=tmp_path / "given").lm.weights.tolist() == [[0.1, 0.9]]
     assert lmtk.load(tmp_path / "given").score("the") == lmtk.mix(paths, [0.1, 0.9]).score("the")
-    with pytest.raises(LmtkError, match="write the models to files first"):
+    with pytest.raises(LmtkError, match="first write the models to files"):
         lmtk.mix(map(lmtk.load, paths), write=tmp_path / "none")
 
 

@@ -61,11 +61,11 @@ def element(name, place, value):
 
 
 WRONG = [  # kind, what is changed, what is said
-    ("nplm", set_to("order", "x"), 'its setting order is "x"; expected a whole number from 1 to 99'),
-    ("nplm", set_to("order", True), "its setting order is true; expected a whole number from 1 to 99"),
-    ("nplm", set_to("order", None), "no setting order in it; expected a whole number from 1 to 99"),
+    ("nplm", set_to("order", "x"), 'damaged: the setting order is "x"; expected a whole number from 1 to 99'),
+    ("nplm", set_to("order", True), "damaged: the setting order is true; expected a whole number from 1 to 99"),
+    ("nplm", set_to("order", None), "damaged: the setting order is missing; expected a whole number from 1 to 99"),
     ("nplm", set_to("order", 4), "damaged: the array C is float32 (12, 3); expected float32 (12, 2)"),
-    ("nplm", set_to("training", [1]), "its setting training is [1]; expected options with their values"),
+    ("nplm", set_to("training", [1]), "damaged: the setting training is [1]; expected options with their values"),
     ("nplm", set_to("V", 10**6), "damaged: the array U is float32 (10, 2); expected float32 (1000000, 2)"),
     ("nplm", array("H", None), "damaged: the array H is missing"),
     ("nplm", array("C", None), "damaged: the array C is missing"),
@@ -80,12 +80,12 @@ WRONG = [  # kind, what is changed, what is said
     ("tree", element("tree", (0, 0), 10**6), "damaged: the array tree has numbers from"),
     ("tree", element("tree", (0, 0), 0), "damaged: its tree does not lead from node 0 to each word once"),
     ("class", element("classes", slice(None), 0), "damaged: a class has no word"),
-    ("interp", element("keys2", 1, 0), "damaged: the numbers of the array keys2 do not ascend"),
+    ("interp", element("keys2", 1, 0), "damaged: the numbers of the array keys2 are not in ascending order"),
     ("interp", element("count1", 0, -1), "damaged: the array count1 has numbers from -1 to"),
-    ("backoff", set_to("unk", 7), "its setting unk is 7; expected a word in Latin-1"),
+    ("backoff", set_to("unk", 7), "damaged: the setting unk is 7; expected a word in Latin-1"),
     ("backoff", set_to("unk", "zebra"), "its vocabulary has no zebra"),
     ("backoff", array("nodes1", lambda a: a[:, :2].copy()), "damaged: the array nodes1 is int32"),
-    ("nmt", set_to("sizes.gates", 5), "its setting sizes.gates is 5; expected 2 or 3"),
+    ("nmt", set_to("sizes.gates", 5), "damaged: the setting sizes.gates is 5; expected 2 or 3"),
     ("nmt", set_to("sizes", 5), "damaged: the setting sizes is 5; expected several settings"),
 ]
 

@@ -121,10 +121,10 @@ def test_a_file_gives_the_index_back(tmp_path):
         (lambda about, arrays: arrays.pop("order"), "the array order is missing"),
         (
             lambda about, arrays: arrays.update(order=arrays["order"][:3]),
-            "3 words and 2 documents do not make 8 places",
+            "its text has 8 entries; expected 3 words and 2 documents",
         ),
         (lambda about, arrays: arrays.update(text=arrays["text"].repeat(2, 1)), "the array text is bytes (8, 2)"),
-        (lambda about, arrays: about["settings"].update(documents="pages"), "its setting documents is"),
+        (lambda about, arrays: about["settings"].update(documents="pages"), "the setting documents is"),
     ],
 )
 def test_a_damaged_file_is_refused(tmp_path, change, said):

@@ -121,7 +121,7 @@ def test_functions_read_fields_and_pieces(docs, tmp_path):
     chosen = lmtk.select(docs, [model, lmtk.estimate(docs, 1, "wb", **how)], 2, **how)
     assert len(chosen) == 2 and all(line in (FILES / "tr.txt").read_text().split("\n") for line in chosen)
     assert set(lmtk.classes(docs, 3, **how)) > {"▁", "t", "h"}
-    with pytest.warns(LmtkWarning, match="the model was made with a tokenizer, and this text is read as words"):
+    with pytest.warns(LmtkWarning, match="the model was made with a tokenizer, but this text is read as words"):
         lmtk.perplexity(model, ["the cat"])
     with pytest.raises(UsageError, match="tokenizer cannot be combined with tolower"):
         lmtk.surprisal(model, ["the cat"], tokenizer=SP, tolower=True)
