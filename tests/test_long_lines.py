@@ -122,7 +122,7 @@ def test_a_long_word_is_named(tmp_path):
         (tmp_path / "t").write_bytes(data)
         (tmp_path / "z").write_bytes(gzip.compress(data, 1))
         for name in ("t", "z"):
-            with pytest.raises(FormatError, match=f"{name}:{line}: a word longer than 1 MB, from byte {begin} on"):
+            with pytest.raises(FormatError, match=f"{name}:{line}: a word longer than 1 MB begins at byte {begin};"):
                 list(blocks(str(tmp_path / name)))
         done = subprocess.run(["lmtk", "vocab", "-text", "-"], input=data, env=ENVIRONMENT, capture_output=True)
         assert done.returncode == 1 and f"stdin:{line}: a word".encode() in done.stderr
