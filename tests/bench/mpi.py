@@ -36,8 +36,10 @@ def work(args):
     import numpy as np
 
     from lmtk.machine.parallel import ranks, wait
+    from lmtk.machine.threads import use
     from lmtk.nplm.asynchronous import Common
 
+    use(1)
     V, n, m, h, K, steps = 17907, 5, 30, 100, args.minibatch, 24
     random = np.random.default_rng(1)
     contexts = random.integers(0, V, (steps, K, n - 1)).astype(np.int32)
