@@ -48,7 +48,7 @@ OPTIONS = {
     "Scoring": {
         "order": option("Use only n-grams of up to N words.", "N", low=1, high=MAX_ORDER),
         "oov_features": option(
-            "Neural models: give unseen words features and probabilities, computed from their contexts."
+            "Neural models: compute features and probabilities for unseen words, from their contexts."
         ),
     },
     "Following the text": {

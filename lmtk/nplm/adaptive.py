@@ -23,7 +23,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lmtk.errors import Diverged
+from lmtk.errors import Diverged, counted
 from lmtk.lm import scores_of
 from lmtk.machine import memory
 from lmtk.machine.parallel import ALONE
@@ -180,7 +180,8 @@ class AdaptiveNetwork:
         if len(at):
             logp[at] = self.network_logp(z[at], segment.w[at])
             if not np.isfinite(logp[at]).all():
-                raise Diverged(f"the likelihood is not finite after {self.read} words; try a lower -dynamic-rate")
+                words = counted(self.read, "word")
+                raise Diverged(f"the likelihood is not finite after {words}; try a lower -dynamic-rate")
             if self.cache:
                 logp[at] = self.cache.mix(z[at, : self.network.h], segment.w[at], logp[at])
         self.read += len(new)
