@@ -9,8 +9,10 @@ import io
 import json
 import os
 import re
+import reprlib
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from numbers import Integral, Real
 from types import NoneType, UnionType
 from typing import get_args, get_origin
@@ -44,7 +46,7 @@ def estimate(text=None, order=3, smoothing="kn", interpolate=True, vocab=None, u
     smoothing: "kn" (modified Kneser-Ney), "ukn" (original Kneser-Ney), "gt" (Katz), "wb" (Witten-Bell), "n" (natural),
     or a pair of a name and a parameter: ("cd", D) for absolute discounting, ("add", delta) for additive smoothing.
     interpolate: whether each order is interpolated with the order below, if the method allows it.
-    vocab: a list of words (str or bytes); other words become <unk>. None: all words of the text.
+    vocab: a list of words (str or bytes), or the name of a word list; other words become <unk>. None: all words.
     unk: whether <unk> is predicted.
     sources: several texts instead of `text`. The option heldout names a file, on which their weights are learned.
     options: two options of this function, and the fields of `lmtk.jobs.estimating.EstimateJob` and of its records
@@ -67,7 +69,7 @@ def estimate(text=None, order=3, smoothing="kn", interpolate=True, vocab=None, u
     if not sources or minimum != 1:
         chosen["gtmin_n"] = {k: least[min(k, len(least)) - 1] for k in range(1, order + 1)}
     chosen["discount_fallback"] = fallback and tuple(fallback)
-    words = None if vocab is None else tuple(map(as_bytes, vocab))
+    words = os.fsdecode(vocab) if is_name(vocab) else vocab and tuple(map(as_bytes, vocab))
     if is_name(sources) or not is_iterable(sources):
         raise UsageError(f"sources must be a list of texts, not {sources!r}")
     with ExitStack() as files:
@@ -92,8 +94,8 @@ def check_estimate(order, minimum, fallback, vocab):
         raise UsageError(f"minimum must be a number, or a list with a number for each order, not {minimum!r}")
     if fallback is not None and not (are_numbers(fallback) and len(fallback) == 3):
         raise UsageError(f"fallback must be the three numbers D1, D2 and D3+, not {fallback!r}")
-    if vocab is not None and (is_name(vocab) or not is_iterable(vocab)):
-        raise UsageError(f"vocab must be a list of words, not {vocab!r}")
+    if not (vocab is None or is_name(vocab) or is_iterable(vocab)):
+        raise UsageError(f"vocab must be a list of words or the name of a word list, not {vocab!r}")
 
 
 def method_options(smoothing):
@@ -348,11 +350,12 @@ def select(text, models, keep, **options):
     return [os.fsdecode(line) for line in lines.split(b"\n")[:-1]]
 
 
-def train(text, path, heldout=None, **options):
+def train(text, path, heldout=None, vocab=None, **options):
     """Train a neural language model, as `lmtk nplm-train` does, and write it to the file `path`. Return the Model.
 
         lmtk.train("train.txt", "nplm.bin", heldout="valid.txt", unk=True, hidden=50)
 
+    vocab: a list of words (str or bytes), or the name of a word list; other words become <unk>. None: all words.
     options: the fields of `lmtk.jobs.training.TrainJob`.
 
     Raises LmtkError, OSError. Raises SystemExit if the training is interrupted; a new call with resume=True continues
@@ -363,8 +366,9 @@ def train(text, path, heldout=None, **options):
 
     if not is_name(path):
         raise UsageError(f"path must be the name of a file, not {path!r}")
-    with in_file(text) as training, in_file(heldout, "heldout", needed=False) as held:
-        arguments = {"text": training, "lm": os.fsdecode(path), "heldout": held, "quiet": True}
+    optional = partial(in_file, needed=False)
+    with in_file(text) as training, optional(heldout, "heldout") as held, optional(vocab, "vocab") as words:
+        arguments = {"text": training, "lm": os.fsdecode(path), "heldout": held, "vocab": words, "quiet": True}
         run(make_job(TrainJob, arguments, options, {"lm": "path"}))
     return Model(path)
 
@@ -401,7 +405,7 @@ def make_job(job, arguments, options, names=None):
     options = {name: plain(value) for name, value in options.items()}
     for name, value in options.items():
         if name in declared and (wanted := mismatch(value, declared[name].type)):
-            raise UsageError(f"{name} must be {wanted}, not {value!r}")
+            raise UsageError(f"{name} must be {wanted}, not {reprlib.repr(value)}")
     try:
         return build(job, arguments | options)
     except UsageError as e:

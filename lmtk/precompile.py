@@ -122,7 +122,10 @@ def precompile(run):
 
     _, folder = kernel_cache.folder()
     if folder is None:
-        sys.stderr.write("lmtk: no folder for compiled kernels can be written; set NUMBA_CACHE_DIR to a folder\n")
+        message = "no folder for compiled kernels can be written; set NUMBA_CACHE_DIR to a folder"
+        if named := os.environ.get("NUMBA_CACHE_DIR"):
+            message = f"NUMBA_CACHE_DIR is {named}, which cannot keep kernels; name a folder that only you can write to"
+        sys.stderr.write(f"lmtk: {message}\n")
         return 1
     begin, failed = time.monotonic(), []
     with tempfile.TemporaryDirectory() as work:

@@ -166,7 +166,6 @@ def test_estimate_is_ngram_count(tmp_path, large_from, smoothing, large):
         ({"smoothing": ("kn", 0.7)}, 'only "cd" and "add" take a number, and they need it'),
         ({"minimum": []}, "minimum must be a number, or a list with a number for each order, not []"),
         ({"fallback": (0.5,)}, "fallback must be the three numbers D1, D2 and D3+, not (0.5,)"),
-        ({"vocab": "the"}, "vocab must be a list of words, not 'the'"),
         ({"text": []}, "the text: no words in it"),
         (
             {"text": ["one\ntwo"]},
@@ -429,6 +428,15 @@ def test_perplexity_is_that_of_ppl(tmp_path):
     assert lmtk.Model(FILES / "wb.arpa").perplexity("the cat") == pytest.approx(lmtk.perplexity(model, ["the cat"]).ppl)
 
 
+def test_a_vocabulary_is_a_list_or_a_word_list(tmp_path):
+    words, listed = ["cat", "dog", "the"], tmp_path / "words"
+    listed.write_text("cat\ndog\nthe\n")
+    for vocab in (words, listed):
+        model = lmtk.estimate(FILES / "tr.txt", smoothing="wb", vocab=vocab)
+        network = lmtk.train(FILES / "tr.txt", tmp_path / "net", vocab=vocab, unk=True, hidden=3, features=3, epochs=1)
+        assert {*model.vocab.words} == {*network.vocab.words} == {b"cat", b"dog", b"the", b"<s>", b"</s>", b"<unk>"}
+
+
 def test_train_is_nplm_train(tmp_path):
     text, held = FILES / "tr.txt", FILES / "te.txt"
     words = ["-text", text, "-heldout", held, "-unk", "-hidden", 4, "-features", 3, "-epochs", 2]
@@ -500,7 +508,7 @@ WB, UNI = FILES / "wb.arpa", FILES / "uni.arpa"
         (lambda: lmtk.estimate(5), "text must be the name of a file or a list of sentences, not 5"),
         (lambda: lmtk.estimate(["a b", 3]), "each sentence of text must be str or bytes, not 3"),
         (lambda: lmtk.estimate(["a b"], "3"), "order must be a whole number of at least 1, not '3'"),
-        (lambda: lmtk.estimate(["a b"], vocab=3), "vocab must be a list of words, not 3"),
+        (lambda: lmtk.estimate(["a b"], vocab=3), "vocab must be a list of words or the name of a word list, not 3"),
         (
             lambda: lmtk.estimate(["a b"], minimum="x"),
             "minimum must be a number, or a list with a number for each order, not 'x'",

@@ -86,6 +86,7 @@ OPTIONS = {
     "-intersect": ("keeps only the n-grams of another count file", ""),
     "-interact": ("asks the user which classes to merge", ""),
     "-kn-counts-modify-at-end": ("computes continuation counts last", "-kn-modify-counts-at-end"),
+    "-parquet": ("", "-text FILE -field NAME reads a parquet file"),
     "-max-nbest": ("limits the length of n-best lists", "shorten the lists before lmtk rescore"),
     "-maxwordsperclass": ("limits the size of classes", "a larger -numclasses gives smaller classes"),
     "-meta-tag": ("reads counts of counts", ""),

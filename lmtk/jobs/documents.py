@@ -162,6 +162,10 @@ DOCUMENT_RULES = (
         lambda job: job.documents.jsonl and job.write and "{bucket}" in job.write and not job.documents.buckets,
         "-write has {{bucket}} in its name, so -buckets is needed",
     ),
+    of_documents(
+        lambda documents: documents.jsonl.endswith(".parquet"),
+        "-jsonl reads JSON lines; convert {jsonl} to JSON lines, or use -text {jsonl} -field NAME",
+    ),
     wrong(
         lambda job: job.documents.jsonl and job.write and job.write.endswith(".parquet"),
         "documents are written as JSON lines, not as parquet; give -write a name that ends in .jsonl",

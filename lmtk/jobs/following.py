@@ -85,7 +85,7 @@ def print_next_words(job):
         if path != "-" and not os.path.exists(path):
             echo = f"echo {shlex.quote(path)} | lmtk next -lm {shlex.quote(os.fspath(job.lm))}"
             raise LmtkError(f"{path}: No such file or directory; to give a context itself: {echo}")
-    model, unknown = Follower(load(job.lm)), [0, 0]
+    model, unknown = Follower(load(job.lm)), [0, 0, 0]
     check_outputs(job.write, texts=job.text, inputs=[job.reading.tokenizer])
     job.reading.check_model(model.lm, job.lm)
     words, V = model.lm.vocab.words, model.lm.vocab.V
@@ -103,19 +103,26 @@ def print_next_words(job):
             out.flush()
     if unknown[0]:
         count = counted(unknown[1], "context word")
-        remedy = "was the model made with this tokenizer?" if job.reading.tokenizer else "-tolower may help"
+        remedy = "was the model made with this tokenizer?" if job.reading.tokenizer else "check the spelling"
+        if unknown[2]:
+            remedy = f"with -tolower only {unknown[0] - unknown[2]} would be missing"
         text = f"{name_of(job.lm)}: the model does not have {unknown[0]} of {count}; {remedy}"
         warnings.warn(text, LmtkWarning, stacklevel=1)
 
 
 def states_after(model, context, bos, unknown=None):
-    """The state after a context, bytes: (1,). unknown: [unknown words, words] so far, which is updated."""
+    """The state after a context, bytes: (1,). unknown: [unknown words, words, unknown words that the model
+    has in lower case] so far, which is updated.
+    """
+    from lmtk.text.vocab import lower
+
     states, index = model.states(1, bos), model.lm.vocab.index
     for word in context.split():
         is_known = word in index
         if unknown:
             unknown[0] += not is_known
             unknown[1] += 1
+            unknown[2] += not is_known and lower(word) in index
         states = model.advance(states, [index[word] if is_known else model.lm.vocab.unk_id])
     return states
 

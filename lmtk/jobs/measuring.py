@@ -165,6 +165,8 @@ def write_surprisal(job):
 
 def measure(job):
     """Yields the table of a SurprisalJob in parts: the Columns of some rows, at least once. Raises LmtkError."""
+    import numpy as np
+
     from lmtk.files import container
     from lmtk.files.registry import load
     from lmtk.jobs.bar import reading
@@ -183,6 +185,7 @@ def measure(job):
     job.reading.check_models(models, job.lm)
     measures, sentences, header = Measures(models, labels(job.lm), job), 0, None
     without_rows = measures.columns([], ())
+    lacking = [np.zeros(2, int) for _ in models]  # for each model: unknown tokens, tokens
     added = {column.name for column in columns_of(job, (ITEM,), [], 1, without_rows)[1:]}
     for path in job.text:
         names, batches = batches_of(job, path)
@@ -192,8 +195,13 @@ def measure(job):
             first = sentences + 1
             sentences += len(batch)
             columns = columns_of(job, names, batch, first, measures.columns(batch, corpora))
+            for numbers, model, corpus in zip(lacking, models, corpora):
+                tokens = corpus.ids[corpus.scored]
+                numbers += np.count_nonzero(tokens == model.vocab.unk_id), len(tokens)
             container.finish()  # a damaged model must not be reported on
             yield columns
+    for numbers, lm in zip(lacking, job.lm):
+        job.reading.check_pieces(*numbers, name_of(lm) if isinstance(lm, str) else "the model")
     if not sentences:
         yield columns_of(job, header[1], [], 1, without_rows)
 

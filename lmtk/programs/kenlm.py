@@ -196,6 +196,8 @@ def query(words):
         if letter == "-v":
             # a number is that of the levels shown, and one
             shown = {value, *shown} if value in LEVELS else set(LEVELS[: int(value) + 1])
+    if len(rest) > 1 and "-h" not in chosen:
+        raise UsageError(f"expected one model, not {len(rest)} files; the text is read from standard input: {usage}")
     if len(rest) != 1 or "-h" in chosen:
         raise UsageError(usage)
     marks = Marks("-n" not in chosen, "-n" not in chosen)
