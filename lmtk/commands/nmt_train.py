@@ -9,7 +9,9 @@ OPTIONS = {
         "heldout_source": option("Held-out text to translate from.", "FILE"),
         "heldout_target": option("The translation of -heldout-source, line by line.", "FILE"),
         "shortlist": option("Keep the N most frequent words of each side; other words are [UNK].", "N", low=1),
-        "bpe": option("Learn N subwords from both sides, and split words into them (default: whole words).", "N", low=2),
+        "bpe": option(
+            "Learn N subwords from both sides, and split words into them (default: whole words).", "N", low=2
+        ),
         "max_length": option("Leave out pairs with a sentence of more than N words.", "N", low=1),
         **shared("tolower"),
     },
