@@ -69,7 +69,7 @@ def estimate(text=None, order=3, smoothing="kn", interpolate=True, vocab=None, u
     if not sources or minimum != 1:
         chosen["gtmin_n"] = {k: least[min(k, len(least)) - 1] for k in range(1, order + 1)}
     chosen["discount_fallback"] = fallback and tuple(fallback)
-    words = os.fsdecode(vocab) if is_name(vocab) else vocab and tuple(map(as_bytes, vocab))
+    words = None if vocab is None else os.fsdecode(vocab) if is_name(vocab) else tuple(map(as_bytes, vocab))
     if is_name(sources) or not is_iterable(sources):
         raise UsageError(f"sources must be a list of texts, not {sources!r}")
     with ExitStack() as files:
@@ -367,8 +367,8 @@ def train(text, path, heldout=None, vocab=None, **options):
     if not is_name(path):
         raise UsageError(f"path must be the name of a file, not {path!r}")
     optional = partial(in_file, needed=False)
-    with in_file(text) as training, optional(heldout, "heldout") as held, optional(vocab, "vocab") as words:
-        arguments = {"text": training, "lm": os.fsdecode(path), "heldout": held, "vocab": words, "quiet": True}
+    with optional(heldout, "heldout") as held, optional(vocab, "vocab", items="words") as words, in_file(text) as text:
+        arguments = {"text": text, "lm": os.fsdecode(path), "heldout": held, "vocab": words, "quiet": True}
         run(make_job(TrainJob, arguments, options, {"lm": "path"}))
     return Model(path)
 
@@ -513,9 +513,10 @@ def in_json_lines(documents, field):
 
 
 @contextmanager
-def in_file(text, name="text", needed=True):
+def in_file(text, name="text", needed=True, items="sentences"):
     """The name of a file with a text's sentences, a line each: that of `text` itself where it is a name, None for
-    None. name: of the argument, for the UsageError about another kind of value; needed: None is wrong too.
+    None. name, items: of the argument and its parts, for the UsageError about another kind of value; needed: None is
+    wrong too.
     """
     from lmtk.machine.memory import named_file
 
@@ -524,15 +525,15 @@ def in_file(text, name="text", needed=True):
     elif is_name(text):
         path = os.fsdecode(text)
         if " " in path and not os.path.exists(path):
-            raise UsageError(f"{name} is the name of a file, but {path!r} does not exist; give sentences as a list")
+            raise UsageError(f"{name} is the name of a file, but {path!r} does not exist; give {items} as a list")
         yield path
     elif not is_iterable(text):
-        raise UsageError(f"{name} must be the name of a file or a list of sentences, not {text!r}")
+        raise UsageError(f"{name} must be the name of a file or a list of {items}, not {text!r}")
     else:
         with named_file() as (file, path):
-            for sentence in text:
-                if not isinstance(sentence, (str, bytes)):
-                    raise UsageError(f"each sentence of {name} must be str or bytes, not {sentence!r}")
-                file.write(as_bytes(sentence).translate(BLANKS) + b"\n")
+            for line in text:
+                if not isinstance(line, (str, bytes)):
+                    raise UsageError(f"{name} must have {items} as str or bytes, not {line!r}")
+                file.write(as_bytes(line).translate(BLANKS) + b"\n")
             file.flush()
             yield path

@@ -506,7 +506,7 @@ WB, UNI = FILES / "wb.arpa", FILES / "uni.arpa"
         (lambda: lmtk.prune(3, 1e-7), "model must be the name of a file or a Model, not 3"),
         (lambda: lmtk.prune(WB, 1e-7, mix_lm="x"), "mix_lm must be a list of strings, not 'x'"),
         (lambda: lmtk.estimate(5), "text must be the name of a file or a list of sentences, not 5"),
-        (lambda: lmtk.estimate(["a b", 3]), "each sentence of text must be str or bytes, not 3"),
+        (lambda: lmtk.estimate(["a b", 3]), "text must have sentences as str or bytes, not 3"),
         (lambda: lmtk.estimate(["a b"], "3"), "order must be a whole number of at least 1, not '3'"),
         (lambda: lmtk.estimate(["a b"], vocab=3), "vocab must be a list of words or the name of a word list, not 3"),
         (
