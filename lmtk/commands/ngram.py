@@ -15,7 +15,7 @@ OPTIONS = {
         ),
         "expand_most": option("Stop with an error if the expansion has more than N n-grams.", "N", low=1),
         "expand_exact": option(
-            "Compute exact probabilities for n-grams of N words or more, if the expansion is not exact (0: none).",
+            "If the expansion is an approximation, compute n-grams of N words or more exactly (0: none).",
             "N",
             low=0,
         ),

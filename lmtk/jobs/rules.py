@@ -99,8 +99,9 @@ def model_missing(lm, texts):
     """The message about a missing -lm, or None. Without -lm the model's file was read as a text."""
     if lm or not texts or texts[0] == "-":
         return None
-    were = "was taken as the text" if len(texts) == 1 else "were taken as texts"
-    return f"-lm is missing; {', '.join(map(str, texts))} {were} to score; give the model as -lm FILE"
+    were = "was taken as a text" if len(texts) == 1 else "were taken as texts"
+    names = " and ".join(f"'{text}'" for text in texts)
+    return f"-lm is missing; {names} {were}; give the model as -lm FILE"
 
 
 def needs(names, others, message=None):
