@@ -134,7 +134,8 @@ def checked(word, value, option):
             kind = "a finite number"
         low, high = (x if option.number is int or x is None else f"{x:g}" for x in (low, high))
         span = "" if low is None else f" from {low} to {high}" if high is not None else f" of at least {low}"
-        raise UsageError(f"{word} takes {kind}{span}, not {value}{plain_number(value, option.number)}")
+        typed = f"'{value}'" if number is None else value  # a word could be read as a part of the sentence
+        raise UsageError(f"{word} takes {kind}{span}, not {typed}{plain_number(value, option.number)}")
     if option.number is int and high is None and number > MOST:
         raise UsageError(f"{word} takes a whole number of at most {MOST}, not {value}")
     return value
