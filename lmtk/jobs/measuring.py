@@ -165,8 +165,6 @@ def write_surprisal(job):
 
 def measure(job):
     """Yields the table of a SurprisalJob in parts: the Columns of some rows, at least once. Raises LmtkError."""
-    import numpy as np
-
     from lmtk.files import container
     from lmtk.files.registry import load
     from lmtk.jobs.bar import reading
@@ -185,7 +183,6 @@ def measure(job):
     job.reading.check_models(models, job.lm)
     measures, sentences, header = Measures(models, labels(job.lm), job), 0, None
     without_rows = measures.columns([], ())
-    lacking = [np.zeros(2, int) for _ in models]  # for each model: unknown tokens, tokens
     added = {column.name for column in columns_of(job, (ITEM,), [], 1, without_rows)[1:]}
     for path in job.text:
         names, batches = batches_of(job, path)
@@ -195,12 +192,9 @@ def measure(job):
             first = sentences + 1
             sentences += len(batch)
             columns = columns_of(job, names, batch, first, measures.columns(batch, corpora))
-            for numbers, model, corpus in zip(lacking, models, corpora):
-                tokens = corpus.ids[corpus.scored]
-                numbers += np.count_nonzero(tokens == model.vocab.unk_id), len(tokens)
             container.finish()  # a damaged model must not be reported on
             yield columns
-    for numbers, lm in zip(lacking, job.lm):
+    for numbers, lm in zip(measures.lacking, job.lm):
         job.reading.check_pieces(*numbers, name_of(lm) if isinstance(lm, str) else "the model")
     if not sentences:
         yield columns_of(job, header[1], [], 1, without_rows)
@@ -326,13 +320,17 @@ def first_pieces(words):
 
 
 class Measures:
-    """The measures of each token by each model. labels: what the names of a model's columns end in."""
+    """The measures of each token by each model. labels: what the names of a model's columns end in. lacking (M, 2): how
+    many tokens each model lacked so far, and how many it scored.
+    """
 
     def __init__(self, models, labels, job):
+        import numpy as np
+
         from lmtk.reports.following import Follower
 
         self.labels, self.job = labels, job
-        self.followers = [Follower(model) for model in models]
+        self.followers, self.lacking = [Follower(model) for model in models], np.zeros((len(models), 2), int)
 
     def columns(self, batch, corpora):
         """The Columns of the models: surprisal, entropy, oov and ngram. corpora: the Corpus of a batch for each model;
@@ -342,11 +340,13 @@ class Measures:
         if self.job.by == "word":
             begins = accumulate((len(words.words) for _, words in batch), initial=0)
             first = [begin + i for begin, (_, words) in zip(begins, batch) for i in first_pieces(words)]
-        measures = zip_longest(self.followers, self.labels, corpora)
+        measures = zip_longest(self.followers, self.labels, self.lacking, corpora)
         return [column for measure in measures for column in self.of_model(*measure, first)]
 
-    def of_model(self, follower, label, corpus, first):
-        """The Columns of one model. first: the places of the first pieces of words, None for a row for each token."""
+    def of_model(self, follower, label, lacking, corpus, first):
+        """The Columns of one model, whose row of `lacking` is updated. first: the places of the first pieces of words,
+        None for a row for each token.
+        """
         import numpy as np
 
         unit, entropy = UNITS[self.job.unit], []
@@ -357,6 +357,7 @@ class Measures:
             # 0.0 - x is never -0
             surprisal = 0.0 - scores.logp[corpus.scored] * unit
             oov = corpus.ids[corpus.scored] == vocab.unk_id
+            lacking += np.count_nonzero(oov), len(oov)
             ngram = scores.length[corpus.scored].max(axis=1)
             positions = np.flatnonzero(corpus.scored)
             if first is not None:

@@ -59,7 +59,7 @@ def several_readings(rows, vocab):
     """Whether a text can be read in several ways with a class file, given as its `lines`.
 
     That is so if a class has an expansion of several words, if a word has several classes, or if a word has a class and
-    also stands for itself in the model. vocab: the vocabulary of the model.
+    is also a word of the model. vocab: the vocabulary of the model.
     """
     class_of = {}
     for _, line in rows:

@@ -38,7 +38,7 @@ def find_limits(model, minorder=2, context=None, may_reuse=False):
     Leaving out the n-gram h w changes bow(h) to bow'(h), and the entropy by
         -p(h) {p(w|h) [log p(w|h') + log bow'(h) - log p(w|h)] + (1 - sum p(v|h)) [log bow'(h) - log bow(h)]}.
     Each n-gram is judged as if it alone were removed. The context of an n-gram that stays, stays too, and so does that
-    context's longest suffix: the limit of an n-gram is the highest of its own and those of the n-grams that need it.
+    context's longest suffix. So an n-gram gets the highest limit among itself and the n-grams that need it.
 
     context: log10 p(h) of every context h, an array for each order; None: from the model itself, but a Kneser-Ney model
     gives poor p(h) (Chelba et al. 2010). may_reuse: whether the caller gives up the model; its memory is then reused.

@@ -241,8 +241,8 @@ def unite(models, ids, W, weights=None, may_reuse=False):
     the words of model m, -1 for words that are left out.
 
     Back-off weights are those of the first model. With `weights`, probabilities are those of the mixture; without, they
-    are those of the first model, and n-grams of other models only become bare prefixes. may_reuse: whether the
-    caller gives up the models; their memory is then freed, an order at a time. Memory is allocated for the n-grams of
+    are those of the first model, and n-grams of other models have no probability. may_reuse: whether the caller
+    gives up the models; their memory is then freed, an order at a time. Memory is allocated for the n-grams of
     all models together; the part that is never written costs nothing.
     """
     n = max(model.nodes.order for model in models)

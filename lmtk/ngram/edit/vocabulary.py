@@ -91,7 +91,7 @@ def predict_unknown(model, unknown):
 
 def renumbered(models, vocab):
     """Unite the n-grams of all models under the ids of `vocab`. Probabilities and weights are those of the first model;
-    n-grams of other models only become bare prefixes. N-grams with words outside `vocab` are left out.
+    n-grams of other models have no probability. N-grams with words outside `vocab` are left out.
     """
     ids = [ids_in(vocab, model) for model in models]
     return replace(models[0], vocab=vocab, nodes=wrap_records(*unite(models, ids, len(vocab.words))))
