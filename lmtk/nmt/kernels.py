@@ -82,7 +82,8 @@ def attend(H, UH, absent, q, va):
     e_ij = v_a . tanh(W_a s_(i-1) + U_a h_j), A.1.2; alpha by equation 6; c_i = sum_j alpha_ij h_j, equation 5. H (K, T,
     A), UH (K, T, n'); absent (K, T): 0 for the words of a sentence, -inf behind its end.
     """
-    e = (tanh_sum(UH, q).reshape(-1, len(va)) @ va).reshape(absent.shape)
+    with np.errstate(invalid="ignore"):  # OpenBLAS may compute with unset memory that it then discards
+        e = (tanh_sum(UH, q).reshape(-1, len(va)) @ va).reshape(absent.shape)
     e += absent
     alpha = softmax_rows(e)
     return alpha, (alpha[:, None] @ H)[:, 0]
