@@ -62,7 +62,7 @@ def check_levels(form, name, levels):
 
 
 def convert(source, target, form):
-    """Writes the model in the file `source` as a KenLM file. ARPA becomes probing tables while it is read."""
+    """Writes the model in the file `source` as a KenLM file. An ARPA file becomes probing tables while it is read."""
     from lmtk.files.inputs import open_in
     from lmtk.files.outputs import open_out
     from lmtk.files.registry import ARPA, find_reader, load
@@ -72,10 +72,10 @@ def convert(source, target, form):
     if form.kind == "probing":
         with open_in(source) as stream:
             if find_reader(stream.peek(1 << 12)) == ARPA:
-                tables, *positive = probing.read(stream, source, form)
-                check(form, name, len(tables.sizes), set(tables.words), positive)
                 with open_out(target) as out:
-                    tables.write(out, form)
+                    tables, *positive = probing.read(stream, source, form, out)
+                    check(form, name, len(tables.sizes), set(tables.words), positive)
+                    tables.write()
                 return
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", ".*(positive log probabilit|the model has no )", LmtkWarning)  # `check` does

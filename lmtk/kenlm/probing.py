@@ -9,11 +9,13 @@ Two signs tell KenLM how much of a context it has to keep. log10 p loses its sig
 back-off weight of 0 is -0.0 unless the n-gram is a context.
 """
 
+import os
 from dataclasses import replace
 
 import numpy as np
 
 from lmtk.errors import FormatError, LmtkError, name_of, shown
+from lmtk.files.container import map_output
 from lmtk.kenlm.hashed import (
     AT,
     BATCH,
@@ -31,7 +33,7 @@ from lmtk.kenlm.hashed import (
     lay_out,
     place_of,
 )
-from lmtk.kenlm.layout import ZERO, hash_words, is_unknown, join_words, make_header
+from lmtk.kenlm.layout import ZERO, hash_words, header_size, is_unknown, join_words, make_header
 from lmtk.machine import memory
 from lmtk.machine.jit import inlined, jit, of_numba
 from lmtk.machine.threads import map_in_order
@@ -48,11 +50,11 @@ LACKS_CONTEXT, FULL = 1, 2  # what stops `insert`
 prefetch = of_numba("lmtk.machine.intrinsics", "prefetch")
 
 
-def read(stream, path, form):
+def read(stream, path, form, out):
     """Returns (the Tables of the ARPA file in `stream`, the number of positive log probabilities, the largest of them).
-    form: a `layout.Form`. Raises FormatError.
+    form: a `layout.Form`; out: the open file that the Tables are for. Raises FormatError.
     """
-    growing = Growing(form, path)
+    growing = Growing(out, form, path)
     sections, stated, positive, worst = reader.read_sections(stream, path, growing)
     growing.add(sections, stated)
     if growing.tables is None:
@@ -66,7 +68,7 @@ def write(out, model, form):
     nodes, rows = model.nodes, reader.make_rows(*model.ngrams(1))
     is_bare = np.isnan(rows.view(f32)[:, -2])
     rows.view(f32)[is_bare, -2] = [form.unknown if is_unknown(words[w]) else ZERO for w in rows[is_bare, 0]]
-    tables = Tables(form, [nodes.size(k) for k in range(1, nodes.order + 1)], len(words))
+    tables = Tables(out, form, [nodes.size(k) for k in range(1, nodes.order + 1)], len(words))
     tables.insert_words(rows, [words[w] for w in rows[:, 0].tolist()])
     ids = np.arange(len(words), dtype=np.int32)
     for k in range(2, nodes.order + 1):
@@ -74,7 +76,7 @@ def write(out, model, form):
         make = lambda first, k=k, unused=unused: np.ascontiguousarray(rows_of(nodes, k, first, ids, unused)[:, :-1])
         for rows in map_in_order(make, range(0, nodes.size(k), PIECE)):
             tables.insert(rows, "the model")
-    tables.write(out, form)
+    tables.write()
 
 
 class Growing:
@@ -82,8 +84,9 @@ class Growing:
     when it is read, and its memory is used again.
     """
 
-    def __init__(self, form, path):
-        self.form, self.path, self.unigrams, self.tables, self.size = form, path, reader.Unigrams(), None, 0
+    def __init__(self, out, form, path):
+        self.out, self.form, self.path, self.unigrams = out, form, path, reader.Unigrams()
+        self.tables, self.size = None, 0
 
     def extend(self, section, rows, stated):
         """Takes Rows that follow the lines so far in `section`."""
@@ -133,27 +136,29 @@ class Growing:
         self.unigrams.vocab = self.unigrams.vocab or reader.vocabulary(words)
         index, sizes = self.unigrams.vocab.index, [stated[k] for k in sorted(stated)]
         try:
-            self.tables = Tables(self.form, sizes, len(index))
-        except MemoryError:
-            reason = f"\\data\\ says {sum(sizes)} n-grams; hash tables for so many do not fit into memory"
+            self.tables = Tables(self.out, self.form, sizes, len(index))
+        except (MemoryError, OSError):
+            reason = f"\\data\\ says {sum(sizes)} n-grams; there is no room for a file with hash tables for so many"
             raise FormatError(self.path, reason) from None
         self.tables.insert_words(reader.rows_of_pieces(1, section, index), words)
         return len(words)
 
 
 class Tables:
-    """The vocabulary and the n-grams of a probing file.
+    """The vocabulary and the n-grams of the probing file `out`, in its mapped pages if that is possible.
 
     memory, where: as in `hashed`. filled (n,): how many buckets of each order are filled. numbers (W,): KenLM's number
     of each word of a Vocab. words: in the order of the numbers, <unk> first.
     """
 
-    def __init__(self, form, sizes, W):
+    def __init__(self, out, form, sizes, W):
         where, self.word_buckets, size = lay_out(sizes, form.multiplier)
-        self.sizes, self.numbers, self.where = sizes, np.zeros(W, np.int32), where
-        self.filled = np.zeros(len(sizes), np.int64)
-        self.memory, self.words = memory.zeros(size, np.int32), [UNK]
-        self.logs = self.memory.view(f32)
+        self.out, self.form, self.sizes, self.where = out, form, sizes, where
+        self.numbers, self.filled = np.zeros(W, np.int32), np.zeros(len(sizes), np.int64)
+        mapped = map_output(out, header_size(len(sizes)), 4 * size)
+        self.is_mapped = mapped is not None
+        self.memory = mapped.view(np.int32) if self.is_mapped else memory.zeros(size, np.int32)
+        self.logs, self.words = self.memory.view(f32), [UNK]
         self.logs[where[0, AT]], self.logs[where[0, AT] + 1] = form.unknown, 0
 
     def insert_words(self, rows, words):
@@ -183,12 +188,15 @@ class Tables:
             reason = "a hash table is full: the model lacks many n-grams that longer n-grams end with"
             raise LmtkError(f"{name}: {reason}; give a larger multiplier (build_binary -p 2) or write a trie")
 
-    def write(self, out, form):
-        """Writes the file."""
-        out.write(make_header(form, self.sizes))
-        out.write(self.memory)
-        if form.has_words:
-            out.write(join_words(self.words))
+    def write(self):
+        """Writes what the file still lacks."""
+        self.out.write(make_header(self.form, self.sizes))
+        if self.is_mapped:
+            self.out.seek(self.memory.nbytes, os.SEEK_CUR)
+        else:
+            self.out.write(self.memory)
+        if self.form.has_words:
+            self.out.write(join_words(self.words))
 
 
 @jit
