@@ -30,13 +30,15 @@ class LmtkWarning(UserWarning):
 
 # if lmtk replaces another program: our option name -> the option name that the user typed
 typed = {}
+# file -> its name in messages, if that is another one
+named = {"-": "stdin"}
 # functions that show a line to a user at a terminal; set by `cli.main`
 notes = []
 
 
 def name_of(path):
     """The name of a file in messages."""
-    return "stdin" if path == "-" else path
+    return named.get(path, path)
 
 
 def counted(n, one, many=None):

@@ -10,6 +10,7 @@ import json
 import os
 import re
 import reprlib
+import warnings
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -20,9 +21,11 @@ from typing import get_args, get_origin
 import numpy as np
 
 from lmtk.api import BLANKS, Model, as_bytes
-from lmtk.errors import LmtkError, UsageError, option_name
+from lmtk.errors import LmtkError, LmtkWarning, UsageError, named, option_name
 from lmtk.jobs.rules import build, fields_of
 
+# in a message, the rest of a clause that is about a command of lmtk, or an option
+OPTION = re.compile(r"lmtk [a-z-]+ [^;]*|[a-z]+-(?:count|train|class|interp) \(?-|(?<![\w-])-(?!inf\b)([a-z][a-zN-]*)")
 # name -> the options of the method, or the name of the option that takes its parameter
 METHODS = {
     "gt": {},
@@ -75,15 +78,13 @@ def estimate(text=None, order=3, smoothing="kn", interpolate=True, vocab=None, u
     with ExitStack() as files:
         paths = [files.enter_context(in_file(one, "a text in sources")) for one in sources]
         path = files.enter_context(in_file(text, needed=not paths))
-        source = None if is_name(text) or paths else "the text"
         arguments = {"text": (path,) if path else (), "sources": tuple(paths), "order": order, "vocab": words}
-        arguments |= {"unk": unk, "keep": True, "source": source}
-        arguments |= chosen | {"interpolate": interpolate}
-        job = make_job(EstimateJob, arguments, options, {"discount-fallback": "fallback"})
-        try:
-            return Model(run(job))
-        except NoDiscount as e:
-            raise LmtkError(f'{e.cause}; add fallback=(0.5, 1, 1.5), or use smoothing="wb"') from None
+        arguments |= chosen | {"unk": unk, "keep": True, "interpolate": interpolate}
+        with run_of(EstimateJob, arguments, options, {"discount-fallback": "fallback"}) as job:
+            try:
+                return Model(run(job))
+            except NoDiscount as e:
+                raise LmtkError(f'{e.cause}; add fallback=(0.5, 1, 1.5), or use smoothing="wb"') from None
 
 
 def check_estimate(order, minimum, fallback, vocab):
@@ -146,7 +147,8 @@ def edit_model(model, arguments, options):
     """The Model that an EditJob makes of a model: the name of a file, or a model in memory."""
     from lmtk.jobs.editing import EditJob, edit
 
-    return Model(edit(make_job(EditJob, {"lm": model, "keep": True} | arguments, options, {"lambda": "weights"})))
+    with run_of(EditJob, {"lm": model, "keep": True} | arguments, options, {"lambda": "weights"}) as job:
+        return Model(edit(job))
 
 
 def mix(models, weights=(), heldout=None, **options):
@@ -167,11 +169,12 @@ def mix(models, weights=(), heldout=None, **options):
 
     arguments = {"lm": inner_models(models), "weight": checked_weights(weights)}
     with in_file(heldout, "heldout", needed=False) as path:
-        job = make_job(MixJob, arguments | {"heldout": path}, options, {"lambda": "weights", "lm": "models"})
-        try:
-            return Model(run(job))
-        except OtherWords as e:
-            raise LmtkError(f"{e.cause}; make both models with the same vocab and unk, or use lmtk.merge") from None
+        arguments["heldout"] = path
+        with run_of(MixJob, arguments, options, {"lambda": "weights", "lm": "models"}) as job:
+            try:
+                return Model(run(job))
+            except OtherWords as e:
+                raise LmtkError(f"{e.cause}; make both models with the same vocab and unk, or use lmtk.merge") from None
 
 
 def classes(text, number, **options):
@@ -188,7 +191,8 @@ def classes(text, number, **options):
         raise UsageError(f"number must be a whole number, not {number!r}")
     with in_file(text) as path:
         arguments = {"text": (path,), "numclasses": number, "quiet": True}
-        result = sort_words(make_job(ClassJob, arguments, options, {"numclasses": "number"}))
+        with run_of(ClassJob, arguments, options, {"numclasses": "number"}) as job:
+            result = sort_words(job)
     names = [*result.names]
     return {os.fsdecode(word): os.fsdecode(names[c]) for word, (c, *_) in result.members.items()}
 
@@ -243,7 +247,8 @@ def perplexity(model, text, **options):
 
     with in_file(text) as path:
         arguments = {"lm": inner_model(model), "text": (path,), "write": None}
-        (tally,) = score(make_job(ScoreJob, arguments, options, {"lm": "model"}))
+        with run_of(ScoreJob, arguments, options, {"lm": "model"}) as job:
+            (tally,) = score(job)
     return Perplexity(tally.sentences, tally.words, tally.oovs, tally.zeroprobs, float(tally.log10p))
 
 
@@ -263,12 +268,12 @@ def surprisal(model, text, **options):
 
     models = inner_models(model) if isinstance(model, (list, tuple)) else (inner_model(model),)
     with in_file(text) as path:
-        job = make_job(SurprisalJob, {"lm": models, "text": (path,), "quiet": True}, options, {"lm": "model"})
-        rows = []
-        for columns in measure(job):
-            names = [column.name for column in columns]
-            values = zip(*(map(column.form.value, column.values) for column in columns))
-            rows += [dict(zip(names, row)) for row in values]
+        arguments, rows = {"lm": models, "text": (path,), "quiet": True}, []
+        with run_of(SurprisalJob, arguments, options, {"lm": "model"}) as job:
+            for columns in measure(job):
+                names = [column.name for column in columns]
+                values = zip(*(map(column.form.value, column.values) for column in columns))
+                rows += [dict(zip(names, row)) for row in values]
     return rows
 
 
@@ -312,10 +317,9 @@ def score_documents(model, documents, **options):
     names = ("add", "buckets")
     options |= {name: options[name].split(",") for name in names if isinstance(options.get(name), str)}
     with in_json_lines(documents, options.get("field") or "text") as path:
-        source = None if is_name(documents) else "the documents"
-        arguments = {"lm": inner_model(model), "jsonl": path, "write": None, "quiet": True}
-        arguments |= {"collect": True, "source": source}
-        measured = score(make_job(ScoreJob, arguments, options, {"lm": "model", "jsonl": "documents"}))
+        arguments = {"lm": inner_model(model), "jsonl": path, "write": None, "quiet": True, "collect": True}
+        with run_of(ScoreJob, arguments, options, {"lm": "model", "jsonl": "documents"}) as job:
+            measured = score(job)
     perplexity, words, oovs, log10p = measured.figures
     whole = [np.nan_to_num(x).astype(np.int64) for x in (words, oovs)]
     return Documents(perplexity, *whole, log10p, measured.kept, measured.bucket)
@@ -340,8 +344,7 @@ def select(text, models, keep, **options):
     if not isinstance(keep, Real):
         raise UsageError(f"keep must be a number, not {keep!r}")
     arguments = {"lm": inner_models(models), "keep": keep, "write": None, "quiet": True}
-    with in_file(text) as path:
-        job = make_job(SelectJob, arguments | {"text": (path,)}, options, {"lm": "models"})
+    with in_file(text) as path, run_of(SelectJob, arguments | {"text": (path,)}, options, {"lm": "models"}) as job:
         try:
             selection = run(job)
         except OtherWords as e:
@@ -369,7 +372,8 @@ def train(text, path, heldout=None, vocab=None, **options):
     optional = partial(in_file, needed=False)
     with optional(heldout, "heldout") as held, optional(vocab, "vocab", items="words") as words, in_file(text) as text:
         arguments = {"text": text, "lm": os.fsdecode(path), "heldout": held, "vocab": words, "quiet": True}
-        run(make_job(TrainJob, arguments, options, {"lm": "path"}))
+        with run_of(TrainJob, arguments, options, {"lm": "path"}) as job:
+            run(job)
     return Model(path)
 
 
@@ -392,27 +396,44 @@ def translate(model, text, **options):
     out = io.BytesIO()
     with in_file(text) as path:
         arguments = {"model": tuple(map(os.fsdecode, models)), "text": path, "write": None}
-        run(make_job(TranslateJob, arguments, options), out)
+        with run_of(TranslateJob, arguments, options) as job:
+            run(job, out)
     return [os.fsdecode(line) for line in out.getvalue().split(b"\n")[:-1]]
 
 
-def make_job(job, arguments, options, names=None):
-    """The job, a class, of a function's arguments and options, {field: value}. names: {option: argument} of arguments
-    with another name than their field. Raises UsageError with names as Python has them, TypeError for an option that
-    does not exist.
+@contextmanager
+def run_of(job, arguments, options, names=None):
+    """Yields the job, a class, of a function's arguments and options, {field: value}, for a block that runs it. In its
+    errors and warnings, options have the names of Python.
+
+    names: {option: argument} of arguments with another name than their field. Raises TypeError for an option that does
+    not exist.
     """
     declared = fields_of(job)
     options = {name: plain(value) for name, value in options.items()}
     for name, value in options.items():
         if name in declared and (wanted := mismatch(value, declared[name].type)):
             raise UsageError(f"{name} must be {wanted}, not {reprlib.repr(value)}")
-    try:
-        return build(job, arguments | options)
-    except UsageError as e:
-        names = {option_name(field): name for name, field in declared.items()} | (names or {})
-        raise UsageError(re.sub(r"(?<![\w-])-([a-zN-]+)", lambda x: names.get(x[1], x[0]), str(e))) from None
+    names = {option_name(field): name for name, field in declared.items()} | (names or {})
+    with warnings.catch_warnings():
+        show = warnings.showwarning
+        warnings.showwarning = lambda message, *more: show(rename_options(message, names), *more)
+        try:
+            yield build(job, arguments | options)
+        except (LmtkError, LmtkWarning) as e:
+            rename_options(e, names)
+            raise
 
 
+def rename_options(problem, names):
+    """An error or a warning of lmtk, with Python's names of options. names: {option: argument} where they differ."""
+    if isinstance(problem, (LmtkError, LmtkWarning)):
+        python = lambda option: names.get(option[1], option[1].replace("-", "_")) if option[1] else option[0]
+        problem.args = (OPTION.sub(python, str(problem)),)
+    return problem
+
+
+IN_MESSAGES = {"text": "the text", "heldout": "the held-out text", "vocab": "the vocabulary"}
 KINDS = {
     bool: ("True or False", lambda x: x in (True, False)),
     int: ("a whole number", lambda x: isinstance(x, Integral)),
@@ -492,23 +513,21 @@ def in_json_lines(documents, field):
     """The name of a JSONL file with documents: that of `documents` itself where it is a name. Otherwise they are texts,
     which become the `field` of their documents, or dictionaries. Raises UsageError.
     """
-    from lmtk.machine.memory import named_file
+
+    def line_of(document):
+        if not isinstance(document, (str, dict)):
+            raise UsageError(f"each document must be a text (str) or a dictionary, not {document!r}")
+        try:
+            return json.dumps({field: document} if isinstance(document, str) else document).encode() + b"\n"
+        except (TypeError, ValueError) as e:
+            raise UsageError(f"a document cannot be written as JSON ({e})") from None
 
     if is_name(documents):
         yield os.fsdecode(documents)
     elif not is_iterable(documents):
         raise UsageError(f"documents must be the name of a file or a list of texts, not {documents!r}")
     else:
-        with named_file() as (file, path):
-            for document in documents:
-                if not isinstance(document, (str, dict)):
-                    raise UsageError(f"each document must be a text (str) or a dictionary, not {document!r}")
-                try:
-                    line = json.dumps({field: document} if isinstance(document, str) else document)
-                except (TypeError, ValueError) as e:
-                    raise UsageError(f"a document cannot be written as JSON ({e})") from None
-                file.write(line.encode() + b"\n")
-            file.flush()
+        with file_of(map(line_of, documents), "the documents") as path:
             yield path
 
 
@@ -518,7 +537,11 @@ def in_file(text, name="text", needed=True, items="sentences"):
     None. name, items: of the argument and its parts, for the UsageError about another kind of value; needed: None is
     wrong too.
     """
-    from lmtk.machine.memory import named_file
+
+    def line_of(line):
+        if not isinstance(line, (str, bytes)):
+            raise UsageError(f"{name} must have {items} as str or bytes, not {line!r}")
+        return as_bytes(line).translate(BLANKS) + b"\n"
 
     if text is None and not needed:
         yield None
@@ -530,10 +553,20 @@ def in_file(text, name="text", needed=True, items="sentences"):
     elif not is_iterable(text):
         raise UsageError(f"{name} must be the name of a file or a list of {items}, not {text!r}")
     else:
-        with named_file() as (file, path):
-            for line in text:
-                if not isinstance(line, (str, bytes)):
-                    raise UsageError(f"{name} must have {items} as str or bytes, not {line!r}")
-                file.write(as_bytes(line).translate(BLANKS) + b"\n")
-            file.flush()
+        with file_of(map(line_of, text), IN_MESSAGES.get(name, name)) as path:
             yield path
+
+
+@contextmanager
+def file_of(lines, name):
+    """The name of a temporary file with these lines; messages call it `name`."""
+    from lmtk.machine.memory import named_file
+
+    with named_file() as (file, path):
+        file.writelines(lines)
+        file.flush()
+        named[path] = name
+        try:
+            yield path
+        finally:
+            del named[path]

@@ -23,7 +23,7 @@ from small_models import models
 
 import lmtk
 from lmtk.api import FEW, Model
-from lmtk.errors import FormatError, LmtkError, UsageError
+from lmtk.errors import FormatError, LmtkError, LmtkWarning, UsageError
 from lmtk.ngram.estimate.methods import Method
 from lmtk.reports import kenlm
 
@@ -518,6 +518,8 @@ WB, UNI = FILES / "wb.arpa", FILES / "uni.arpa"
         (lambda: lmtk.perplexity(WB, [], tolower="x"), "tolower must be True or False, not 'x'"),
         (lambda: lmtk.classes(["a b"], "x"), "number must be a whole number, not 'x'"),
         (lambda: lmtk.classes(["a b"], 0), "number must be 2 or more"),
+        (lambda: lmtk.select(["a b", "b"], [WB, WB], 3), "the text: it has 2 sentences, and keep is 3; give at most 2"),
+        (lambda: lmtk.perplexity(WB, ["a"], dynamic=True), "dynamic needs a model of nplm-train"),
         (lambda: lmtk.train(["a b"], 3), "path must be the name of a file, not 3"),
         (
             lambda: lmtk.train(["a b"], "m", heldout=3),
@@ -531,6 +533,11 @@ WB, UNI = FILES / "wb.arpa", FILES / "uni.arpa"
 def test_wrong_arguments_are_named(call, message):
     with pytest.raises(LmtkError, match=re.escape(message)):
         call()
+
+
+def test_warnings_have_the_names_of_python():
+    with pytest.warns(LmtkWarning, match="train the model with unk or kenlm"):
+        lmtk.score_documents(WB, ["x"])
 
 
 def test_unknown_options_are_errors():

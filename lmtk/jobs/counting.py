@@ -24,7 +24,7 @@ class CountJob:
     gtmin.
     memory: the memory to use, in bytes. mpi: share the work among the ranks of mpiexec.
     kenlm: lines become sentences as in KenLM's lmplz; open_end and skip_symbols change this.
-    source: the name of the text in messages. reading: how the texts become lines of words.
+    reading: how the texts become lines of words.
     """
 
     text: tuple[str, ...] = ()
@@ -56,7 +56,6 @@ class CountJob:
     skip_symbols: bool = False
     memory: int | None = None
     mpi: bool = False
-    source: str | None = None
     sources: tuple[str, ...] = option_named("source", ())
     reading: Reading = field(default_factory=Reading)
 
@@ -181,7 +180,7 @@ def vocabulary_of(job, lists, counts, unk):
 
     if lists.classes and job.unk in lists.classes.members:
         unk = False  # the class of <unk> is predicted in its place
-    source = job.source or job.vocab or (job.text or job.read or job.sources)[0]
+    source = job.vocab or (job.text or job.read or job.sources)[0]
     vocab = make_vocab(counts.words, unk, True, job.unk, source, lists.nonevents)
     return with_tokenizer(vocab, job.reading.digest())
 

@@ -38,7 +38,7 @@ class Documents:
     buckets: the names of buckets, from the lowest perplexity to the highest. cutoffs: the perplexities at which the
     second bucket and each later bucket begin; (): all buckets get about the same number of documents.
     shard: "i/n", read only part i of n parts of the file. write_rest: a file for the lines that are not kept.
-    collect: return the figures of all documents. source: the name of the file in messages.
+    collect: return the figures of all documents.
     """
 
     jsonl: str | None = None
@@ -51,12 +51,11 @@ class Documents:
     shard: str | None = None
     write_rest: str | None = None
     collect: bool = False
-    source: str | None = None
     quiet: bool = False
 
     @property
     def name(self):
-        return self.source or name_of(self.jsonl)
+        return name_of(self.jsonl)
 
     @property
     def part(self):
