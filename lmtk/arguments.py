@@ -1,0 +1,189 @@
+"""The arguments of Python's functions: their checks, the files that stand for texts in memory, and their names in
+messages.
+"""
+
+import json
+import os
+import re
+import reprlib
+import warnings
+from contextlib import contextmanager
+from numbers import Integral, Real
+from types import NoneType, UnionType
+from typing import get_args, get_origin
+
+from lmtk.api import BLANKS, Model, as_bytes
+from lmtk.errors import LmtkError, LmtkWarning, UsageError, named, option_name
+from lmtk.jobs.rules import build, fields_of
+
+# in a message, the rest of a clause that is about a command of lmtk, or an option
+OPTION = re.compile(r"lmtk [a-z-]+ [^;]*|[a-z]+-(?:count|train|class|interp) \(?-|(?<![\w-])-(?!inf\b)([a-z][a-zN-]*)")
+IN_MESSAGES = {"text": "the text", "heldout": "the held-out text", "vocab": "the vocabulary"}
+KINDS = {
+    bool: ("True or False", lambda x: x in (True, False)),
+    int: ("a whole number", lambda x: isinstance(x, Integral)),
+    float: ("a number", lambda x: isinstance(x, Real)),
+    str: ("a string", lambda x: isinstance(x, str)),
+}
+PLURALS = {bool: "switches", int: "whole numbers", float: "numbers", str: "strings"}
+
+
+@contextmanager
+def run_of(job, arguments, options, names=None):
+    """Yields the job, a class, of a function's arguments and options, {field: value}, for a block that runs it. In its
+    errors and warnings, options have the names of Python.
+
+    names: {option: argument} of arguments with another name than their field. Raises TypeError for an option that does
+    not exist.
+    """
+    declared = fields_of(job)
+    options = {name: plain(value) for name, value in options.items()}
+    for name, value in options.items():
+        if name in declared and (wanted := mismatch(value, declared[name].type)):
+            raise UsageError(f"{name} must be {wanted}, not {reprlib.repr(value)}")
+    names = {option_name(field): name for name, field in declared.items()} | (names or {})
+    with warnings.catch_warnings():
+        show = warnings.showwarning
+        warnings.showwarning = lambda message, *more: show(rename_options(message, names), *more)
+        try:
+            yield build(job, arguments | options)
+        except (LmtkError, LmtkWarning) as e:
+            rename_options(e, names)
+            raise
+
+
+def rename_options(problem, names):
+    """An error or a warning of lmtk, with Python's names of options. names: {option: argument} where they differ."""
+    if isinstance(problem, (LmtkError, LmtkWarning)):
+        python = lambda option: names.get(option[1], option[1].replace("-", "_")) if option[1] else option[0]
+        problem.args = (OPTION.sub(python, str(problem)),)
+    return problem
+
+
+def mismatch(value, kind):
+    """What a field of this type takes, in words, if `value` is not that; None if it is."""
+    if isinstance(kind, UnionType):
+        if value is None and NoneType in get_args(kind):
+            return None
+        kind = next(t for t in get_args(kind) if t is not NoneType)
+    if get_origin(kind) is tuple:
+        one = get_args(kind)[0]
+        fits = isinstance(value, tuple) and not any(mismatch(x, one) for x in value)
+        return None if fits else f"a list of {PLURALS[one]}"
+    if get_origin(kind) is dict:
+        one = get_args(kind)[1]
+        fits = isinstance(value, dict) and not any(mismatch(k, int) or mismatch(x, one) for k, x in value.items())
+        return None if fits else f"a dictionary from orders to {PLURALS[one]}"
+    words, fits = KINDS[kind]
+    return None if fits(value) else words
+
+
+def plain(value):
+    """The value of an option as jobs have it: a string for the name of a file, a tuple for a list."""
+    if isinstance(value, (list, tuple)):
+        return tuple(map(plain, value))
+    return os.fsdecode(value) if is_name(value) else value
+
+
+def inner_model(model, name="model"):
+    """A model in the form that a job takes: the name of a file, or the model inside a Model. Raises UsageError."""
+    if is_name(model):
+        return os.fsdecode(model)
+    inner = model.lm if isinstance(model, Model) else model
+    if not hasattr(inner, "vocab"):
+        raise UsageError(f"{name} must be the name of a file or a Model, not {model!r}")
+    return inner
+
+
+def inner_models(models):
+    """A list of models in the form that a job takes, a tuple. Raises UsageError."""
+    if is_name(models) or not is_iterable(models):
+        raise UsageError(f"models must be a list of models, not {models!r}")
+    inner = tuple(inner_model(model, "a model in models") for model in models)
+    if not inner:
+        raise UsageError("models is empty; give at least one model")
+    return inner
+
+
+def checked_weights(weights):
+    """Weights in the form that a job takes, a tuple. Raises UsageError."""
+    if not are_numbers(weights):
+        more = f"; give a held-out text as heldout={weights!r}" if is_name(weights) else ""
+        raise UsageError(f"weights must be a list of numbers, not {weights!r}{more}")
+    return tuple(weights)
+
+
+def is_name(value):
+    return isinstance(value, (str, bytes, os.PathLike))
+
+
+def is_iterable(value):
+    return hasattr(value, "__iter__")
+
+
+def are_numbers(values):
+    return not is_name(values) and hasattr(values, "__len__") and all(isinstance(x, Real) for x in values)
+
+
+@contextmanager
+def in_json_lines(documents, field):
+    """The name of a JSONL file with documents: that of `documents` itself where it is a name. Otherwise they are texts,
+    which become the `field` of their documents, or dictionaries. Raises UsageError.
+    """
+
+    def line_of(document):
+        if not isinstance(document, (str, dict)):
+            raise UsageError(f"each document must be a text (str) or a dictionary, not {document!r}")
+        try:
+            return json.dumps({field: document} if isinstance(document, str) else document).encode() + b"\n"
+        except (TypeError, ValueError) as e:
+            raise UsageError(f"a document cannot be written as JSON ({e})") from None
+
+    if is_name(documents):
+        yield os.fsdecode(documents)
+    elif not is_iterable(documents):
+        raise UsageError(f"documents must be the name of a file or a list of texts, not {documents!r}")
+    else:
+        with file_of(map(line_of, documents), "the documents") as path:
+            yield path
+
+
+@contextmanager
+def in_file(text, name="text", needed=True, items="sentences"):
+    """The name of a file with a text's sentences, a line each: that of `text` itself where it is a name, None for
+    None. name, items: of the argument and its parts, for the UsageError about another kind of value; needed: None is
+    wrong too.
+    """
+
+    def line_of(line):
+        if not isinstance(line, (str, bytes)):
+            raise UsageError(f"{name} must have {items} as str or bytes, not {line!r}")
+        return as_bytes(line).translate(BLANKS) + b"\n"
+
+    if text is None and not needed:
+        yield None
+    elif is_name(text):
+        path = os.fsdecode(text)
+        if " " in path and not os.path.exists(path):
+            raise UsageError(f"{name} is the name of a file, but {path!r} does not exist; give {items} as a list")
+        yield path
+    elif not is_iterable(text):
+        raise UsageError(f"{name} must be the name of a file or a list of {items}, not {text!r}")
+    else:
+        with file_of(map(line_of, text), IN_MESSAGES.get(name, name)) as path:
+            yield path
+
+
+@contextmanager
+def file_of(lines, name):
+    """The name of a temporary file with these lines; messages call it `name`."""
+    from lmtk.machine.memory import named_file
+
+    with named_file() as (file, path):
+        file.writelines(lines)
+        file.flush()
+        named[path] = name
+        try:
+            yield path
+        finally:
+            del named[path]
