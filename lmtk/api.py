@@ -7,7 +7,7 @@ from itertools import islice
 
 import numpy as np
 
-from lmtk.errors import FormatError
+from lmtk.errors import FormatError, UsageError
 from lmtk.files.registry import load
 from lmtk.lm import LN10, after, reach
 from lmtk.machine.jit import BYTES, of_numbers
@@ -190,7 +190,7 @@ class Model:
 
         format: "arpa", "binary" (lmtk's own form), "kenlm-probing" or "kenlm-trie".
 
-        Raises OSError if the file cannot be written, TypeError if this is not a back-off model, ValueError for an
+        Raises OSError if the file cannot be written, TypeError if this is not a back-off model, UsageError for an
         unknown format, and LmtkError if KenLM could not read the model.
         """
         from lmtk.files.outputs import open_out
@@ -209,7 +209,7 @@ class Model:
             return
         writers = {"arpa": writer.write_text, "binary": backoff.write_binary}
         if format not in writers:
-            raise ValueError(f"format is arpa, binary, kenlm-probing or kenlm-trie, not {format!r}")
+            raise UsageError(f"format is arpa, binary, kenlm-probing or kenlm-trie, not {format!r}")
         with open_out(path) as out:
             writers[format](out, self.lm)
 

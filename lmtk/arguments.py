@@ -18,6 +18,7 @@ from lmtk.jobs.rules import build, fields_of
 
 # in a message, the rest of a clause that is about a command of lmtk, or an option
 OPTION = re.compile(r"lmtk [a-z-]+ [^;]*|[a-z]+-(?:count|train|class|interp) \(?-|(?<![\w-])-(?!inf\b)([a-z][a-zN-]*)")
+LONGEST = 100  # characters of a value in a message
 IN_MESSAGES = {"text": "the text", "heldout": "the held-out text", "vocab": "the vocabulary"}
 KINDS = {
     bool: ("True or False", lambda x: x in (True, False)),
@@ -165,7 +166,8 @@ def in_file(text, name="text", needed=True, items="sentences"):
     elif is_name(text):
         path = os.fsdecode(text)
         if " " in path and not os.path.exists(path):
-            raise UsageError(f"{name} is the name of a file, but {path!r} does not exist; give {items} as a list")
+            quoted = repr(path if len(path) < LONGEST else f"{path[:LONGEST]} ...")
+            raise UsageError(f"{name} is the name of a file, but {quoted} does not exist; give {items} as a list")
         yield path
     elif not is_iterable(text):
         raise UsageError(f"{name} must be the name of a file or a list of {items}, not {text!r}")

@@ -264,8 +264,13 @@ def main():
     if ended:
         status = 128 + ended[0]
     warned.finish()
-    for tell in notes if status == 0 and "lmtk.machine.compiling" in sys.modules else ():
-        tell("compiled; the next run of this kind starts at once")
+    if status == 0 and "lmtk.machine.compiling" in sys.modules:
+        from lmtk.machine.kernel_cache import refused
+
+        if message := refused():
+            warned.say(f"warning: {message}")
+        for tell in notes if not message else ():
+            tell("compiled; the next run of this kind starts at once")
     if status in (1, 128 + signal.SIGPIPE):
         close_stdout()
     gc.freeze()  # the end of Python need not look through the objects either

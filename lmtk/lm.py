@@ -73,9 +73,13 @@ def find_running_text(models, marks):
 
     Returns a clause for a warning, or None.
     """
-    if marks.eos and not all(model.vocab.predicts(EOS) for model in models):
-        return "the model does not predict </s>"
-    return "no n-gram of the model begins with <s>" if marks.sos and not all(map(has_sentence_starts, models)) else None
+    for i, model in enumerate(models, 1):
+        name = "the model" if len(models) == 1 else f"model {i}"
+        if marks.eos and not model.vocab.predicts(EOS):
+            return f"{name} does not predict </s>"
+        if marks.sos and not has_sentence_starts(model):
+            return f"no n-gram of {name} begins with <s>"
+    return None
 
 
 def after(model, context):

@@ -26,6 +26,7 @@ def score_from_python():
         model.scores(model.advance(model.states(2), [0, 1]))
 
 
+PAUSE = 15  # seconds between two lines on progress
 STAGES = [
     [
         "ngram-count -text text -order 4 -lm katz.arpa -write counts -write-vocab words",
@@ -123,11 +124,10 @@ def precompile(run):
     _, folder = kernel_cache.folder()
     if folder is None:
         message = "no folder for compiled kernels can be written; set NUMBA_CACHE_DIR to a folder"
-        if named := os.environ.get("NUMBA_CACHE_DIR"):
-            message = f"NUMBA_CACHE_DIR is {named}, which cannot keep kernels; name a folder that only you can write to"
-        sys.stderr.write(f"lmtk: {message}\n")
+        sys.stderr.write(f"lmtk: {kernel_cache.refused() or message}\n")
         return 1
-    begin, failed = time.monotonic(), []
+    begin, failed, done, total = time.monotonic(), [], 0, sum(map(len, STAGES))
+    told = begin  # when the last line was printed
     with tempfile.TemporaryDirectory() as work:
         home = os.getcwd()
         os.chdir(work)
@@ -142,6 +142,10 @@ def precompile(run):
                     child, status = os.wait()
                     job = running.pop(child)
                     failed += [job] if status else []
+                    done += 1
+                    if time.monotonic() > told + PAUSE:
+                        told = time.monotonic()
+                        sys.stderr.write(f"lmtk: compiled the kernels of {done} of {total} jobs\n")
         finally:
             os.chdir(home)
     for job in failed:

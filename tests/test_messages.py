@@ -9,7 +9,7 @@ from lmtk.commands.absent import OPTIONS, PROGRAMS, REFUSED
 from lmtk.commands.spelling import table
 
 EVERY = {name: set(table(click_command(name))) for name in COMMANDS}
-TOP = {"-version", "-as"}
+TOP = {"-version", "-as", "-compile"}
 
 
 @pytest.mark.parametrize("name", [*PROGRAMS, *OPTIONS])

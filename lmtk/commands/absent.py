@@ -10,6 +10,8 @@ NEURAL = "neural: lmtk nplm-train or nmt-train; n-grams: lmtk ngram-count -lm"
 PROGRAMS = {
     "-v": ("", "lmtk -version prints the version"),
     "version": ("", "lmtk -version prints the version"),
+    "compile": ("", "lmtk -compile compiles the kernels"),
+    "-compil": ("", "lmtk -compile compiles the kernels"),
     "train": ("", NEURAL),
     "estimate": ("", "lmtk ngram-count -text FILE -lm MODEL estimates a model"),
     "count": ("", "lmtk ngram-count counts n-grams, lmtk count-of counts phrases in an indexed text"),
@@ -57,13 +59,13 @@ OPTIONS = {
     "-src": ("", "-source FILE is the source text"),
     "-tgt": ("", "-target FILE is the target text"),
     "-ref": ("", "-reference FILE prints BLEU"),
-    "-adapt-marginals": (
-        "adapts a model to 1-gram probabilities",
-        "lmtk mix -lm MODEL NEW mixes MODEL with a model of the new domain",
+    **dict.fromkeys(
+        ("-adapt-marginals", "-base-marginals", "-adapt-marginals-beta", "-adapt-marginals-ratios"),
+        ("adapts a model to 1-gram probabilities", "lmtk mix -lm MODEL NEW mixes MODEL with a model of the new domain"),
     ),
-    "-base-marginals": (
-        "adapts a model to 1-gram probabilities",
-        "lmtk mix -lm MODEL NEW mixes MODEL with a model of the new domain",
+    **dict.fromkeys(
+        ("-adapt-mix", "-adapt-decay", "-adapt-iters"),
+        ("adapts the weights of a mixture while it scores", "lmtk mix -bins learns weights by context frequency"),
     ),
     "-codebook": ("reads quantised probabilities", "-write-bin FILE -quantize N writes a quantised model"),
     "-write-codebook": ("writes quantised probabilities", "-write-bin FILE -quantize N writes a quantised model"),
@@ -76,10 +78,15 @@ OPTIONS = {
     "-decipher": ("scores as the DECIPHER recogniser does", ""),
     "-decipher-lm": ("replaces a recogniser's score in n-best lists", "lmtk rescore adds scores to n-best lists"),
     "-decipher-nbest": ("writes n-best lists in DECIPHER's form", "lmtk rescore keeps the form of the lists"),
+    **dict.fromkeys(
+        ("-decipher-lmw", "-decipher-wtw", "-decipher-order", "-decipher-nobackoff"),
+        ("describes the recogniser's score in n-best lists", "lmtk rescore -lmw X -wtw X sets weights"),
+    ),
     "-df": ("models disfluencies", ""),
     "-dynamic": ("adapts a model while it scores", "-cache N mixes in the last N words"),
     "-dynamic-lambda": ("adapts a model while it scores", "-cache-lambda X is the weight of the last words"),
     "-factored": ("scores with a factored model", ""),
+    "-hmm": ("reads a hidden Markov model of n-gram models", ""),
     "-hidden-vocab": ("models hidden events between words", ""),
     "-hidden-not": ("models hidden events between words", ""),
     "-hiddens": ("models hidden states", ""),
@@ -89,6 +96,12 @@ OPTIONS = {
     "-max-nbest": ("limits the length of n-best lists", "shorten the lists before lmtk rescore"),
     "-maxwordsperclass": ("limits the size of classes", "a larger -numclasses gives smaller classes"),
     "-meta-tag": ("reads counts of counts", ""),
+    "-minbackoff": ("sets the least probability that a context leaves for backing off", ""),
+    **{
+        f"-mix-{kind}{i}": ("mixes in one more model", "lmtk ngram -mix-lm -write-lm FILE mixes the models first")
+        for kind in ("lm", "lambda")
+        for i in range(2, 10)
+    },
     "-msweb-lm": ("asks a web service", ""),
     "-nbest": ("rescores an n-best list", "lmtk rescore -lm MODEL -nbest LISTS"),
     "-nbest-files": ("rescores n-best lists", "lmtk rescore -lm MODEL -nbest LISTS"),
@@ -99,10 +112,14 @@ OPTIONS = {
     "-no-reorder": ("keeps the order of an n-best list", "lmtk rescore without weights keeps the order"),
     "-noise": ("skips noise words in n-best lists", "remove them before lmtk rescore"),
     "-noise-vocab": ("skips noise words in n-best lists", "remove them before lmtk rescore"),
+    "-nonull": ("removes the word <NULL> from a model", ""),
     "-null": ("uses a model with probability 1 for all words", ""),
     "-parquet": ("", "-text FILE -field NAME reads a parquet file"),
     "-read-google": ("reads a folder of Google's n-grams", "name each file of the folder after -read"),
+    "-save-maxclasses": ("writes intermediate classes only up to this number of classes", ""),
+    "-server-maxclients": ("answers queries over the network", "use the model in Python: man lmtk-python"),
     "-server-port": ("answers queries over the network", "use the model in Python: man lmtk-python"),
+    "-cache-served-ngrams": ("asks a server for probabilities", "read the model with -lm"),
     "-use-server": ("asks a server for probabilities", "read the model with -lm"),
     "-skip": ("uses skip n-grams", ""),
     "-skip-init": ("uses skip n-grams", ""),

@@ -194,7 +194,8 @@ def measure(job):
             columns = columns_of(job, names, batch, first, measures.columns(batch, corpora))
             container.finish()  # a damaged model must not be reported on
             yield columns
-    for numbers, lm in zip(measures.lacking, job.lm):
+    is_checked = job.reading.tokenizer or job.reading.field
+    for numbers, lm in zip(measures.lacking, job.lm) if is_checked else ():
         job.reading.check_pieces(*numbers, name_of(lm) if isinstance(lm, str) else "the model")
     if not sentences:
         yield columns_of(job, header[1], [], 1, without_rows)

@@ -195,7 +195,7 @@ class Reading:
         """Warn if a model lacks most of the pieces of a text, or of the words of documents. unknown: how many of the
         `number` pieces or words the model lacks. name: what messages call the text.
         """
-        if 2 * unknown <= number or not (self.tokenizer or self.field):
+        if 2 * unknown <= number:
             return
         units, remedy = "piece", f"was the model made with the tokenizer {self.tokenizer}?"
         if not self.tokenizer:
@@ -267,14 +267,21 @@ class Problems:
 
         document: the first of them that is a JSON object, or None.
         """
-        lacking, malformed = (len(self.lines.get(problem, ())) for problem in (self.NO_FIELD, self.NOT_JSON))
+        problems = self.NO_FIELD, self.NOT_JSON, self.NO_STRING
+        lacking, malformed, no_string = (len(self.lines.get(problem, ())) for problem in problems)
         if lacking > malformed:
             names = ", ".join(list(document)[:SHOWN])
-            message = f'the documents have no field "{self.field}"; give one of their fields as -field: {names}'
+            inner = "; a field inside another field cannot be read" if "." in self.field else ""
+            message = f'the documents have no field "{self.field}"{inner}; give one of their fields as -field: {names}'
             raise FormatError(self.name, message, self.first() + self.lines[self.NO_FIELD][0])
         if malformed:
             message = 'not JSON lines; expected a document on each line, such as {"text": "..."}'
             raise FormatError(self.name, message, self.first() + self.lines[self.NOT_JSON][0])
+        if no_string and len(self.lines) == 1:
+            texts = ", ".join([name for name, value in document.items() if isinstance(value, str)][:SHOWN])
+            remedy = f"; give a field with a text as -field: {texts}" if texts else ""
+            message = f'the field "{self.field}" of the documents is not a string{remedy}'
+            raise FormatError(self.name, message, self.first() + self.lines[self.NO_STRING][0])
 
     def warn(self, outcome):
         """One warning for each problem. outcome(problem): what happens to the lines with it, in words."""

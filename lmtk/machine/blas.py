@@ -36,10 +36,8 @@ def sgemm():
     function = named("cblas_sgemm64_")
     if function is None:
         return None
-    size, pointer = ctypes.c_int64, ctypes.c_void_p
-    real = ctypes.c_float
-    shape = [size, size, size]
-    function.argtypes = [ctypes.c_int] * 3 + shape + [real, pointer, size, pointer, size, real, pointer, size]
+    size, pointer, real = ctypes.c_int64, ctypes.c_void_p, ctypes.c_float
+    function.argtypes = [ctypes.c_int] * 3 + [size] * 3 + [real, pointer, size, pointer, size, real, pointer, size]
     function.restype = None
     return function
 

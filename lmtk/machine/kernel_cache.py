@@ -43,6 +43,12 @@ def folder():
     return cache
 
 
+def refused():
+    """A message if NUMBA_CACHE_DIR names a folder that is not used, or None."""
+    message = "NUMBA_CACHE_DIR is {}, which cannot keep compiled kernels; name a folder that only you can write to"
+    return message.format(named) if (named := os.environ.get("NUMBA_CACHE_DIR")) and not folder()[1] else None
+
+
 def opened(path):
     """(descriptor, path) of a folder, which is created if need be. (None, None) if it is a link, or if others can write
     to it or put another folder in its place.
@@ -140,10 +146,7 @@ def folder_for_numba():
         closed = abouts[0].st_mode & 0o77 == 0
         for _, folders, files, inner in os.fwalk(dir_fd=descriptor):
             abouts += [os.lstat(name, dir_fd=inner) for name in (*folders, *files)]
-        if closed and all(is_plain(about) and about.st_uid == os.geteuid() for about in abouts):
+        plain = all(stat.S_ISREG(about.st_mode) or stat.S_ISDIR(about.st_mode) for about in abouts)
+        if closed and plain and all(about.st_uid == os.geteuid() for about in abouts):
             return path
     return None
-
-
-def is_plain(about):
-    return stat.S_ISREG(about.st_mode) or stat.S_ISDIR(about.st_mode)

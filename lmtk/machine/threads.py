@@ -16,7 +16,6 @@ from functools import cache, partial
 from importlib import import_module
 from itertools import chain, islice
 
-MOST = 1024  # threads
 wanted = None  # the number given to `use`
 
 
@@ -135,7 +134,7 @@ def helper_pool(process):
     """
     from concurrent.futures import ThreadPoolExecutor
 
-    return ThreadPoolExecutor(MOST)
+    return ThreadPoolExecutor(1024)
 
 
 def parts_of(size):
