@@ -127,7 +127,7 @@ def precompile(run):
         sys.stderr.write(f"lmtk: {kernel_cache.refused() or message}\n")
         return 1
     begin, failed, done, total = time.monotonic(), [], 0, sum(map(len, STAGES))
-    told = begin  # when the last line was printed
+    printed = begin  # when the last line was printed
     with tempfile.TemporaryDirectory() as work:
         home = os.getcwd()
         os.chdir(work)
@@ -143,8 +143,8 @@ def precompile(run):
                     job = running.pop(child)
                     failed += [job] if status else []
                     done += 1
-                    if time.monotonic() > told + PAUSE:
-                        told = time.monotonic()
+                    if time.monotonic() > printed + PAUSE:
+                        printed = time.monotonic()
                         sys.stderr.write(f"lmtk: compiled the kernels of {done} of {total} jobs\n")
         finally:
             os.chdir(home)

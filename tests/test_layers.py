@@ -22,7 +22,7 @@ LAYERS = [
     ["reports"],
     ["nbest", "run"],
     ["jobs"],
-    ["api", "functions", "kenlm_module"],
+    ["api", "arguments", "functions", "kenlm_module"],
     ["commands"],
     ["programs", "help"],
     ["precompile"],
