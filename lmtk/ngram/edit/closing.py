@@ -7,21 +7,16 @@ probabilities stay as they are.
 
 import numpy as np
 
-from lmtk.ngram.arpa.reader import changes, make_rows, sorted_rows, trie_of
+from lmtk.ngram.arpa.reader import make_rows, mend, trie_of
 from lmtk.ngram.model.backoff import Backoff, Walk
 from lmtk.ngram.model.building import finish
-from lmtk.ngram.model.nodes import find_unigrams
+from lmtk.ngram.model.nodes import find_unigrams, is_suffix_closed
 
 
 def is_closed(nodes):
     """Whether the model has every suffix and every context of two words or more of its n-grams, with a probability."""
-    for k in range(2, nodes.order + 1):
-        suffix = nodes.levels[k]["suffix"][:-1]
-        if np.isnan(nodes.levels[k]["log10p"][:-1]).any():
-            return False
-        if k > 2 and len(suffix) and (suffix.min() < 0 or suffix.max() >= nodes.size(k - 1)):
-            return False
-    return True
+    has_bare = any(np.isnan(level["log10p"][:-1]).any() for level in nodes.levels[2:])
+    return not has_bare and is_suffix_closed(nodes)
 
 
 def close(model):
@@ -38,14 +33,12 @@ def close(model):
         suffixes = np.concatenate((rows[k - 1][: len(is_far)][is_far, 1:k], missing[:, 1:]))
         rows[k - 2] = np.concatenate((rows[k - 2], make_rows(suffixes, np.nan, 0)))
         missing = suffixes
-    for k, level in enumerate(rows, 1):
-        level = level[sorted_rows(level, W)]
-        rows[k - 1] = level = level[changes(level[:, :-2])]  # the model's own n-gram comes first among equal ones
+    mend(rows, W)  # the model's own n-gram comes first among equal ones
+    for level in rows[1:]:
         log10p = level.view(np.float32)[:, -2]
         is_bare = np.isnan(log10p)
-        if k > 1:
-            log10p[is_bare] = backed_off(model, level[is_bare, :-2])
-    trie = trie_of(rows, W, None)
+        log10p[is_bare] = backed_off(model, level[is_bare, :-2])
+    trie = trie_of(rows, W)
     return Backoff(model.vocab, finish(trie.memory, trie.where, W))
 
 
