@@ -68,7 +68,11 @@ def add_suffixes(memory, where, slots, spans, k, one, far):
     """
     parts = parts_of(int(where[k - 2, N]))
     missing = map_at_once(lambda part: link_suffixes(memory, where, slots, spans, k, *part, one), parts)
-    return add_far_suffixes(memory, where, k, one, far, parts, missing)
+    if not any(missing):
+        return far
+    more, begins = np.empty((sum(missing), 2), np.int32), np.cumsum([0, *missing]).tolist()
+    map_at_once(lambda part: link_far(memory, where, k, *part[0], one, far, more, part[1]), zip(parts, begins))
+    return np.concatenate((far, more))
 
 
 @jit
@@ -124,17 +128,6 @@ def link_batch(memory, slots, span, above, size, width, ats, words, lows, highs,
         memory[u64(ats[j] + width - 1)] = nodes[j]
         missing += nodes[j] < 0
     return missing
-
-
-def add_far_suffixes(memory, where, k, one, far, parts, missing):
-    """Set the suffixes of k-grams that order k - 1 does not have. Returns `far`, extended by them. parts: ranges
-    (first, last) of contexts; missing: the number of such suffixes in each part.
-    """
-    if not any(missing):
-        return far
-    more, begins = np.empty((sum(missing), 2), np.int32), np.cumsum([0, *missing]).tolist()
-    map_at_once(lambda part: link_far(memory, where, k, *part[0], one, far, more, part[1]), zip(parts, begins))
-    return np.concatenate((far, more))
 
 
 @jit

@@ -2,8 +2,7 @@
 
 The arrays are those of the table in `nodes`. `walk` scores the tokens of a large text in one kernel, and `walk_plain`
 those of a small text in numpy. `step` scores one word, and `score_text` and `score_lines` score sentences in KenLM's
-arithmetic; these three take the arrays as a handle, an array of addresses. `log_probabilities` gives the distribution
-over all words after one context.
+arithmetic; these three take the arrays as a handle, an array of addresses.
 """
 
 from itertools import pairwise
@@ -58,20 +57,6 @@ def find_context_nodes(nodes, unigram, context):
         nodes_found.append(int(node[-1]) if len(node) else -1)
         node = find_children(above, level, np.append(np.int32(-1), node[:-1]), np.asarray(context))
     return nodes_found
-
-
-def log_probabilities(nodes, unigram, first, context):
-    """log10 p (V,) of all words after a context (ids, the latest word last). first (V,): log10 p of the 1-grams."""
-    logp, weights = first.copy(), np.zeros(len(first), np.float32)
-    for k, node in enumerate(find_context_nodes(nodes, unigram, context), 1):
-        if node >= 0:
-            above, level = nodes.levels[k : k + 2]
-            weights += above["log10bow"][node]
-            low, high = np.clip(above["child"][node : node + 2], 0, len(level) - 1)
-            word, value = level["word"][low:high], level["log10p"][low:high]
-            has_p = (word >= 0) & (word < len(first)) & ~np.isnan(value)
-            logp[word[has_p]], weights[word[has_p]] = value[has_p], 0
-    return logp + weights
 
 
 def as_kenlm_log(log10p):
