@@ -191,7 +191,7 @@ def merge_words(job, bigrams, g, bar):
     units, order, of = data, words, np.arange(len(data.words))
     if g is not None:
         of = g
-        units, _ = induction.classes_as_words(data, g, int(g.max()) + 1)
+        units = induction.classes_as_words(data, g, int(g.max()) + 1)
         order = induction.by_use(units, np.unique(g[words]))
     window = len(order) if job.full else bigrams.G
     for share, merged in induction.mergers(units, order, window, bigrams.G, save):

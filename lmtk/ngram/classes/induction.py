@@ -209,14 +209,12 @@ def mergers(data, order, window, G, every=0):
 
 
 def classes_as_words(data, g, G):
-    """(the Bigrams of the G classes g (W,) in place of words, the number of classes). Words without a class, -1, are
-    classes of their own.
-    """
+    """The Bigrams of the G classes g (W,) in place of words. Words without a class, -1, are classes of their own."""
     g, C = numbered(data, g, G)
     key, inverse = np.unique(g[data.v].astype(np.int64) * C + g[data.w], return_inverse=True)
     count = np.bincount(inverse, data.count).astype(np.int64)
     uses = np.bincount(g[g >= 0], data.uses[g >= 0], C).astype(np.int64)
-    return Bigrams([b"%08d" % c for c in range(C)], key // C, key % C, count, uses), C
+    return Bigrams([b"%08d" % c for c in range(C)], key // C, key % C, count, uses)
 
 
 def roots(merged, order):
@@ -244,7 +242,7 @@ def paths(data, classes):
     G = len(classes.names)
     g = np.array([classes.members[w][0] if w in classes.members else -1 for w in data.words], np.int32)
     order = np.arange(G)
-    *_, (_, merged) = mergers(classes_as_words(data, g, G)[0], order, G, 1)
+    *_, (_, merged) = mergers(classes_as_words(data, g, G), order, G, 1)
     path_of = [b""] * G
     for a, b in merged[::-1].tolist():
         path_of[b] = path_of[a] + b"1"

@@ -204,14 +204,13 @@ def read_arrays(arrays, order, W, path):
             as_matrix(level)[:, :-1] = a
         wrap_records(memory, where, ROOT, path).checked_levels(W)
         return finish(memory, where, W)
-    memory = whole = memory_around(levels)
-    if whole is None:
+    memory = memory_around(levels)
+    if memory is None:
         memory = np.concatenate([a.reshape(-1) for a in levels])
-    begin, where, at = address_of(memory), [], 0
-    for a in levels:
-        at = (address_of(a) - begin) // 4 if whole is not None else at
-        where.append([at, len(a) - 1, a.shape[1], PLACE[a.shape[1]]])
-        at += a.size
+        ats = np.cumsum([0, *(a.size for a in levels)])
+    else:
+        ats = [(address_of(a) - address_of(memory)) // 4 for a in levels]
+    where = [[at, len(a) - 1, a.shape[1], PLACE[a.shape[1]]] for at, a in zip(ats, levels)]
     more = (freeze(arrays[name]) for name in ("far", "slots", "spans"))
     for begin, size in arrays["spans"].tolist():
         if size & (size - 1) or not 0 <= size <= len(arrays["slots"]) - begin <= len(arrays["slots"]):
@@ -250,11 +249,7 @@ def memory_around(arrays):
     base = arrays[0]
     while isinstance(base.base, np.ndarray):
         base = base.base
-    first, last = address_of(base), address_of(base) + base.nbytes
-    if any(not first <= address_of(a) <= last - a.nbytes for a in arrays):
-        return None
-    begin = min(map(address_of, arrays))
-    end = max(address_of(a) + a.nbytes for a in arrays)
-    if begin % 4:
+    first, begin, end = address_of(base), min(map(address_of, arrays)), max(address_of(a) + a.nbytes for a in arrays)
+    if begin < first or end > first + base.nbytes or begin % 4:
         return None
     return base.reshape(-1).view(np.uint8)[begin - first : end - first].view(np.int32)
