@@ -76,11 +76,12 @@ def prune_low(model, minorder=2):
     """Remove the n-grams of `minorder` words or more whose probability is below the backed-off one (SRILM's
     -prune-lowprobs). Weights are recomputed and n-grams judged again until none is removed.
     """
-    arrays = memory, _, where, _ = copied(model)
+    arrays = _, _, where, _ = copied(model)
     order, dropped = len(where), True
-    extended = [np.zeros(n, np.uint8) for n in where[:, N]]
-    for k in range(2, order):
-        mark_extended(memory, where, k, extended[k - 2])
+    extended = [np.zeros(n, np.uint8) for n in where[:, N]]  # the n-grams in which longer contexts end
+    for shorter, level in zip(extended, model.nodes.levels[2:order]):
+        suffix = level["suffix"][:-1][np.diff(level["child"]) > 0]
+        shorter[suffix[(suffix >= 0) & (suffix < len(shorter))]] = 1
     while dropped:
         dropped = 0
         for k in range(minorder, order + 1):
@@ -258,14 +259,3 @@ def drop_low(memory, logs, where, far, k, first, last, extended):
         if not (has_ngrams or extended[i]):
             logs[at + BOW] = 0
     return gone
-
-
-@jit
-def mark_extended(memory, where, k, extended):
-    """Marks the n-grams of order k - 1 in which contexts of order k end: extended (N_(k-1),) uint8, in place."""
-    at, width = where[k - 1, AT], where[k - 1, WIDTH]
-    for i in range(where[k - 1, N]):
-        if memory[at + width * i + CHILD] < memory[at + width * (i + 1) + CHILD]:
-            suffix = memory[at + width * (i + 1) - 1]
-            if 0 <= suffix < len(extended):
-                extended[suffix] = 1
