@@ -69,18 +69,18 @@ def read_text(stream, path, seen=(), home=None, linked=True):
     for mark, effect in LACKING.items():
         if mark not in unigrams.words:
             warnings.warn(f"{name_of(path)}: the model has no {mark.decode()}; {effect}", LmtkWarning, stacklevel=2)
-    vocab = unigrams.vocab
     try:
         if unigrams.table is None:
-            nodes, repeated = nodes_of_lines(sections, vocab)
+            rows = [rows_of_pieces(k, pieces, unigrams) for k, pieces in sections.items()]
+            nodes, repeated = nodes_of_few(rows, len(unigrams.vocab.words))
         else:
-            nodes, repeated = nodes_of_rows(sections, growing, linked)
+            nodes, repeated = nodes_of_many(sections, growing, linked)
     except KeyError as e:
         raise FormatError(path, f"the word {shown(e.args[0])} of an n-gram is not among the 1-grams") from None
     if repeated:
         text = f"{name_of(path)}: {counted(repeated, 'repeated n-gram')}; only the first occurrence is kept"
         warnings.warn(text, LmtkWarning, stacklevel=2)
-    return Backoff(vocab, nodes)
+    return Backoff(unigrams.vocab, nodes)
 
 
 def read_model(stream, path, growing):
@@ -374,21 +374,18 @@ def vocabulary(words):
     return Vocab([*predicted, *missing], len(predicted))
 
 
-def nodes_of_lines(sections, vocab):
-    """(the Nodes of parsed sections, {k: [(log10 p, words, log10 bow)]}; the number of repeated n-grams). Raises
-    KeyError with a word that is not in `vocab`.
+def nodes_of_few(rows, W):
+    """(the Nodes of the rows (N, k + 2) of each order over W words; the number of repeated n-grams), in numpy. Prefixes
+    that the rows lack become bare.
     """
-    W, rows, orders, repeated = len(vocab.words), [], [], 0
-    for k, entries in sections.items():
-        ids = [[vocab.index[w] for w in words] for _, words, _ in entries]
-        rows.append(np.array(ids, np.int32).reshape(-1, k))
-    for entries, (keys, first, _) in zip(sections.values(), trie(rows, W), strict=True):
-        is_entry = first < len(entries)  # the others are prefixes that the file lacks
-        repeated += len(entries) - int(is_entry.sum())
-        log10p, log10bow = np.full(len(keys), np.nan, np.float32), np.zeros(len(keys), np.float32)
-        for array, column in ((log10p, 0), (log10bow, 2)):
-            array[is_entry] = single([entries[i][column] for i in first[is_entry]])
-        orders.append((keys, log10p, log10bow))
+    orders, repeated = [], 0
+    for x, (keys, first, _) in zip(rows, trie([x[:, :-2] for x in rows], W), strict=True):
+        is_row = first < len(x)
+        repeated += len(x) - int(is_row.sum())
+        logs = np.full(len(keys), np.nan, np.float32), np.zeros(len(keys), np.float32)
+        for column, log10 in zip((-2, -1), logs):
+            log10[is_row] = x.view(np.float32)[first[is_row], column]
+        orders.append((keys, *logs))
     return build_nodes(orders, W), repeated
 
 
@@ -398,9 +395,9 @@ def single(log10):
     return np.where(logs == ZERO, np.float32(-np.inf), logs)
 
 
-def nodes_of_rows(sections, growing, linked=True):
-    """`nodes_of_lines` of the sections of a large file, or of those that are in the trie of `growing` already. Empties
-    the sections.
+def nodes_of_many(sections, growing, linked):
+    """(the Nodes of the sections of a large file, by kernels; the number of repeated n-grams). Empties the sections.
+    growing: a Growing, whose trie has some of them already.
     """
     W, trie, repeated, rows = len(growing.unigrams.vocab.words), growing.trie, 0, []
     if not trie or not trie.order == len(trie.sizes) == len(sections):
@@ -484,6 +481,12 @@ def make_rows(ids, p, bow):
     return rows
 
 
+def rows_of_lines(k, lines, index):
+    """The rows (N, k + 2) of parsed lines of order k. index: word -> id."""
+    ids = np.array([[index[w] for w in words] for _, words, _ in lines], np.int32)
+    return make_rows(ids.reshape(-1, k), single([p for p, _, _ in lines]), single([bow for *_, bow in lines]))
+
+
 def rows_of_pieces(k, pieces, unigrams):
     """The rows (N, k + 2) of parsed lines and Rows of order k; of 1-grams, `pieces` is the whole section. Raises
     KeyError with a word that has no 1-gram.
@@ -496,9 +499,7 @@ def rows_of_pieces(k, pieces, unigrams):
                     raise KeyError(x.unknown)
                 parts.append(x.rows)
         else:
-            p, words, bow = zip(*run)
-            ids = np.array([[index[w] for w in row] for row in words], np.int32)
-            parts.append(make_rows(ids, single(p), single(bow)))
+            parts.append(rows_of_lines(k, [*run], index))
     rows = parts[0] if len(parts) == 1 else np.concatenate([np.empty((0, k + 2), np.int32), *parts])
     if k == 1:
         rows[:, 0] = [index[w] for w in unigrams.words]
