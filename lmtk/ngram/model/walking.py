@@ -410,6 +410,24 @@ def score_text(handle, table, unk, sos, eos, address, size):
     return np.float64(total), N - begin
 
 
+@inlined
+def put_line(ids, begin, end, sos, eos, tokens, fresh, at):
+    """tokens, from `at` on, <- ids[begin:end] between the marks sos and eos, -1 for none; fresh <- whether a token is
+    the first. Returns the place after the last token.
+    """
+    fresh[at], first = True, at
+    if sos >= 0:
+        tokens[at] = sos
+        at += 1
+    for i in range(begin, end):
+        tokens[at], fresh[at] = ids[i], at == first
+        at += 1
+    if eos >= 0:
+        tokens[at], fresh[at] = eos, at == first
+        at += 1
+    return at
+
+
 @jit
 def score_lines(handle, ids, sos, eos, sums):
     """sums (S,) float64 <- KenLM's log10 p of each line of `ids`, in which -1 separates lines: the sum over its words
@@ -420,23 +438,12 @@ def score_lines(handle, ids, sos, eos, sums):
     for w in ids:
         lines += w < 0
     N = len(ids) - (lines - 1) + lines * ((sos >= 0) + (eos >= 0))
-    tokens, fresh, ends = np.empty(N, np.int32), np.zeros(N + 1, np.bool_), np.empty(lines, np.int64)
-    at, line = 0, 0
+    tokens, fresh, ends = np.empty(N, np.int32), np.empty(N + 1, np.bool_), np.empty(lines, np.int64)
+    at = start = line = 0
     for i in range(len(ids) + 1):
-        if i == 0 or ids[i - 1] < 0:
-            fresh[at] = True
-            if sos >= 0:
-                tokens[at] = sos
-                at += 1
-        if i < len(ids) and ids[i] >= 0:
-            tokens[at] = ids[i]
-            at += 1
-            continue
-        if eos >= 0:
-            tokens[at] = eos
-            at += 1
-        ends[line] = at
-        line += 1
+        if i == len(ids) or ids[i] < 0:
+            ends[line] = at = put_line(ids, start, i, sos, eos, tokens, fresh, at)
+            start, line = i + 1, line + 1
     log10p, used = np.empty(N, np.float32), np.empty(N, np.int8)
     memory, logs, where, far, slots, spans, unigram, first = arrays_at(handle)
     walk(memory, logs, where, far, slots, spans, unigram, first, len(unigram), True, tokens, fresh, log10p, used)
