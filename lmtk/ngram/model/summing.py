@@ -50,7 +50,7 @@ def sum_text(handle, table, marks, text, room):
         else:
             before = sos if add_sos and ids[start] != sos else -1
             after = eos if add_eos and ids[i - 1] != eos else -1
-            ends[lines] = at = put_line(ids, start, i, before, after, tokens, fresh, at)
+            ends[lines] = at = put_line(ids, start, i, (before, after), tokens, fresh, at)
             lines += 1
         start = i + 1
     memory, logs, where, far, slots, spans, unigram, first = arrays_at(handle)

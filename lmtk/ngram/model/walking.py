@@ -411,11 +411,12 @@ def score_text(handle, table, unk, sos, eos, address, size):
 
 
 @inlined
-def put_line(ids, begin, end, sos, eos, tokens, fresh, at):
-    """tokens, from `at` on, <- ids[begin:end] between the marks sos and eos, -1 for none; fresh <- whether a token is
-    the first. Returns the place after the last token.
+def put_line(ids, begin, end, marks, tokens, fresh, at):
+    """tokens, from `at` on, <- ids[begin:end] between two marks, ids or -1 for none; fresh <- whether a token is the
+    first. Returns the place after the last token.
     """
-    fresh[at], first = True, at
+    (sos, eos), first = marks, at
+    fresh[at] = True
     if sos >= 0:
         tokens[at] = sos
         at += 1
@@ -442,7 +443,7 @@ def score_lines(handle, ids, sos, eos, sums):
     at = start = line = 0
     for i in range(len(ids) + 1):
         if i == len(ids) or ids[i] < 0:
-            ends[line] = at = put_line(ids, start, i, sos, eos, tokens, fresh, at)
+            ends[line] = at = put_line(ids, start, i, (sos, eos), tokens, fresh, at)
             start, line = i + 1, line + 1
     log10p, used = np.empty(N, np.float32), np.empty(N, np.int8)
     memory, logs, where, far, slots, spans, unigram, first = arrays_at(handle)
