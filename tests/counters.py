@@ -116,7 +116,7 @@ def small_job():
 
 # what is counted: (the limit, the target)
 LIMITS = {
-    "record classes of lmtk.ngram": (30, 14),
+    "record classes of lmtk.ngram": (29, 14),
     "lines that ask `pays`": (12, 12),
     "functions with more than 7 parameters": (35, 40),
     "functions of more than 60 lines": (6, 6),
@@ -124,7 +124,7 @@ LIMITS = {
     "names that say nothing, such as `given`": (0, 0),
     "modules that a small ngram-count enters": (17, 20),
     "calls between modules of a small ngram-count": (75, 100),
-    "lines of lmtk/ngram": (11425, 9000),
+    "lines of lmtk/ngram": (11345, 9000),
     "lines of lmtk/machine": (1925, 1400),
 }
 

@@ -23,6 +23,11 @@ def state_of(data, G, seed=None):
     return induction.exchange_of(data, induction.frequency_classes(data, words, G, seed), G, words)
 
 
+def made(data, G, unseen=()):
+    state = state_of(data, G)
+    return induction.made(data, state.g, state.G, unseen)
+
+
 @pytest.mark.parametrize("table", [2, 9, 1 << 22])
 @settings(max_examples=40, deadline=None)
 @given(st.data())
@@ -77,14 +82,14 @@ def test_members_sum_to_one_with_unseen_words(tmp_path):
     data = data_of(tmp_path, "a b c d\na c c d e\n", Marks())
     unseen = [len(data.words), len(data.words) + 1]
     data.words.extend([b"x", b"y"])
-    actual = induction.made(data, state_of(data, 2), unseen)
+    actual = made(data, 2, unseen)
     sums = np.bincount([c for c, _ in actual.members.values()], [p for _, p in actual.members.values()])
     assert sums == pytest.approx(1) and actual.members[b"x"] == actual.members[b"y"]
     assert set(actual.members) == set(b"a b c d e x y".split())
 
 
 def test_files_give_back_the_classes(tmp_path):
-    actual = induction.made((data := data_of(tmp_path, "a b c d\na c c d e\n", Marks())), state_of(data, 3))
+    actual = made(data_of(tmp_path, "a b c d\na c c d e\n", Marks()), 3)
     with open(tmp_path / "c", "wb") as out:
         files.write_classes(out, actual)
     again = files.read_classes(str(tmp_path / "c"))
@@ -105,23 +110,29 @@ def test_the_two_classes_that_cost_least_are_merged(tmp_path_factory, data):
     order = induction.by_use(bigrams, [w for w, uses in enumerate(bigrams.uses) if uses and w > 1])
     apart = np.setdiff1d(np.union1d(bigrams.v, bigrams.w), order)
     window = data.draw(st.integers(1, 4))
-    state = induction.merging_of(bigrams, order, window)
     g = dict.fromkeys(order.tolist(), -1) | {w: -2 - i for i, w in enumerate(apart.tolist())}
-    steps = [*((order[i : i + 1], window) for i in range(len(order))), *(([], C) for C in range(window - 1, 0, -1))]
-    for words, C in steps:
+    steps, m = [*([w] for w in order), *[[]] * (window - 1)], 0
+    for words, (_, merged) in zip(steps, one_by_one(bigrams, order, window), strict=True):
         for w in words:
             g[w] = w
-        before, m = {w for w in g.values() if w >= 0}, state.m
-        state.add(words, C)
-        if state.m == m:
+        before = {w for w in g.values() if w >= 0}
+        if len(merged) == m:
             continue
         actual = {
             (a, b): naive.class_bigram_likelihood(counted, joined(g, a, b)) for a in before for b in before if a < b
         }
-        a, b = state.merged[m].tolist()
-        assert state.m == m + 1 and actual[min(a, b), max(a, b)] == pytest.approx(max(actual.values()), abs=1e-7)
+        m += 1
+        a, b = merged[-1].tolist()
+        assert len(merged) == m and actual[min(a, b), max(a, b)] == pytest.approx(max(actual.values()), abs=1e-7)
         g = joined(g, a, b)
-        assert induction.roots(state.forest[0])[order].tolist() == [g[w] if g[w] >= 0 else w for w in order]
+        assert induction.roots(merged, order).tolist() == [g[w] if g[w] >= 0 else w for w in order]
+
+
+def one_by_one(bigrams, order, window):
+    """The mergers down to one class, with a call of the kernel for each word and for each merger after the last."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(induction, "STEPS", 0)
+        yield from induction.mergers(bigrams, order, window, 1)
 
 
 def joined(g, a, b):
@@ -130,7 +141,7 @@ def joined(g, a, b):
 
 def test_paths_are_a_prefix_code(tmp_path):
     data = data_of(tmp_path, "a b c d\na c c d e\n", Marks())
-    actual = induction.paths(data, induction.made(data, state_of(data, 4)))
+    actual = induction.paths(data, made(data, 4))
     assert sum(2.0 ** -len(path) for path in actual) == 1 and len(set(actual)) == 4
 
 
@@ -141,8 +152,7 @@ def test_the_size_of_steps_changes_no_merger(tmp_path, monkeypatch, window):
     outcomes = []
     for steps in (1, 20, 1 << 26):
         monkeypatch.setattr(induction, "STEPS", steps)
-        state = induction.merging_of(data, order, window)
-        shares = list(induction.mergers(state, order, window, 3))
-        assert shares[-1] == 1 and shares == sorted(shares)
-        outcomes.append(induction.merged_classes(state, order, np.arange(len(data.words)), order).tolist())
+        shares, merged = zip(*induction.mergers(data, order, window, 3))
+        assert shares[-1] == 1 and list(shares) == sorted(shares)
+        outcomes.append(induction.merged_classes(merged[-1], order, np.arange(len(data.words)), order).tolist())
     assert outcomes[0] == outcomes[1] == outcomes[2] and set(outcomes[0]) == {-1, 0, 1, 2}

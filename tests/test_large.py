@@ -1,6 +1,7 @@
 """What is done otherwise for large jobs is the same as for small ones."""
 
 import io
+import re
 import resource
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from reference import edit as reference
 
 from lmtk import cli
 from lmtk.commands import options
+from lmtk.errors import LmtkWarning
 from lmtk.exponential import powers
 from lmtk.files import decoding, registry
 from lmtk.files.outputs import open_out
@@ -459,3 +461,19 @@ def test_a_large_model_is_filtered_as_a_small_one(tmp_path, large_from, mode):
             written.append([(tmp_path / out).read_bytes() for out in outs])
         assert written[0] == written[1] and len(set(written[0])) == len(outs)
         assert b"-1e-300\tw1 <new>\n" in written[0][-3 if mode == "multiple" else 0]
+
+
+@pytest.mark.parametrize("pattern", ["^ngram .*\n", "^ngram 2.*\n", "^ngram 3=.*\n", "(?<=^ngram 2=)", "^.* w1$\n"])
+def test_a_large_file_with_a_wrong_head_is_read_as_a_small_one(tmp_path, large_from, pattern):
+    model = estimated(random_text(tmp_path, 4), "wb", 3, Marks(), True, None, True)[1]
+    with open_out(str(tmp_path / "m")) as out:
+        writer.write_text(out, model)
+    text = re.sub(pattern, "9" if "<" in pattern else "", (tmp_path / "m").read_text(), flags=re.M)
+    (tmp_path / "m").write_text(text)
+    outcomes = []
+    for large in (1 << 60, 1):
+        large_from(large, "arpa")
+        with pytest.warns(LmtkWarning) as warned:
+            read = registry.load(str(tmp_path / "m"))
+        outcomes.append(([str(w.message) for w in warned], [x.tobytes() for k in (1, 2, 3) for x in read.ngrams(k)]))
+    assert outcomes[0] == outcomes[1] and outcomes[0][0]

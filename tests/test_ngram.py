@@ -26,8 +26,9 @@ from lmtk.ngram.edit.renormalize import renormalize
 from lmtk.ngram.edit.vocabulary import add_words, limit, merge, merge_in_turn
 from lmtk.ngram.estimate.growing import grow
 from lmtk.ngram.estimate.methods import Method
-from lmtk.ngram.generation import after, follow, sentences
+from lmtk.ngram.generation import after, sentences
 from lmtk.ngram.model.backoff import write_binary
+from lmtk.ngram.model.walking import find_context_nodes
 from lmtk.text.corpus import Corpus
 from lmtk.text.corpus import sentences as corpus_of_rows
 from lmtk.text.vocab import EOS, SOS, UNK, Vocab, make_vocab
@@ -294,9 +295,7 @@ def test_sentences_are_drawn_from_the_models_probabilities(model):
     random = np.random.default_rng(1)
     for length in range(model.order):
         context = random.integers(0, len(model.vocab.words), length).tolist()
-        nodes = (-1,) * (model.order - 1)
-        for word in context:
-            nodes = follow(model, nodes, word)
+        nodes = find_context_nodes(model.nodes, model.walk.node, context)
         every = np.array([[*context, w] for w in range(model.vocab.V)], np.int32)
         ends = np.arange(1, len(every) + 1) * (length + 1)
         scored = np.isin(np.arange(every.size), ends - 1)
@@ -309,7 +308,7 @@ def test_first_words_are_as_frequent_as_probable():
     N, sos = 4000, model.vocab.sos_id
     actual = list(sentences(model, [[sos]] * N, 3))
     first = np.bincount([s[0] if s else model.vocab.eos_id for s in actual], minlength=model.vocab.V) / N
-    p = after(model)(follow(model, (-1, -1), sos))
+    p = after(model)(find_context_nodes(model.nodes, model.walk.node, [sos]))
     assert (abs(first - p) < 4 * np.sqrt(p * (1 - p) / N) + 1e-9).all()
     assert list(sentences(model, [[sos]] * 10, 3)) == actual[:10]
     assert list(sentences(model, [[sos]] * 10, 4)) != actual[:10]

@@ -5,17 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lmtk.errors import FormatError, LmtkError, name_of, shown
-from lmtk.ngram.arpa.reader import (
-    Growing,
-    Rows,
-    Unigrams,
-    make_rows,
-    read_model,
-    rows_of_pieces,
-    tell_sizes,
-    vocabulary,
-    words_of,
-)
+from lmtk.ngram.arpa.reader import Growing, make_rows, read_model, rows_of_pieces, tell_sizes
 
 
 @dataclass(frozen=True)
@@ -52,19 +42,14 @@ def read_ngrams(path, strict_kind):
 
 def ngrams_of_arpa(stream, path):
     """The Ngrams of an ARPA file, which is read forward only. Warns as `reader.read_text` does. Raises FormatError."""
-    growing = InFileOrder(Unigrams())
+    growing = InFileOrder()
     sections, stated, sizes = read_model(stream, path, growing)
     tell_sizes(path, stated, sizes)
-    words = list(dict.fromkeys(words_of(sections[1])))
-    index = vocabulary(words).index
-    unknown = [x.unknown for pieces in sections.values() for x in pieces if isinstance(x, Rows) and x.unknown]
     try:
-        if unknown:
-            raise KeyError(unknown[0])
-        rows = [rows_of_pieces(k, pieces, index) for k, pieces in sections.items()]
+        rows = [rows_of_pieces(k, pieces, growing.unigrams) for k, pieces in sections.items()]
     except KeyError as e:
         raise FormatError(path, f"the word {shown(e.args[0])} of an n-gram is not among the 1-grams") from None
-    return Ngrams([*index], rows, path)
+    return Ngrams(growing.unigrams.vocab.words, rows, path)
 
 
 def ngrams_of_model(model, path):

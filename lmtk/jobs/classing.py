@@ -90,14 +90,6 @@ class Bigrams:
     unk: bytes
 
 
-@dataclass(frozen=True)
-class Grouping:
-    """The class of each word, (W,), -1 for none, and the number of classes."""
-
-    g: object
-    G: int
-
-
 def sort_words(job):
     """Runs a ClassJob. Returns the ngram.classes.Classes."""
     from lmtk.files.outputs import open_out
@@ -109,7 +101,7 @@ def sort_words(job):
     start = files.read_classes(job.init) if job.init else None
     bigrams = bigrams_of(job, start)
     state = exchange_words(job, bigrams, start)
-    result = induction.made(bigrams.data, state, bigrams.unseen, bigrams.unk)
+    result = induction.made(bigrams.data, state.g, state.G, bigrams.unseen, bigrams.unk)
     if job.classes:
         with open_out(job.classes) as out:
             files.write_classes(out, result)
@@ -199,18 +191,17 @@ def merge_words(job, bigrams, g, bar):
     units, order, of = data, words, np.arange(len(data.words))
     if g is not None:
         of = g
-        units, _ = induction.classes_as_words(data, g, int(g.max()) + 1)
+        units = induction.classes_as_words(data, g, int(g.max()) + 1)
         order = induction.by_use(units, np.unique(g[words]))
     window = len(order) if job.full else bigrams.G
-    merging = induction.merging_of(units, order, window)
-    for share in induction.mergers(merging, order, window, bigrams.G, save):
+    for share, merged in induction.mergers(units, order, window, bigrams.G, save):
         bar(share, "merging")
-        if save and merging.m and merging.m % save == 0:
-            g = induction.merged_classes(merging, order, of, words)
-            grouping = Grouping(g, int(g.max()) + 1)
-            with open_out(numbered_name(job.classes, merging.m)) as out:
-                files.write_classes(out, induction.made(data, grouping, bigrams.unseen, bigrams.unk))
-    return induction.merged_classes(merging, order, of, words)
+        if save and len(merged) and len(merged) % save == 0:
+            g = induction.merged_classes(merged, order, of, words)
+            classes = induction.made(data, g, int(g.max()) + 1, bigrams.unseen, bigrams.unk)
+            with open_out(numbered_name(job.classes, len(merged))) as out:
+                files.write_classes(out, classes)
+    return induction.merged_classes(merged, order, of, words)
 
 
 def numbered_name(path, number):

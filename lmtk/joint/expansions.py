@@ -19,7 +19,7 @@ import numpy as np
 from lmtk.errors import FormatError, LmtkError, shown
 from lmtk.files.decoding import WORD
 from lmtk.lm import probability, scores_of
-from lmtk.ngram.arpa.reader import nodes_of_lines
+from lmtk.ngram.arpa.reader import nodes_of_few, rows_of_lines
 from lmtk.ngram.edit.renormalize import renormalize
 from lmtk.ngram.model.backoff import Backoff
 from lmtk.text.corpus import Corpus
@@ -258,7 +258,8 @@ def expanded(model, order, exact, most, path):
             log10p = np.log10(p).tolist()
         named = [vocab.words[w] for w in context]
         sections[len(context) + 1] += [(x, (*named, vocab.words[w]), 0.0) for x, w in zip(log10p, after)]
-    return renormalize(Backoff(vocab, nodes_of_lines(sections, vocab)[0]))
+    rows = [rows_of_lines(k, lines, vocab.index) for k, lines in sections.items()]
+    return renormalize(Backoff(vocab, nodes_of_few(rows, len(vocab.words))[0]))
 
 
 def joint_probabilities(model, most, path):

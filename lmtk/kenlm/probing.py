@@ -90,10 +90,11 @@ class Growing:
 
     def extend(self, section, rows, stated):
         """Takes Rows that follow the lines so far in `section`."""
-        if rows.words:
+        k = rows.rows.shape[1] - 2
+        if k == 1:
             section.append(replace(rows, rows=rows.rows.copy(), text=None))
         else:
-            self.insert(len(rows.rows[0]) - 2, [*section, rows])
+            self.insert(k, [*section, rows])
             section.clear()
         rows.free.append(rows.rows.base)
 
@@ -101,12 +102,10 @@ class Growing:
         """Inserts the n-grams of order k of lines and Rows."""
         if not pieces:
             return
-        for piece in pieces:
-            words = [piece.unknown] if isinstance(piece, reader.Rows) else piece[1]
-            for word in words:
-                if word is not None and word not in self.unigrams.vocab.index:
-                    raise FormatError(self.path, f"the word {shown(word)} of an n-gram is not among the 1-grams")
-        rows = reader.rows_of_pieces(k, pieces, self.unigrams.vocab.index)
+        try:
+            rows = reader.rows_of_pieces(k, pieces, self.unigrams)
+        except KeyError as e:
+            raise FormatError(self.path, f"the word {shown(e.args[0])} of an n-gram is not among the 1-grams") from None
         self.size += len(rows)
         self.tables.insert(rows, name_of(self.path))
 
@@ -128,19 +127,18 @@ class Growing:
 
     def start(self, section, stated):
         """Makes the tables, and inserts the 1-grams. Returns their number."""
-        words = reader.words_of(section)
+        words = self.unigrams.words
         if sorted(stated) != [*range(1, len(stated) + 1)]:
             raise FormatError(self.path, "\\data\\ does not state the number of n-grams of every order")
         if len(set(words)) < len(words):
             raise FormatError(self.path, "a word occurs twice among the 1-grams; write a trie, which keeps the first")
-        self.unigrams.vocab = self.unigrams.vocab or reader.vocabulary(words)
-        index, sizes = self.unigrams.vocab.index, [stated[k] for k in sorted(stated)]
+        sizes = [stated[k] for k in sorted(stated)]
         try:
-            self.tables = Tables(self.out, self.form, sizes, len(index))
+            self.tables = Tables(self.out, self.form, sizes, len(self.unigrams.vocab.index))
         except (MemoryError, OSError):
             reason = f"\\data\\ says {sum(sizes)} n-grams; there is no room for a file with hash tables for so many"
             raise FormatError(self.path, reason) from None
-        self.tables.insert_words(reader.rows_of_pieces(1, section, index), words)
+        self.tables.insert_words(reader.rows_of_pieces(1, section, self.unigrams), words)
         return len(words)
 
 

@@ -16,6 +16,7 @@ from lmtk.kenlm.hashed import Hashed, lay_out
 from lmtk.kenlm.layout import FIXED, INCOMPLETE, KINDS, MAGIC, MISSING, VERSION, chop_bits, header_size
 from lmtk.ngram.arpa import reader
 from lmtk.ngram.model.backoff import Backoff
+from lmtk.ngram.model.building import finish
 from lmtk.text.vocab import EOS, SOS, UNK, Vocab
 
 
@@ -213,12 +214,11 @@ def build_model(levels, words, path):
     vocab = make_vocab(words, levels[0][1][0])
     ids = np.array([vocab.index[w] for w in words], np.int32)
     kept = np.arange(len(words)) >= (levels[0][1][0] == MISSING)
-    sections = {}
-    for k, (rows, p, bow) in enumerate(levels, 1):
+    rows_of_orders = []
+    for rows, p, bow in levels:
         if rows.max(initial=0) >= len(words):
             raise IndexError
-        kenlm_rows = reader.make_rows(ids[rows], p + np.float32(0), bow + np.float32(0))
-        unigram_words = [w for w, stays in zip(words, kept) if stays] if k == 1 else []
-        sections[k] = [reader.Rows(kenlm_rows[kept] if k == 1 else kenlm_rows, unigram_words, 0, 0.0, None)]
-    nodes, _ = reader.nodes_of_rows(sections, vocab)
-    return Backoff(vocab, nodes, kenlm_numbers(vocab, words))
+        rows_of_orders.append(reader.make_rows(ids[rows], p + np.float32(0), bow + np.float32(0)))
+    rows_of_orders[0] = rows_of_orders[0][kept]
+    trie, _ = reader.mended_trie(rows_of_orders, len(vocab.words))
+    return Backoff(vocab, finish(trie.memory, trie.where, len(vocab.words)), kenlm_numbers(vocab, words))

@@ -1,8 +1,7 @@
 """Draws random sentences from a back-off model, and computes distributions over the next word.
 
-`sentences` draws word after word. A context is a tuple: the nodes of its last 1, 2 .. order - 1 words, which
-`follow` updates. `after` turns such a tuple into the probabilities of all words, and `mean_chances` averages them over
-many contexts.
+`sentences` draws word after word. A context is a tuple: the nodes of its last 1, 2 .. order - 1 words, -1 for none.
+`after` turns such a tuple into the probabilities of all words, and `mean_chances` averages them over many contexts.
 """
 
 from functools import lru_cache
@@ -11,7 +10,9 @@ import numpy as np
 
 from lmtk.errors import LmtkError
 from lmtk.lm import probability
-from lmtk.ngram.model.searching import find_children, find_rows
+from lmtk.ngram.model.nodes import find_unigrams
+from lmtk.ngram.model.searching import find_rows
+from lmtk.ngram.model.walking import find_context_nodes
 
 LONGEST = 50_000  # words; after so many, SRILM ends a sentence without </s>
 CACHED = 1 << 23  # probabilities that the cache of contexts holds
@@ -29,33 +30,21 @@ def sentences(model, prefixes, seed=1, unk=False):
         raise LmtkError("the model never predicts </s>, so its sentences would not end")
     chances = after(model, unk)
     cumulative = lru_cache(max(CACHED // vocab.V, 1))(lambda nodes: np.cumsum(chances(nodes)))
+    unigrams = find_unigrams(model.nodes, len(vocab.words))
     for prefix in prefixes:
-        nodes = (-1,) * (model.order - 1)
-        for word in prefix:
-            nodes = follow(model, nodes, word)
-        sentence, ended = [], len(prefix) and prefix[-1] == vocab.eos_id
-        while not ended and len(sentence) < LONGEST:
-            sums = cumulative(nodes)
+        words = list(prefix)
+        while words[-1:] != [vocab.eos_id] and len(words) - len(prefix) < LONGEST:
+            context = words[max(len(words) - model.order + 1, 0) :]
+            sums = cumulative(tuple(find_context_nodes(model.nodes, unigrams, context)))
             if not sums[-1] > 0:
                 raise LmtkError("the model gives every word the probability 0 after some context")
-            word = int(np.searchsorted(sums, random.random() * sums[-1], "right"))
-            ended = word == vocab.eos_id
-            if not ended:
-                sentence.append(word)
-                nodes = follow(model, nodes, word)
-        yield sentence
-
-
-def follow(model, nodes, word):
-    """Add a word to a context, a tuple of the nodes of its last 1, 2 .. order - 1 words, -1 for none."""
-    levels, word = model.nodes.levels, np.array([word])
-    above = (0, *nodes[:-1])
-    return tuple(int(find_children(*levels[k : k + 2], np.array([node]), word)[0]) for k, node in enumerate(above))
+            words.append(int(np.searchsorted(sums, random.random() * sums[-1], "right")))
+        yield words[len(prefix) : len(words) - (words[-1:] == [vocab.eos_id])]
 
 
 def after(model, unk=True):
-    """The function that gives the probabilities (V,) of the predicted words after a context, a tuple as `follow` makes
-    it. Without `unk` the probability of the unknown word is 0.
+    """The function that gives the probabilities (V,) of the predicted words after a context, a tuple of its
+    nodes. Without `unk` the probability of the unknown word is 0.
     """
     V, unk_id = model.vocab.V, model.vocab.unk_id
     levels = model.nodes.checked_levels(len(model.vocab.words))[1:]

@@ -47,8 +47,8 @@ class Layout:
 def plain(words):
     """Return the Layout of SRILM's files."""
     cells = word_cells(words)
-    longest = longest_word(cells)
-    return Layout(b"\n", lambda rows, p, bow, flags, k, room: print_lines((rows, p, bow, flags), cells, longest, room))
+    most = int(np.diff(cells[1]).max(initial=0)) + 1  # bytes of a word and a blank
+    return Layout(b"\n", lambda rows, p, bow, flags, k, room: print_lines((rows, p, bow, flags), cells, most, room))
 
 
 def write_order(out, x, columns, k, layout, scratch):
@@ -99,9 +99,9 @@ def write_sorted(out, model, rank, may_reuse=False):
     """
     if may_reuse:
         trim()
-    nodes, cells, scratch = model.nodes, word_cells(model.vocab.words), Scratch()
+    nodes, lines, scratch = model.nodes, plain(model.vocab.words).lines, Scratch()
     nodes.checked_levels(len(model.vocab.words))
-    memory, where, longest = nodes.memory, nodes.where, longest_word(cells)
+    memory, where = nodes.memory, nodes.where
     weighted, is_sorted, parents = weights_written(nodes, rank)
     turned = [np.empty(0, np.int32) if is_so else rank for is_so in is_sorted]
 
@@ -135,7 +135,7 @@ def write_sorted(out, model, rank, may_reuse=False):
                 )
                 if may_reuse and k == nodes.order:  # of lower orders the next contexts are still being made
                     give_back(contexts[begin:end])
-                return bytes(print_lines((rows, p, bow, flags), cells, longest, room))
+                return bytes(lines(rows, p, bow, flags, k, room))
 
         out.writelines(map_in_order(lines_of, pairwise(cuts)))
         written = contexts
@@ -262,16 +262,16 @@ def gather_lines(contexts, memory, logs, where, rank, weighted, rows, p, bow, fl
             line += 1
 
 
-def print_lines(columns, words, longest, room):
+def print_lines(columns, words, most, room):
     """The lines of n-grams. columns: rows, log10 p, log10 of the weights and flags, as for `print_rows`; words: the
-    result of `word_cells`; longest: how many letters the longest word has; room: of a Scratch.
+    result of `word_cells`; most: the bytes of the longest word and a blank; room: of a Scratch.
     """
     (rows, p, bow, flags), (letters, ends, cells) = columns, words
     numbers = [print_some(x, end, room(name, (len(x), 2), u64)) for x, end, name in ((p, 9, "p"), (bow, 10, "bow"))]
     text = room("text", len(p) * (32 + 8 * len(rows)) + (1 << 16), np.uint8)
-    most = len(rows) * (longest + 1) + 64
-    while (filled := print_rows(rows, *numbers, flags, cells, letters, ends, text, len(text) - most)) < 0:
-        text = room("text", 2 * len(text) + most, np.uint8)
+    longest = len(rows) * most + 64
+    while (filled := print_rows(rows, *numbers, flags, cells, letters, ends, text, len(text) - longest)) < 0:
+        text = room("text", 2 * len(text) + longest, np.uint8)
     return text[:filled].data
 
 
@@ -313,10 +313,6 @@ def word_cells(words):
     texts[:, 15] = length + 1
     cells[short] = texts
     return letters, ends, cells.view(u64)
-
-
-def longest_word(cells):
-    return int(np.diff(cells[1]).max(initial=0))
 
 
 def cell(text, words=2):

@@ -8,6 +8,7 @@ logarithm of 0 and becomes -inf.
 import re
 import warnings
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import chain, groupby, islice
 
 import numpy as np
@@ -40,18 +41,17 @@ LACKING = {SOS: "the first word of a sentence has no context", EOS: "the end of 
 class Rows:
     """N n-grams of order k from consecutive lines.
 
-    rows (N, k + 2) int32: as `kernels.read_lines` makes them. words: of 1-grams, whose rows have no ids yet. positive,
-    worst: the number of positive log p, and the largest of them. unknown: the first word without a 1-gram, or None.
-    free: the list to which the rows' memory is returned. text: the lines, (bytes,) uint8.
+    rows (N, k + 2) int32: as `kernels.read_lines` makes them; those of 1-grams have no ids yet. positive, worst: the
+    number of positive log p, and the largest of them. unknown: the first word without a 1-gram, or None. free: the list
+    to which the rows' memory is returned. text: the lines, (bytes,) uint8.
     """
 
     rows: np.ndarray
-    words: list
     positive: int
     worst: float
     unknown: bytes | None
-    free: list | None = None
-    text: np.ndarray | None = None
+    free: list
+    text: np.ndarray | None
 
 
 def read_text(stream, path, seen=(), home=None, linked=True):
@@ -61,24 +61,26 @@ def read_text(stream, path, seen=(), home=None, linked=True):
     n-grams, positive log probabilities, repeated n-grams and a missing <s> or </s> give one warning each. Raises
     FormatError.
     """
-    growing = Growing(Unigrams(), home)
+    growing = Growing(home)
     sections, stated, sizes = read_model(stream, path, growing)
     growing.add(sections, stated)
     tell_sizes(path, stated, sizes | growing.sizes)
-    many = any(isinstance(x, Rows) for rows in sections.values() for x in rows)
-    words = words_of(sections[1])
-    vocab = growing.unigrams.vocab or vocabulary(words)
+    unigrams = growing.unigrams
     for mark, effect in LACKING.items():
-        if mark not in words:
+        if mark not in unigrams.words:
             warnings.warn(f"{name_of(path)}: the model has no {mark.decode()}; {effect}", LmtkWarning, stacklevel=2)
     try:
-        nodes, repeated = nodes_of_rows(sections, vocab, growing, linked) if many else nodes_of_lines(sections, vocab)
+        if unigrams.table is None:
+            rows = [rows_of_pieces(k, pieces, unigrams) for k, pieces in sections.items()]
+            nodes, repeated = nodes_of_few(rows, len(unigrams.vocab.words))
+        else:
+            nodes, repeated = nodes_of_many(sections, growing, linked)
     except KeyError as e:
         raise FormatError(path, f"the word {shown(e.args[0])} of an n-gram is not among the 1-grams") from None
     if repeated:
         text = f"{name_of(path)}: {counted(repeated, 'repeated n-gram')}; only the first occurrence is kept"
         warnings.warn(text, LmtkWarning, stacklevel=2)
-    return Backoff(vocab, nodes)
+    return Backoff(unigrams.vocab, nodes)
 
 
 def read_model(stream, path, growing):
@@ -130,6 +132,8 @@ def read_sections(stream, path, growing):
                 raise FormatError(path, entry, number)
             if entry[0] > 0:
                 positive, worst = positive + 1, max(worst, entry[0])
+            if order == 1 and growing.unigrams.table is None:  # `read_block` takes the words of a large file
+                growing.unigrams.words += entry[1]
             sections[order].append(entry)
     if order is None:
         raise FormatError(path, "not a model; it looks like a text (an ARPA file has a line \\data\\)")
@@ -223,44 +227,45 @@ def last_order(block, order):
 
 
 class Unigrams:
-    """The words of a large file's 1-grams. Once all of them are read, vocab is the model's vocabulary, and table has
-    the words' ids for look-ups by several threads.
+    """The words of a file's 1-grams, in order. vocab: the model's vocabulary, once all of them are read. table: of a
+    large file, the words' ids for look-ups by several threads.
     """
 
     def __init__(self):
-        self.words, self.vocab, self.table = [], None, None
+        self.words, self.table = [], None
 
-    def end(self):
-        self.vocab = vocabulary(self.words)
-        self.table = table_of(self.vocab.index)
+    @cached_property
+    def vocab(self):
+        return vocabulary(self.words)
 
 
 class Growing:
     """The Trie of a large file, which grows while the file is read.
 
-    A complete section becomes records, and its memory is reused for the next section. This stops at the first section
-    that does not have as many n-grams as \\data\\ says, has lines that only `parse` could read, or lacks a prefix.
-    spare: memory for a section. sizes: {k: N} of the orders that are records. home: as for `building.map_in_file`.
+    A complete section becomes records, and its memory is reused for the next section. The rows of the highest order
+    stay, since its records have no weights, and there may be more orders than \\data\\ says. This stops at the first
+    section that does not have as many n-grams as \\data\\ says, has lines that only `parse` could read, or lacks a
+    prefix. spare: memory for a section. sizes: {k: N} of the orders that are records. home: as for `finish`.
     """
 
-    def __init__(self, unigrams=None, home=None):
-        self.unigrams, self.home, self.trie, self.spare, self.sizes = unigrams, home, None, [], {}
+    def __init__(self, home=None):
+        self.unigrams, self.home, self.trie, self.spare, self.sizes = Unigrams(), home, None, [], {}
 
     def extend(self, section, rows, stated):
-        """Appends Rows to a section. From the 2-grams on, the rows are joined in memory for as many n-grams as are
+        """Appends Rows to a section. Rows that follow each other are joined in memory for as many n-grams as are
         `stated`, taken from `spare` if there is some.
         """
         last, (size, width) = section[-1] if section else None, rows.rows.shape
-        if not isinstance(last, Rows) or last.words or rows.words:
-            begin, most = 0, size if rows.words else max(min(stated, MOST), size)
+        if isinstance(last, Rows):
+            begin, whole = len(last.rows), last.rows.base
+            whole = whole[: whole.size // width * width].reshape(-1, width)
+        else:
+            begin = 0
             try:
-                whole = lent([] if rows.words else self.spare, most, width)
+                whole = lent(self.spare, max(min(stated, MOST), size), width)
             except MemoryError:  # \data\ may promise more than there are
                 whole = lent([], size, width)
             section.append(rows)
-        else:
-            begin, whole = len(last.rows), last.rows.base
-            whole = whole[: whole.size // width * width].reshape(-1, width)
         if len(whole) < begin + size:
             whole = lent([], 2 * (begin + size), width)
             whole[:begin] = last.rows
@@ -276,12 +281,10 @@ class Growing:
         if len(self.sizes) != k - 1 or not all(isinstance(x, Rows) and not x.unknown for x in sections[k]):
             return
         if k == 1:
-            regular = sorted(stated) == [*range(1, len(stated) + 1)] and max(stated.values()) <= MOST
-            if not sections[1] or not regular or memory.bound:
+            sizes = [stated[j] for j in sorted(stated)]
+            is_regular = sizes and sorted(stated) == [*range(1, len(sizes) + 1)] and max(sizes) <= MOST
+            if not sections[1] or not is_regular or memory.bound:
                 return
-            if self.unigrams.vocab is None:  # no 2-grams follow
-                self.unigrams.end()
-            sizes = [stated[j] for j in range(1, len(stated) + 1)]
             try:
                 trie = Trie(sizes, len(self.unigrams.vocab.words), self.home)
                 spare = np.empty(max(size * (j + 2) for j, size in enumerate(sizes, 1)), np.int32)
@@ -289,10 +292,10 @@ class Growing:
                 return
             self.trie = trie
             self.spare.append(spare)
-        rows = rows_of_pieces(k, sections[k], self.unigrams.vocab.index)
+        rows = rows_of_pieces(k, sections[k], self.unigrams)
         if self.trie.add(rows):
             self.sizes[k] = len(rows)
-            if k > 1 and sections[k]:
+            if 1 < k < len(self.trie.sizes) and sections[k]:
                 self.spare.append(rows.base)
                 sections[k].clear()
 
@@ -328,13 +331,13 @@ def read_block(block, order, unigrams, free):
             at, size, lines, positive, worst, outside = unigrams.table.read_lines(text, at, order, rows)
             line += lines
             if size:
-                words, unknown = [], None
+                unknown = None
                 if order == 1:
-                    unigrams.words += (words := SECOND.findall(block, start, at))
+                    unigrams.words += SECOND.findall(block, start, at)
                 elif outside >= 0:
                     lists = [fields for row in block[start:at].split(b"\n") if (fields := WORD.findall(row))]
                     unknown = lists[outside // order][1 + outside % order]
-                items.append((line, Rows(rows[:size], words, positive, worst, unknown, free, text[start:at])))
+                items.append((line, Rows(rows[:size], positive, worst, unknown, free, text[start:at])))
             if at == len(text):
                 break
         end = block.index(b"\n", at)
@@ -342,7 +345,7 @@ def read_block(block, order, unigrams, free):
         items.append((line, piece))
         before, order = order, next_order(order, piece)
         if before == 1 and order == 2:
-            unigrams.end()
+            unigrams.table = table_of(unigrams.vocab.index)
         if before == order == 1 and not isinstance(entry := parse(piece, 1), str):
             unigrams.words += entry[1]
     return items, line, order
@@ -371,26 +374,18 @@ def vocabulary(words):
     return Vocab([*predicted, *missing], len(predicted))
 
 
-def words_of(section):
-    """The words of parsed 1-grams."""
-    return [w for x in section for w in (x.words if isinstance(x, Rows) else x[1])]
-
-
-def nodes_of_lines(sections, vocab):
-    """(the Nodes of parsed sections, {k: [(log10 p, words, log10 bow)]}; the number of repeated n-grams). Raises
-    KeyError with a word that is not in `vocab`.
+def nodes_of_few(rows, W):
+    """(the Nodes of the rows (N, k + 2) of each order over W words; the number of repeated n-grams), in numpy. Prefixes
+    that the rows lack become bare.
     """
-    W, rows, orders, repeated = len(vocab.words), [], [], 0
-    for k, entries in sections.items():
-        ids = [[vocab.index[w] for w in words] for _, words, _ in entries]
-        rows.append(np.array(ids, np.int32).reshape(-1, k))
-    for entries, (keys, first, _) in zip(sections.values(), trie(rows, W), strict=True):
-        is_entry = first < len(entries)  # the others are prefixes that the file lacks
-        repeated += len(entries) - int(is_entry.sum())
-        log10p, log10bow = np.full(len(keys), np.nan, np.float32), np.zeros(len(keys), np.float32)
-        for array, column in ((log10p, 0), (log10bow, 2)):
-            array[is_entry] = single([entries[i][column] for i in first[is_entry]])
-        orders.append((keys, log10p, log10bow))
+    orders, repeated = [], 0
+    for x, (keys, first, _) in zip(rows, trie([x[:, :-2] for x in rows], W), strict=True):
+        is_row = first < len(x)
+        repeated += len(x) - int(is_row.sum())
+        logs = np.full(len(keys), np.nan, np.float32), np.zeros(len(keys), np.float32)
+        for column, log10 in zip((-2, -1), logs):
+            log10[is_row] = x.view(np.float32)[first[is_row], column]
+        orders.append((keys, *logs))
     return build_nodes(orders, W), repeated
 
 
@@ -400,28 +395,21 @@ def single(log10):
     return np.where(logs == ZERO, np.float32(-np.inf), logs)
 
 
-def nodes_of_rows(sections, vocab, growing=None, linked=True):
-    """`nodes_of_lines` of sections with Rows, or of Rows that are in a Growing trie already. Empties the sections."""
-    W, n, growing = len(vocab.words), len(sections), growing or Growing()
-    for piece in chain.from_iterable(sections.values()):
-        if not isinstance(piece, Rows):
-            _, words, _ = piece
-            [vocab.index[w] for w in words]
-        elif piece.unknown is not None:
-            raise KeyError(piece.unknown)
-    repeated, trie = 0, growing.trie
-    growing.spare.clear()
-    if not trie or not trie.order == len(trie.sizes) == n:
+def nodes_of_many(sections, growing, linked):
+    """(the Nodes of the sections of a large file, by kernels; the number of repeated n-grams). Empties the sections.
+    growing: a Growing, whose trie has some of them already.
+    """
+    W, trie, repeated, rows = len(growing.unigrams.vocab.words), growing.trie, 0, []
+    if not trie or not trie.order == len(trie.sizes) == len(sections):
         rows = [
-            rows_of_trie(trie, k) if k in growing.sizes else rows_of_pieces(k, sections[k], vocab.index)
-            for k in range(1, n + 1)
+            rows_of_trie(trie, k) if k in growing.sizes and not pieces else rows_of_pieces(k, pieces, growing.unigrams)
+            for k, pieces in sections.items()
         ]
-        for section in sections.values():
-            section.clear()
-        trie = trie_of(rows, W, growing.home)
-        if not trie:
-            repeated = mend(rows, W)
-            trie = trie_of(rows, W, growing.home)
+    growing.spare.clear()
+    for section in sections.values():
+        section.clear()
+    if rows:
+        trie, repeated = mended_trie(rows, W, growing.home)
     if growing.home:
         memory.trim()  # freed memory goes back to the system, for the pages of the file
     if linked:
@@ -431,7 +419,16 @@ def nodes_of_rows(sections, vocab, growing=None, linked=True):
     return nodes, repeated
 
 
-def trie_of(rows, W, home):
+def mended_trie(rows, W, home=None):
+    """(the Trie of the rows of each order; the number of repeated n-grams). `mend` changes the rows if it must."""
+    trie, repeated = trie_of(rows, W, home), 0
+    if not trie:
+        repeated = mend(rows, W)
+        trie = trie_of(rows, W, home)
+    return trie, repeated
+
+
+def trie_of(rows, W, home=None):
     """The Trie of the rows of each order, or None if an n-gram is repeated or lacks its prefix."""
     trie = Trie([len(x) for x in rows], W, home)
     return trie if all(map(trie.add, rows)) else None
@@ -484,17 +481,26 @@ def make_rows(ids, p, bow):
     return rows
 
 
-def rows_of_pieces(k, pieces, index):
-    """The rows (N, k + 2) of a section of parsed lines and Rows. index: word -> id."""
-    parts = []
+def rows_of_lines(k, lines, index):
+    """The rows (N, k + 2) of parsed lines of order k. index: word -> id."""
+    ids = np.array([[index[w] for w in words] for _, words, _ in lines], np.int32)
+    return make_rows(ids.reshape(-1, k), single([p for p, _, _ in lines]), single([bow for *_, bow in lines]))
+
+
+def rows_of_pieces(k, pieces, unigrams):
+    """The rows (N, k + 2) of parsed lines and Rows of order k; of 1-grams, `pieces` is the whole section. Raises
+    KeyError with a word that has no 1-gram.
+    """
+    index, parts = unigrams.vocab.index, []
     for kind, run in groupby(pieces, type):
         if kind is Rows:
             for x in run:
-                if k == 1:
-                    x.rows[:, 0] = [index[w] for w in x.words]
+                if x.unknown is not None:
+                    raise KeyError(x.unknown)
                 parts.append(x.rows)
         else:
-            p, words, bow = zip(*run)
-            ids = np.array([[index[w] for w in row] for row in words], np.int32)
-            parts.append(make_rows(ids, single(p), single(bow)))
-    return parts[0] if len(parts) == 1 else np.concatenate([np.empty((0, k + 2), np.int32), *parts])
+            parts.append(rows_of_lines(k, [*run], index))
+    rows = parts[0] if len(parts) == 1 else np.concatenate([np.empty((0, k + 2), np.int32), *parts])
+    if k == 1:
+        rows[:, 0] = [index[w] for w in unigrams.words]
+    return rows

@@ -168,94 +168,70 @@ def passes(state, iterations=None, threads=1):
                 break
 
 
-@dataclass
-class Merging:
-    """The state of the merging of classes. The fields are arguments of `kernels.agglomerate`."""
-
-    R: int
-    K: int
-    forest: tuple
-    neighbours: tuple
-    tables: tuple
-    merged: np.ndarray
-    m: int = 0
-
-    def add(self, words, C):
-        """Gives words (ids) classes of their own in turn, and merges classes while there are more than C."""
-        words = np.asarray(words, np.int64)
-        sizes = C, self.R, self.K
-        self.K, self.m = kernels.agglomerate(
-            words, sizes, self.forest, self.neighbours, self.tables, self.merged, self.m
-        )
-
-
-def merging_of(data, order, window):
-    """The Merging before the first class, with room for window + 1 classes. Words (ids) not in `order` have classes of
-    their own, which are not merged.
+def tables_of(data, order, room):
+    """(R, forest, tables) of `kernels.agglomerate` before the first class, with room for so many classes. Words (ids)
+    not in `order` have classes of their own, which are not merged.
     """
     fixed = np.setdiff1d(np.union1d(data.v, data.w), order)
-    room = min(window, len(order)) + 1
-    W, C = len(data.words), len(fixed) + 1 + room
-    g = np.zeros(W, np.int32)
-    g[fixed] = np.arange(1, len(fixed) + 1)
+    W, R = len(data.words), len(fixed) + 1
+    C, g = R + room, np.zeros(W, np.int32)
+    g[fixed] = np.arange(1, R)
     N = np.zeros((C, C), np.int32)
     np.add.at(N, (g[data.v], g[data.w]), data.count.astype(np.int32))
-    root = np.zeros(C, np.int64)
     f = xlogx(np.arange(int(data.count.sum()) + 1, dtype=np.float64))
     S = (f[N].sum(axis=0) + f[N].sum(axis=1)).astype(np.float64)
-    n, L = np.zeros((2, C), np.int64), np.zeros((C, C))
-    R, forest = len(fixed) + 1, (np.arange(W, dtype=np.int32), g, root)
-    return Merging(R, R, forest, neighbours(data), (N, n, S, L, f), np.zeros((W, 2), np.int64))
+    forest = np.arange(W, dtype=np.int32), g, np.zeros(C, np.int64)
+    return R, forest, (N, np.zeros((2, C), np.int64), S, np.zeros((C, C)), f)
 
 
-def roots(parent):
-    """The word that each word was finally merged into, (W,)."""
-    while (parent != parent[parent]).any():
-        parent = parent[parent]
-    return parent
-
-
-def mergers(state, order, window, G, every=0):
+def mergers(data, order, window, G, every=0):
     """Merges classes as in Brown et al. 1992: the words `order` come in turn, two of each window + 1 classes are
-    merged, and at the end classes are merged until G are left. A window of all words tries all pairs. Yields the share
-    of the work that is done, after each call of the kernel; with `every`, also after so many mergers.
+    merged, and at the end classes are merged until G are left. A window of all words tries all pairs.
+
+    Yields, after each call of the kernel, the share of the work that is done, and the pairs of words whose classes were
+    merged so far, (m, 2): each stands for its class, and the first for both from then on. With `every`, also yields
+    after so many mergers.
     """
     tallest = min(window, len(order))
     sizes = np.concatenate((np.minimum(np.arange(len(order)), window), np.arange(tallest, G, -1)))
     pairs = np.concatenate(([0], np.cumsum(sizes.astype(np.float64) ** 2)))  # of classes, gone over before each step
-    done = 0
+    R, forest, tables = tables_of(data, order, tallest + 1)
+    K, m, done, merged, near = R, 0, 0, np.zeros((len(data.words), 2), np.int64), neighbours(data)
     while done < len(sizes):
         end = max(np.searchsorted(pairs, pairs[done] + STEPS), done + 1)
         if every:
             end = min(end, tallest + (max(done - tallest, 0) // every + 1) * every)
-        if done < len(order):
-            end = min(end, len(order))
-            state.add(order[done:end], window)
-        else:
-            end = min(end, len(sizes))
-            state.add([], G + len(sizes) - end)
+        end = min(end, len(order) if done < len(order) else len(sizes))
+        most = window if done < len(order) else G + len(sizes) - end
+        K, m = kernels.agglomerate(order[done:end], (most, R, K), forest, near, tables, merged, m)
         done = end
-        yield pairs[done] / pairs[-1]
+        yield pairs[done] / pairs[-1], merged[:m]
 
 
 def classes_as_words(data, g, G):
-    """(the Bigrams of the G classes g (W,) in place of words, the number of classes). Words without a class, -1, are
-    classes of their own.
-    """
+    """The Bigrams of the G classes g (W,) in place of words. Words without a class, -1, are classes of their own."""
     g, C = numbered(data, g, G)
     key, inverse = np.unique(g[data.v].astype(np.int64) * C + g[data.w], return_inverse=True)
     count = np.bincount(inverse, data.count).astype(np.int64)
     uses = np.bincount(g[g >= 0], data.uses[g >= 0], C).astype(np.int64)
-    return Bigrams([b"%08d" % c for c in range(C)], key // C, key % C, count, uses), C
+    return Bigrams([b"%08d" % c for c in range(C)], key // C, key % C, count, uses)
 
 
-def merged_classes(state, order, of, words):
+def roots(merged, order):
+    """The word that stands for the class of each word of `order`, after the mergers `merged`."""
+    parent = np.arange(order.max() + 1)
+    parent[merged[:, 1]] = merged[:, 0]
+    while (parent != parent[parent]).any():
+        parent = parent[parent]
+    return parent[order]
+
+
+def merged_classes(merged, order, of, words):
     """The class (W,) of each of `words` after the mergers of `order`, numbered by their first words in `order`; other
     words: -1. of[w]: the id that stood for word w in the mergers.
     """
-    parent, *_ = state.forest
-    class_of, g = np.full(len(parent), -1, np.int32), np.full(len(of), -1, np.int32)
-    _, first, group = np.unique(roots(parent)[order], return_index=True, return_inverse=True)
+    class_of, g = np.full(order.max() + 1, -1, np.int32), np.full(len(of), -1, np.int32)
+    _, first, group = np.unique(roots(merged, order), return_index=True, return_inverse=True)
     class_of[order] = np.argsort(np.argsort(first))[group]
     g[words] = class_of[of[words]]
     return g
@@ -266,11 +242,9 @@ def paths(data, classes):
     G = len(classes.names)
     g = np.array([classes.members[w][0] if w in classes.members else -1 for w in data.words], np.int32)
     order = np.arange(G)
-    state = merging_of(classes_as_words(data, g, G)[0], order, G)
-    for _ in mergers(state, order, G, 1):
-        pass
+    *_, (_, merged) = mergers(classes_as_words(data, g, G), order, G, 1)
     path_of = [b""] * G
-    for a, b in state.merged[: state.m][::-1].tolist():
+    for a, b in merged[::-1].tolist():
         path_of[b] = path_of[a] + b"1"
         path_of[a] += b"0"
     return path_of
@@ -291,26 +265,26 @@ def log_likelihood(state):
     return float(xlogx(state.N[state.N > 0].astype(np.float64)).sum() - xlogx(state.n).sum()) + state.fixed
 
 
-def made(data, state, unseen=(), unk=UNK):
-    """The Classes with which the exchange ended, by falling use. A class without a seen word is left out.
+def made(data, g, G, unseen=(), unk=UNK):
+    """The Classes of the words whose class g (W,) is below G and not -1, by falling use. A class without a seen word is
+    left out.
 
     `unseen` words get the class of rare words: the class of `unk`, or else the one with most words of the lowest count.
     In a text of N words, T of them different, their share is T / (N + T), in equal parts (Witten and Bell, method C).
     It is taken from the other words of the class, and is never more than half of the class.
     """
-    g = state.g
-    seen = np.flatnonzero((g >= 0) & (g < state.G))
+    seen = np.flatnonzero((g >= 0) & (g < G))
     used = data.uses[seen]
-    uses = np.bincount(g[seen], used, state.G)
-    share = np.zeros(state.G)
+    uses = np.bincount(g[seen], used, G)
+    share = np.zeros(G)
     if len(unseen):
         rare = next((g[w] for w in seen if data.words[w] == unk), None)
         if rare is None:
-            rare = np.bincount(g[seen[used == used.min()]], minlength=state.G).argmax()
+            rare = np.bincount(g[seen[used == used.min()]], minlength=G).argmax()
         N, T = used.sum(), len(seen)
         share[rare] = min(T / (N + T) * N / uses[rare], 0.5)
     kept = np.flatnonzero(uses)
-    place = np.full(state.G, -1)
+    place = np.full(G, -1)
     place[kept[np.argsort(-uses[kept], kind="stable")]] = np.arange(len(kept))
     members = {data.words[w]: (int(place[g[w]]), data.uses[w] / uses[g[w]] * (1 - share[g[w]])) for w in seen.tolist()}
     members |= {data.words[w]: (int(place[rare]), share[rare] / len(unseen)) for w in unseen}

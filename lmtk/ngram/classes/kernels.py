@@ -188,6 +188,23 @@ def update_costs(k, R, K, tables):
             L[min(i, k), max(i, k)] = y
 
 
+@inlined
+def add_terms(R, K, sign, row, col, change, tables):
+    """Add to S, and to L of all pairs, the terms f(row[0]) + sign f(row[1]) - f(row[2]), and those of `col`. row, col
+    (3, C): sums of the rows and columns of N for each class. change (C,): scratch.
+    """
+    _, _, S, L, f = tables
+    for i in range(K):
+        x = f[row[0, i]] + sign * f[row[1, i]] - f[row[2, i]]
+        change[i] = x + f[col[0, i]] + sign * f[col[1, i]] - f[col[2, i]]
+        S[i] += change[i]
+    for i in range(R, K):
+        for j in range(i + 1, K):
+            x = f[row[0, i] + row[0, j]] + sign * f[row[1, i] + row[1, j]] - f[row[2, i] + row[2, j]]
+            y = f[col[0, i] + col[0, j]] + sign * f[col[1, i] + col[1, j]] - f[col[2, i] + col[2, j]]
+            L[i, j] += x + y - change[i] - change[j]
+
+
 @jit
 def agglomerate(words, sizes, forest, neighbours, tables, merged, m):
     """Hard to read: sums over all pairs of classes are kept up to date instead of being computed anew.
@@ -206,7 +223,7 @@ def agglomerate(words, sizes, forest, neighbours, tables, merged, m):
     """
     (C, R, K), (parent, slot, root) = sizes, forest
     start, word, count, repeats = neighbours
-    N, n, S, L, f = tables
+    N, n, S, L, _ = tables
     row, col = np.empty((3, len(N)), np.int64), np.empty((3, len(N)), np.int64)
     change = np.empty(len(N))
     for t in range(len(words) + 1):
@@ -235,13 +252,7 @@ def agglomerate(words, sizes, forest, neighbours, tables, merged, m):
                 row[0, i], col[0, i] = N[k, i], N[i, k]
                 row[1, i], col[1, i] = N[0, i], N[i, 0]
                 row[2, i], col[2, i] = N[0, i] + N[k, i], N[i, 0] + N[i, k]
-                change[i] = f[row[0, i]] + f[row[1, i]] - f[row[2, i]] + f[col[0, i]] + f[col[1, i]] - f[col[2, i]]
-                S[i] += change[i]
-            for i in range(R, K):
-                for j in range(i + 1, K):
-                    x = f[row[0, i] + row[0, j]] + f[row[1, i] + row[1, j]] - f[row[2, i] + row[2, j]]
-                    y = f[col[0, i] + col[0, j]] + f[col[1, i] + col[1, j]] - f[col[2, i] + col[2, j]]
-                    L[i, j] += x + y - change[i] - change[j]
+            add_terms(R, K, 1.0, row, col, change, tables)
             slot[w], root[k] = k, w
             K += 1
             update_costs(k, R, K, tables)
@@ -257,13 +268,7 @@ def agglomerate(words, sizes, forest, neighbours, tables, merged, m):
                 row[0, i], col[0, i] = N[a, i] + N[b, i], N[i, a] + N[i, b]
                 row[1, i], col[1, i] = N[a, i], N[i, a]
                 row[2, i], col[2, i] = N[b, i], N[i, b]
-                change[i] = f[row[0, i]] - f[row[1, i]] - f[row[2, i]] + f[col[0, i]] - f[col[1, i]] - f[col[2, i]]
-                S[i] += change[i]
-            for i in range(R, K):
-                for j in range(i + 1, K):
-                    x = f[row[0, i] + row[0, j]] - f[row[1, i] + row[1, j]] - f[row[2, i] + row[2, j]]
-                    y = f[col[0, i] + col[0, j]] - f[col[1, i] + col[1, j]] - f[col[2, i] + col[2, j]]
-                    L[i, j] += x + y - change[i] - change[j]
+            add_terms(R, K, -1.0, row, col, change, tables)
             for d in range(K):
                 N[a, d] += N[b, d]
             for d in range(K):

@@ -7,7 +7,7 @@ probabilities stay as they are.
 
 import numpy as np
 
-from lmtk.ngram.arpa.reader import changes, make_rows, sorted_rows, trie_of
+from lmtk.ngram.arpa.reader import make_rows, mend, trie_of
 from lmtk.ngram.model.backoff import Backoff, Walk
 from lmtk.ngram.model.building import finish
 from lmtk.ngram.model.nodes import find_unigrams
@@ -38,14 +38,12 @@ def close(model):
         suffixes = np.concatenate((rows[k - 1][: len(is_far)][is_far, 1:k], missing[:, 1:]))
         rows[k - 2] = np.concatenate((rows[k - 2], make_rows(suffixes, np.nan, 0)))
         missing = suffixes
-    for k, level in enumerate(rows, 1):
-        level = level[sorted_rows(level, W)]
-        rows[k - 1] = level = level[changes(level[:, :-2])]  # the model's own n-gram comes first among equal ones
+    mend(rows, W)  # the model's own n-gram comes first among equal ones
+    for level in rows[1:]:
         log10p = level.view(np.float32)[:, -2]
         is_bare = np.isnan(log10p)
-        if k > 1:
-            log10p[is_bare] = backed_off(model, level[is_bare, :-2])
-    trie = trie_of(rows, W, None)
+        log10p[is_bare] = backed_off(model, level[is_bare, :-2])
+    trie = trie_of(rows, W)
     return Backoff(model.vocab, finish(trie.memory, trie.where, W))
 
 

@@ -52,10 +52,9 @@ def history_probabilities(history, model):
         rows = model.nodes.rows(k)
         corpus = Corpus(ids[rows].ravel(), np.arange(len(rows) + 1) * k, np.ones(rows.size, bool))
         log10p = (history.score(corpus).logp / LN10).astype(np.float32).reshape(rows.shape)
-        opening = rows[:, 0] == vocab.sos_id
+        log10p[np.isneginf(log10p) & (rows >= vocab.V)] = 0
         closing = Corpus(np.array([history.vocab.eos_id], np.int32), np.array([0, 1]), np.ones(1, bool))
-        log10p[opening, 0] = (history.score(closing).logp / LN10).astype(np.float32)[0]
-        log10p[np.isneginf(log10p) & (rows >= vocab.V) & ~(opening[:, None] & (np.arange(k) == 0))] = 0
+        log10p[rows[:, 0] == vocab.sos_id, 0] = (history.score(closing).logp / LN10).astype(np.float32)[0]
         log10p[lacking[rows]] = -np.inf
         out.append(np.add.accumulate(log10p, axis=1)[:, -1])
     return out

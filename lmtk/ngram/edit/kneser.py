@@ -141,7 +141,7 @@ class KneserNey:
                 level["log10p"][:-1] = np.where(level["word"][:-1] < V, log10p, level["log10p"][:-1])
             else:
                 level["log10p"][:-1] = np.where(counts[part] > 0, log10p, np.nan)
-        return without(self.model, self.arrays, stays, self.base)
+        return without(self.model, self.arrays, stays)
 
 
 def kneser_ney(model, times, tokens, methods):

@@ -60,13 +60,8 @@ def cut(model, arrays, limits, threshold):
     """The model without the n-grams whose limits are below the threshold, with new weights. arrays, limits: the results
     of `find_limits`; they can be used again.
     """
-    memory, _, where, _ = arrays
-    base, kept = first_marks(where), (limits >= f32(threshold)).view(np.uint8)
-    needed = np.zeros_like(kept)
-    for k in range(len(where), 1, -1):
-        mark_contexts(memory, where, k, kept, needed, base)
-        mark_suffixes(model.nodes, k, np.split(needed, base[1:-1]))
-    return without(model, arrays, kept, base, needed)
+    kept = (limits >= f32(threshold)).view(np.uint8)
+    return without(model, arrays, kept, mark_needed(model, arrays, kept))
 
 
 def threshold_for(limits, most):
@@ -81,31 +76,27 @@ def prune_low(model, minorder=2):
     """Remove the n-grams of `minorder` words or more whose probability is below the backed-off one (SRILM's
     -prune-lowprobs). Weights are recomputed and n-grams judged again until none is removed.
     """
-    arrays = memory, _, where, _ = copied(model)
+    arrays = _, _, where, _ = copied(model)
     order, dropped = len(where), True
-    extended = [np.zeros(n, np.uint8) for n in where[:, N]]
-    for k in range(2, order):
-        mark_extended(memory, where, k, extended[k - 2])
+    extended = [np.zeros(n, np.uint8) for n in where[:, N]]  # the n-grams in which longer contexts end
+    for shorter, level in zip(extended, model.nodes.levels[2:order]):
+        suffix = level["suffix"][:-1][np.diff(level["child"]) > 0]
+        shorter[suffix[(suffix >= 0) & (suffix < len(shorter))]] = 1
     while dropped:
         dropped = 0
         for k in range(minorder, order + 1):
             drop = lambda part, k=k: drop_low(*arrays, k, *part, extended[k - 2])
             dropped += sum(map_at_once(drop, parts_of(where[k - 2, N])))
         update_all_weights(arrays, model.vocab)
-    base = first_marks(where)
     kept = stated(arrays)
-    kept[: base[1]] = 1
-    needed = np.zeros_like(kept)
-    for k in range(order, 1, -1):
-        mark_contexts(memory, where, k, kept, needed, base)
-        mark_suffixes(model.nodes, k, np.split(needed, base[1:-1]))
-    return without(model, arrays, kept | needed, base)
+    kept[: where[0, N]] = 1
+    return without(model, arrays, kept | mark_needed(model, arrays, kept))
 
 
 def drop_empty(model):
     """Remove the bare prefixes that no n-gram extends. Probabilities and weights stay."""
     arrays = copied(model)
-    return replace(model, nodes=select(arrays, len(model.vocab.words), stated(arrays), first_marks(arrays[2])))
+    return replace(model, nodes=select(arrays, len(model.vocab.words), stated(arrays)))
 
 
 def first_marks(where):
@@ -119,19 +110,31 @@ def stated(arrays):
     return np.concatenate([~np.isnan(level["log10p"][:-1]) for level in levels]).astype(np.uint8)
 
 
-def without(model, arrays, kept, base, weighted=None):
-    """The model with the n-grams that are kept, with new weights. kept: marks of all n-grams; those of order k begin at
-    base[k - 1]. A removed n-gram that is the prefix of a kept one becomes a bare prefix, which gets its backed-off
-    probability. weighted: marks of the n-grams that have a weight; None: all have one.
+def mark_needed(model, arrays, kept):
+    """Marks of the n-grams that need a weight, uint8: the contexts of kept n-grams, and the suffixes of these contexts.
+    kept: marks of all n-grams.
     """
-    nodes = select(arrays, len(model.vocab.words), kept, base, weighted)
+    memory, _, where, _ = arrays
+    base, needed = first_marks(where), np.zeros_like(kept)
+    for k in range(len(where), 1, -1):
+        mark_contexts(memory, where, k, kept, needed, base)
+        mark_suffixes(model.nodes, k, np.split(needed, base[1:-1]))
+    return needed
+
+
+def without(model, arrays, kept, weighted=None):
+    """The model with the n-grams that are kept, with new weights. kept: marks of all n-grams. A removed n-gram that is
+    the prefix of a kept one becomes a bare prefix, which gets its backed-off probability. weighted: marks of the
+    n-grams that have a weight; None: all have one.
+    """
+    nodes = select(arrays, len(model.vocab.words), kept, weighted)
     return renormalize(replace(model, nodes=nodes), may_reuse=True)
 
 
-def select(arrays, W, kept, base, weighted=None):
+def select(arrays, W, kept, weighted=None):
     """Copy the n-grams that are kept, and their prefixes, to new Nodes. The arguments are those of `without`."""
     memory, _, where, _ = arrays
-    stays, order = kept.copy(), len(where)
+    stays, order, base = kept.copy(), len(where), first_marks(where)
     for k in range(order, 1, -1):
         mark_contexts(memory, where, k, stays, stays, base)
     sizes = [int(np.count_nonzero(stays[base[k] : base[k + 1]])) for k in range(order)]
@@ -256,14 +259,3 @@ def drop_low(memory, logs, where, far, k, first, last, extended):
         if not (has_ngrams or extended[i]):
             logs[at + BOW] = 0
     return gone
-
-
-@jit
-def mark_extended(memory, where, k, extended):
-    """Marks the n-grams of order k - 1 in which contexts of order k end: extended (N_(k-1),) uint8, in place."""
-    at, width = where[k - 1, AT], where[k - 1, WIDTH]
-    for i in range(where[k - 1, N]):
-        if memory[at + width * i + CHILD] < memory[at + width * (i + 1) + CHILD]:
-            suffix = memory[at + width * (i + 1) - 1]
-            if 0 <= suffix < len(extended):
-                extended[suffix] = 1

@@ -101,15 +101,9 @@ def unite_vocabularies(vocabs):
     """Return a Vocab that predicts the words of all `vocabs`, with the unknown word of the first."""
     first = with_tokenizer(vocabs[0], common_tokenizer(vocabs))
     words = [renamed(v, first) for v in vocabs]
-    predicted_first, words_first = set(first.words[: first.V]), set(first.words)
-    if all(
-        predicted_first.issuperset(own_words[: v.V]) and words_first.issuperset(own_words[v.V :])
-        for v, own_words in zip(vocabs, words)
-    ):
-        return first
     predicted = dict.fromkeys(w for v, own_words in zip(vocabs, words) for w in own_words[: v.V])
-    others = dict.fromkeys(w for v, own_words in zip(vocabs, words) for w in own_words[v.V :])
-    return Vocab([*predicted, *(w for w in others if w not in predicted)], len(predicted), first.unk, first.tokenizer)
+    others = dict.fromkeys(w for v, own_words in zip(vocabs, words) for w in own_words[v.V :] if w not in predicted)
+    return Vocab([*predicted, *others], len(predicted), first.unk, first.tokenizer)
 
 
 def renamed(vocab, first):

@@ -20,7 +20,7 @@ from lmtk.machine.threads import map_in_order
 from lmtk.ngram.model.building import file_arrays, read_arrays
 from lmtk.ngram.model.nodes import NARROW, WIDE, Nodes, find_unigrams
 from lmtk.ngram.model.searching import add_tables
-from lmtk.ngram.model.walking import find_context_nodes, log_probabilities, make_handle, walk, walk_plain
+from lmtk.ngram.model.walking import find_context_nodes, make_handle, walk, walk_plain
 from lmtk.text.vocab import Vocab, vocab_of, vocab_settings
 
 BLOCK = 1 << 16  # tokens that a thread scores at once
@@ -105,10 +105,16 @@ class Backoff:
 
     def after(self, context):
         """ln p of each predicted word, (V,), after a context: a list of ids, the most recent word last."""
-        return (
-            log_probabilities(self.nodes, self.walk.node, self.walk.log10p[: self.vocab.V], context).astype(np.float64)
-            * LN10
-        )
+        V, levels = self.vocab.V, self.nodes.levels
+        log10p, weights = self.walk.log10p[:V].copy(), np.zeros(V, np.float32)
+        for k, node in enumerate(find_context_nodes(self.nodes, self.walk.node, context), 1):
+            if node >= 0:
+                weights += levels[k]["log10bow"][node]
+                low, high = np.clip(levels[k]["child"][node : node + 2], 0, len(levels[k + 1]) - 1)
+                word, value = (levels[k + 1][name][low:high] for name in ("word", "log10p"))
+                has_p = (word >= 0) & (word < V) & ~np.isnan(value)
+                log10p[word[has_p]], weights[word[has_p]] = value[has_p], 0
+        return (log10p + weights).astype(np.float64) * LN10
 
     def used(self, context):
         """The number of words at the end of a context, a list of ids, on which the next word's probability depends."""

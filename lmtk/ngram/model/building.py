@@ -68,7 +68,11 @@ def add_suffixes(memory, where, slots, spans, k, one, far):
     """
     parts = parts_of(int(where[k - 2, N]))
     missing = map_at_once(lambda part: link_suffixes(memory, where, slots, spans, k, *part, one), parts)
-    return add_far_suffixes(memory, where, k, one, far, parts, missing)
+    if not any(missing):
+        return far
+    more, begins = np.empty((sum(missing), 2), np.int32), np.cumsum([0, *missing]).tolist()
+    map_at_once(lambda part: link_far(memory, where, k, *part[0], one, far, more, part[1]), zip(parts, begins))
+    return np.concatenate((far, more))
 
 
 @jit
@@ -124,17 +128,6 @@ def link_batch(memory, slots, span, above, size, width, ats, words, lows, highs,
         memory[u64(ats[j] + width - 1)] = nodes[j]
         missing += nodes[j] < 0
     return missing
-
-
-def add_far_suffixes(memory, where, k, one, far, parts, missing):
-    """Set the suffixes of k-grams that order k - 1 does not have. Returns `far`, extended by them. parts: ranges
-    (first, last) of contexts; missing: the number of such suffixes in each part.
-    """
-    if not any(missing):
-        return far
-    more, begins = np.empty((sum(missing), 2), np.int32), np.cumsum([0, *missing]).tolist()
-    map_at_once(lambda part: link_far(memory, where, k, *part[0], one, far, more, part[1]), zip(parts, begins))
-    return np.concatenate((far, more))
 
 
 @jit
@@ -211,14 +204,13 @@ def read_arrays(arrays, order, W, path):
             as_matrix(level)[:, :-1] = a
         wrap_records(memory, where, ROOT, path).checked_levels(W)
         return finish(memory, where, W)
-    memory = whole = memory_around(levels)
-    if whole is None:
+    memory = memory_around(levels)
+    if memory is None:
         memory = np.concatenate([a.reshape(-1) for a in levels])
-    begin, where, at = address_of(memory), [], 0
-    for a in levels:
-        at = (address_of(a) - begin) // 4 if whole is not None else at
-        where.append([at, len(a) - 1, a.shape[1], PLACE[a.shape[1]]])
-        at += a.size
+        ats = np.cumsum([0, *(a.size for a in levels)])
+    else:
+        ats = [(address_of(a) - address_of(memory)) // 4 for a in levels]
+    where = [[at, len(a) - 1, a.shape[1], PLACE[a.shape[1]]] for at, a in zip(ats, levels)]
     more = (freeze(arrays[name]) for name in ("far", "slots", "spans"))
     for begin, size in arrays["spans"].tolist():
         if size & (size - 1) or not 0 <= size <= len(arrays["slots"]) - begin <= len(arrays["slots"]):
@@ -257,11 +249,7 @@ def memory_around(arrays):
     base = arrays[0]
     while isinstance(base.base, np.ndarray):
         base = base.base
-    first, last = address_of(base), address_of(base) + base.nbytes
-    if any(not first <= address_of(a) <= last - a.nbytes for a in arrays):
-        return None
-    begin = min(map(address_of, arrays))
-    end = max(address_of(a) + a.nbytes for a in arrays)
-    if begin % 4:
+    first, begin, end = address_of(base), min(map(address_of, arrays)), max(address_of(a) + a.nbytes for a in arrays)
+    if begin < first or end > first + base.nbytes or begin % 4:
         return None
     return base.reshape(-1).view(np.uint8)[begin - first : end - first].view(np.int32)

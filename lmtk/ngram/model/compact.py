@@ -94,7 +94,8 @@ def write(out, model, bits=0):
                 arrays[f"{name}{k}"] = pack_bits(places, bits)
             else:
                 arrays[f"{name}{k}"] = np.ascontiguousarray(x)
-    settings = {"order": model.order, "quantize": bits, "sizes": sizes_of(model), **vocab_settings(model.vocab)}
+    sizes = [len(level) - 1 for level in model.nodes.levels[1:]]
+    settings = {"order": model.order, "quantize": bits, "sizes": sizes, **vocab_settings(model.vocab)}
     container.write(out, KIND, settings, arrays, model.vocab.words)
 
 
@@ -104,10 +105,6 @@ def write_binary(out, model, compact=False, bits=0):
         write(out, model, bits)
     else:
         backoff.write_binary(out, model)
-
-
-def sizes_of(model):
-    return [model.nodes.size(k) for k in range(1, model.order + 1)]
 
 
 def from_arrays(about, arrays, path):

@@ -110,27 +110,6 @@ def find_rows(nodes, rows):
     return node
 
 
-def build_tables(nodes, home=None):
-    """Make the tables of all orders: (slots, spans). home: None, or a function home(sizes, places) that returns memory
-    for so many slots.
-    """
-    orders = range(2, nodes.order + 1)
-    many = map_at_once(lambda k: count_in_tables(nodes.memory, nodes.where, k), orders)
-    sizes = [0, 0, *map(table_size, many)]
-    spans = np.array([[end - size, size] for end, size in zip(np.cumsum(sizes), sizes)], np.int64)
-    slots = home and home(nodes.where[:, N].tolist(), sum(sizes))
-    if slots is None:
-        slots = zeros(sum(sizes), np.int32)
-
-    def make(k):
-        table = slots[spans[k, 0] :][: spans[k, 1]]
-        table.fill(-1)
-        fill_table(nodes.memory, nodes.where, k, table)
-
-    map_at_once(make, sorted(orders, key=lambda k: -sizes[k]))
-    return freeze(slots), freeze(spans)
-
-
 def table_size(many):
     """The number of places of a table of `many` n-grams: a power of two, at least 2 * many."""
     return 1 << (2 * many - 1).bit_length() if many else 0
@@ -175,10 +154,23 @@ def fill_table(memory, where, k, table):
 
 
 def add_tables(nodes, home=None):
-    """Return the Nodes with tables. A model that has tables, or fewer than MANY n-grams, is returned unchanged. home:
-    as for `build_tables`.
+    """Return the Nodes with tables of all orders. A model that has tables, or fewer than MANY n-grams, is returned
+    unchanged. home: None, or a function home(sizes, places) that returns memory for so many slots.
     """
     if len(nodes.slots) or sum(nodes.where[:, N]) < MANY:
         return nodes
-    slots, spans = build_tables(nodes, home)
-    return replace(nodes, slots=slots, spans=spans)
+    orders = range(2, nodes.order + 1)
+    many = map_at_once(lambda k: count_in_tables(nodes.memory, nodes.where, k), orders)
+    sizes = [0, 0, *map(table_size, many)]
+    spans = np.array([[end - size, size] for end, size in zip(np.cumsum(sizes), sizes)], np.int64)
+    slots = home and home(nodes.where[:, N].tolist(), sum(sizes))
+    if slots is None:
+        slots = zeros(sum(sizes), np.int32)
+
+    def make(k):
+        table = slots[spans[k, 0] :][: spans[k, 1]]
+        table.fill(-1)
+        fill_table(nodes.memory, nodes.where, k, table)
+
+    map_at_once(make, sorted(orders, key=lambda k: -sizes[k]))
+    return replace(nodes, slots=freeze(slots), spans=freeze(spans))

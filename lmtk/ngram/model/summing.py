@@ -7,7 +7,7 @@ and returns a sum for each line and the counts of a report, as `reports.srilm.ou
 import numpy as np
 
 from lmtk.machine.jit import sealed
-from lmtk.ngram.model.walking import arrays_at, table_at, walk
+from lmtk.ngram.model.walking import arrays_at, put_line, table_at, walk
 from lmtk.text.kernels import look_up
 
 # the arrays in which `sum_text` works: name -> (type, entries for each byte of the text; two more bytes are assumed)
@@ -48,17 +48,9 @@ def sum_text(handle, table, marks, text, room):
         if i == start:
             blank += 1
         else:
-            begun = at
-            if add_sos and ids[start] != sos:
-                tokens[at], fresh[at] = sos, False
-                at += 1
-            for j in range(start, i):
-                tokens[at], fresh[at] = ids[j], False
-                at += 1
-            if add_eos and ids[i - 1] != eos:
-                tokens[at], fresh[at] = eos, False
-                at += 1
-            fresh[begun], ends[lines] = True, at
+            before = sos if add_sos and ids[start] != sos else -1
+            after = eos if add_eos and ids[i - 1] != eos else -1
+            ends[lines] = at = put_line(ids, start, i, (before, after), tokens, fresh, at)
             lines += 1
         start = i + 1
     memory, logs, where, far, slots, spans, unigram, first = arrays_at(handle)

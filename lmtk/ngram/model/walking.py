@@ -2,8 +2,7 @@
 
 The arrays are those of the table in `nodes`. `walk` scores the tokens of a large text in one kernel, and `walk_plain`
 those of a small text in numpy. `step` scores one word, and `score_text` and `score_lines` score sentences in KenLM's
-arithmetic; these three take the arrays as a handle, an array of addresses. `log_probabilities` gives the distribution
-over all words after one context.
+arithmetic; these three take the arrays as a handle, an array of addresses.
 """
 
 from itertools import pairwise
@@ -58,20 +57,6 @@ def find_context_nodes(nodes, unigram, context):
         nodes_found.append(int(node[-1]) if len(node) else -1)
         node = find_children(above, level, np.append(np.int32(-1), node[:-1]), np.asarray(context))
     return nodes_found
-
-
-def log_probabilities(nodes, unigram, first, context):
-    """log10 p (V,) of all words after a context (ids, the latest word last). first (V,): log10 p of the 1-grams."""
-    logp, weights = first.copy(), np.zeros(len(first), np.float32)
-    for k, node in enumerate(find_context_nodes(nodes, unigram, context), 1):
-        if node >= 0:
-            above, level = nodes.levels[k : k + 2]
-            weights += above["log10bow"][node]
-            low, high = np.clip(above["child"][node : node + 2], 0, len(level) - 1)
-            word, value = level["word"][low:high], level["log10p"][low:high]
-            has_p = (word >= 0) & (word < len(first)) & ~np.isnan(value)
-            logp[word[has_p]], weights[word[has_p]] = value[has_p], 0
-    return logp + weights
 
 
 def as_kenlm_log(log10p):
@@ -425,6 +410,25 @@ def score_text(handle, table, unk, sos, eos, address, size):
     return np.float64(total), N - begin
 
 
+@inlined
+def put_line(ids, begin, end, marks, tokens, fresh, at):
+    """tokens, from `at` on, <- ids[begin:end] between two marks, ids or -1 for none; fresh <- whether a token is the
+    first. Returns the place after the last token.
+    """
+    (sos, eos), first = marks, at
+    fresh[at] = True
+    if sos >= 0:
+        tokens[at] = sos
+        at += 1
+    for i in range(begin, end):
+        tokens[at], fresh[at] = ids[i], at == first
+        at += 1
+    if eos >= 0:
+        tokens[at], fresh[at] = eos, at == first
+        at += 1
+    return at
+
+
 @jit
 def score_lines(handle, ids, sos, eos, sums):
     """sums (S,) float64 <- KenLM's log10 p of each line of `ids`, in which -1 separates lines: the sum over its words
@@ -435,23 +439,12 @@ def score_lines(handle, ids, sos, eos, sums):
     for w in ids:
         lines += w < 0
     N = len(ids) - (lines - 1) + lines * ((sos >= 0) + (eos >= 0))
-    tokens, fresh, ends = np.empty(N, np.int32), np.zeros(N + 1, np.bool_), np.empty(lines, np.int64)
-    at, line = 0, 0
+    tokens, fresh, ends = np.empty(N, np.int32), np.empty(N + 1, np.bool_), np.empty(lines, np.int64)
+    at = start = line = 0
     for i in range(len(ids) + 1):
-        if i == 0 or ids[i - 1] < 0:
-            fresh[at] = True
-            if sos >= 0:
-                tokens[at] = sos
-                at += 1
-        if i < len(ids) and ids[i] >= 0:
-            tokens[at] = ids[i]
-            at += 1
-            continue
-        if eos >= 0:
-            tokens[at] = eos
-            at += 1
-        ends[line] = at
-        line += 1
+        if i == len(ids) or ids[i] < 0:
+            ends[line] = at = put_line(ids, start, i, (sos, eos), tokens, fresh, at)
+            start, line = i + 1, line + 1
     log10p, used = np.empty(N, np.float32), np.empty(N, np.int8)
     memory, logs, where, far, slots, spans, unigram, first = arrays_at(handle)
     walk(memory, logs, where, far, slots, spans, unigram, first, len(unigram), True, tokens, fresh, log10p, used)
