@@ -116,10 +116,7 @@ def test_buckets_hold_what_stands_around_their_words(seed, monkeypatch):
     ids = x.tolist()
     monkeypatch.setattr(division, "PART", 1 + 7 * (seed % 30))
     shared = division.divide(Parts(x).seen(vocab), "words", vocab, n, None, ALONE)
-    if seed % 2:
-        dealing.share_text(shared, Parts(x).parts(vocab))
-    else:
-        dealing.deal_out(shared, Parts(x).parts(vocab))
+    dealing.deal_out(shared, Parts(x).parts(vocab))
     shared.methods = methods
     for b in shared.rank_buckets:
         ordering.sort_bucket(shared, b, None, marks)

@@ -27,8 +27,6 @@ The border comes last where n-grams are compared by words before the last, since
 last word, </s>, it comes first.
 """
 
-import mmap
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -36,7 +34,6 @@ from itertools import pairwise
 import numpy as np
 
 from lmtk.machine.jit import inlined, jit, of_numba
-from lmtk.machine.memory import HUGEPAGE
 from lmtk.machine.threads import Scratch, count, map_at_once, map_in_order
 from lmtk.text.corpus import Marks
 
@@ -128,7 +125,7 @@ def suffix_order(x, n, W, marks):
     begins, ranges = np.empty(N, kind_of_begins(n)), [(a, min(a + RANGE, N)) for a in range(0, N, RANGE)]
     # each order has room for N n-grams; pages that are not touched take no memory
     base = np.array([0, 0, *range(W + 1, W + 1 + N * (n - 1), N)])
-    words, ends, scratch = untouched(W + 1 + N * (n - 1), np.int32), base.copy(), Scratch()
+    words, ends, scratch = np.empty(W + 1 + N * (n - 1), np.int32), base.copy(), Scratch()
     words[: W + 1] = np.arange(W + 1)
 
     def oldest_words(places):
@@ -163,14 +160,6 @@ def orders_at(begins, j):
     """f and m of the place j."""
     half = 4 * begins.itemsize
     return np.int64(begins[j]) & ((1 << half) - 1), np.int64(begins[j]) >> half
-
-
-def untouched(size, kind):
-    """An array (size,) of fresh pages from the system: pages that are never written take no memory."""
-    pages = mmap.mmap(-1, size * np.dtype(kind).itemsize, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    with suppress(OSError, ValueError):
-        pages.madvise(HUGEPAGE)
-    return np.frombuffer(pages, kind)
 
 
 def blocks_of(begins, ended, oldest):

@@ -15,9 +15,6 @@ only sums: those of words, of the bigrams that end in each word, and of counts o
 goes once from the bucket of its n-gram's context to that of its last word. This needs no keys, since the n-grams that
 go from one bucket to another are in suffix order in both.
 
-With few ranks, each gets the whole text, 4 bytes a position, and makes the records of a bucket when it is sorted. If
-memory is bounded, or if the records of a rank's buckets take fewer bytes than the text, the records are sent.
-
 To the engine, a bucket is one Suffixes: the places of the events come first, those of the contexts begin at the next
 multiple of 64.
 """

@@ -1,9 +1,4 @@
-"""Deals a text's positions to buckets.
-
-With few ranks, `share_text` gives every rank the whole text, and a bucket gets the places of its words. Otherwise
-`deal_out` sends the records of each position to the rank that has the bucket. `records` takes a bucket's records in
-either case.
-"""
+"""Sends the records of each position of a text to the rank that has the bucket."""
 
 import numpy as np
 
@@ -11,32 +6,6 @@ from lmtk.files.column import Shelf
 from lmtk.machine.jit import jit
 
 BATCH = 1 << 18  # positions dealt out together
-
-
-def share_text(job, parts):
-    """Gives every rank the whole text, job.text, and the places of its own words in it, job.places."""
-    n, N = job.order, int(job.seen.sum())
-    job.text = np.empty(N + n, np.int32)
-    x = job.text[n - 1 : -1]
-    job.comm.join(np.concatenate([np.zeros(0, np.int32), *parts])[:, None], N, x[:, None])
-    job.text[: n - 1], job.text[-1] = x[np.arange(1 - n, 0) % N], x[0]
-    sizes = [job.positions(b) for b in job.rank_buckets]
-    places, ends = np.empty(sum(sizes) + 1, np.int32), np.cumsum(sizes)
-    head = np.full((len(job.bounds) - 1, 2), (sum(sizes), 0))
-    head[job.rank_buckets, 0], head[job.rank_buckets, 1] = ends - sizes, 1
-    find(x, job.of, head, places)
-    job.places = dict(zip(job.rank_buckets, np.split(places[:-1], ends[:-1])))
-
-
-@jit
-def find(x, of, head, places):
-    """places <- the positions in x (N,) of the words of each bucket, beginning at head[b, 0], which advances in place
-    by head[b, 1]: 1, or 0 for buckets of other ranks. These all write to one unused place: a branch would cost more.
-    """
-    for p in range(len(x)):
-        b = of[x[p]]
-        places[head[b, 0]] = p
-        head[b, 0] += head[b, 1]
 
 
 def deal_out(job, parts):
@@ -85,24 +54,3 @@ def deal(x, n, of, head, rows):
         for d in range(n + 1):
             rows[head[b], d] = x[i + d]
         head[b] += 1
-
-
-def records(job, b, flat):
-    """flat <- n - 1 zeros and the records of a bucket, which the job drops. Returns the records, (N, n + 1)."""
-    n = job.order
-    flat[: n - 1] = 0
-    rows = flat[n - 1 :].reshape(-1, n + 1)
-    if job.text is None:
-        job.records.read(b, flat[n - 1 :])
-        job.records.drop(b)
-    else:
-        copy_records(job.text, job.places.pop(b), rows)
-    return rows
-
-
-@jit
-def copy_records(x, places, rows):
-    """rows (N, n + 1) <- the records of some places of a text; x has the circle's other end on both sides."""
-    for i in range(len(places)):
-        for d in range(rows.shape[1]):
-            rows[i, d] = x[places[i] + d]

@@ -28,9 +28,9 @@ class Buckets:
 
     seen (W,): how often each word occurs in the text or, for counts, how many n-grams have the word as their last or
     their last but one. bounds (B + 1,): the first word of each bucket. alone, together: `together` buckets of up to
-    `alone` positions are worked on at once, larger ones one by one. ample: whether memory is unbounded. counts: whether
-    the buckets are of counted n-grams, not of a text's positions. inside (W + 1,): which words n-grams may have, None
-    for all. of (W,): the bucket of each word.
+    `alone` positions are worked on at once, larger ones one by one. counts: whether the buckets are of counted n-grams,
+    not of a text's positions. inside (W + 1,): which words n-grams may have, None for all. of (W + 1,): the bucket of
+    each word, and of <s>.
 
     cuts: {bucket: (n + 1, B + 1)}, how many of its events of each order end in a word before each bucket's words. came:
     {bucket: (n + 1, B)}, how many of its contexts of each order are events of each bucket. log10p, log10bow, marks:
@@ -39,9 +39,8 @@ class Buckets:
 
     work: the Estimator of the only bucket, if it stays in memory; then the shelf, cuts and came are not used.
 
-    Until the buckets are sorted: records, a Shelf with those of each bucket; or text (N + n,), a circle, and places,
-    the places of each bucket's words in it. methods, exact: as in methods.Recipe; at the end the methods have their
-    discounts. show(share, task): is called with the share of a task that is done.
+    records: a Shelf with the records of each bucket until they are sorted. methods, exact: as in methods.Recipe; at the
+    end the methods have their discounts. show(share, task): is called with the share of a task that is done.
     """
 
     vocab: Vocab
@@ -52,7 +51,6 @@ class Buckets:
     bounds: np.ndarray
     alone: int
     together: int
-    ample: bool
     counts: bool
     inside: np.ndarray = None
     of: np.ndarray = None
@@ -64,8 +62,6 @@ class Buckets:
     sizes: list = None
     needed: bool = False
     records: Shelf = None
-    text: np.ndarray = None
-    places: dict = None
     methods: list = None
     exact: bool = False
     scratch: threads.Scratch = field(default_factory=threads.Scratch)
@@ -73,7 +69,8 @@ class Buckets:
     work: engine.Estimator | None = None
 
     def __post_init__(self):
-        self.of = np.repeat(np.arange(len(self.bounds) - 1, dtype=np.uint16), np.diff(self.bounds))
+        of = np.repeat(np.arange(len(self.bounds) - 1, dtype=np.uint16), np.diff(self.bounds))
+        self.of = np.append(of, of[0])
 
     @property
     def rounds(self):
@@ -134,7 +131,7 @@ class Buckets:
 def in_one(suffixes, vocab, recipe, inside, types):
     """Buckets with one bucket, which stays in memory: all n-grams, as Suffixes. types: as for an engine.Estimator."""
     seen = np.diff(suffixes.start)
-    job = Buckets(vocab, suffixes.order, ALONE, Shelf(), seen, np.array([0, len(seen)]), 0, 1, True, bool(suffixes.raw))
+    job = Buckets(vocab, suffixes.order, ALONE, Shelf(), seen, np.array([0, len(seen)]), 0, 1, bool(suffixes.raw))
     job.work = engine.Estimator(suffixes, vocab, recipe.methods, seen, types, inside)
     return job
 
@@ -163,7 +160,7 @@ def divide(seen, unit, vocab, order, memory, comm):
         reason = f"'{word}' occurs {seen.max()} times, and there are {len(bounds)} buckets"
         raise LmtkError(f"the text is too large: {reason}; use a part of it, or a lower -order")
     workers = workers if not memory or 2 * most <= room else 1
-    return Buckets(vocab, order, comm, Shelf(), seen, bounds, most, workers, not memory, unit != "words")
+    return Buckets(vocab, order, comm, Shelf(), seen, bounds, most, workers, unit != "words")
 
 
 def cut_ranges(seen, ranks, most, even):
@@ -208,7 +205,7 @@ def contexts_from(job, b):
     each bigram.
     """
     begins = job.shelf.get(("contexts", "begins", b), kind_of_begins(job.order))
-    return begins, np.append(job.of, job.of[0]), job.shelf.get(("contexts", "words", b), np.int32)
+    return begins, job.of, job.shelf.get(("contexts", "words", b), np.int32)
 
 
 def replace(shelf, name, array):

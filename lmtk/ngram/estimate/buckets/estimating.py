@@ -16,9 +16,8 @@ from lmtk.machine.parallel import ALONE
 from lmtk.ngram.counting.runs import Spilled
 from lmtk.ngram.estimate import engine, suffix
 from lmtk.ngram.estimate.buckets import of_counts
-from lmtk.ngram.estimate.buckets.dealing import deal_out, share_text
+from lmtk.ngram.estimate.buckets.dealing import deal_out
 from lmtk.ngram.estimate.buckets.division import (
-    contexts_from,
     divide,
     edge,
     ends_of,
@@ -28,7 +27,7 @@ from lmtk.ngram.estimate.buckets.division import (
     stored,
 )
 from lmtk.ngram.estimate.buckets.ordering import sort_bucket
-from lmtk.ngram.estimate.buckets.passing import find_places, heads
+from lmtk.ngram.estimate.buckets.passing import places_of
 from lmtk.ngram.estimate.smoothing import words_kept
 
 f32 = np.float32
@@ -54,13 +53,12 @@ def count(ngrams, vocab, recipe, memory=None, comm=ALONE, show=lambda share, tas
     else:
         job = divide(comm.sum(ngrams.seen(vocab)), "words", vocab, n, memory, comm)
         job.show, sort = show, partial(sort_bucket, marks=ngrams.marks)
-        small = job.ample and comm.size <= n + 1 and job.seen.sum() < 1 << 31
-        (share_text if small else deal_out)(job, ngrams.parts(vocab))
+        deal_out(job, ngrams.parts(vocab))
         seen = comm.share(lambda: engine.seen_words(job.seen, vocab, ngrams.marks))
     job.show, job.inside, job.methods, job.exact = show, inside, methods, exact
     last = int(engine.last_word(seen, vocab)) if exact and methods[0].counts == "before" else None
     bigrams, counted = count_all(job, partial(sort, job, last=last))
-    job.records = job.text = job.places = None
+    job.records = None
     job.forget()
 
     features = features_of(job, recipe.heldout) if recipe.heldout else None
@@ -188,11 +186,10 @@ def need_all(job, ends):
         job.each(partial(need_one, job, k, ends), f"prefixes of {k}-grams")
         for t in range(job.rounds if k > 2 and not job.work else 0):
             b = job.rank_buckets[t]
-            size = job.came[b][k - 1].reshape(job.rounds, -1).T
-            marks, cuts, place = np.empty(size.sum(), np.uint8), np.cumsum(size.sum(1)), np.empty(size.sum(), np.int64)
-            find_places(*contexts_from(job, b), k - 1, heads(job, size, cuts - size.sum(1)), place)
+            place, of_ranks = places_of(job, b, k - 1), job.came[b][k - 1].reshape(job.rounds, -1).sum(0)
+            marks = np.empty(len(place), np.uint8)
             marks[place] = job.shelf.get(("of contexts", b, k - 1), np.uint8)
-            for rank, received in enumerate(job.comm.swap(np.split(marks, cuts[:-1]))):
+            for rank, received in enumerate(job.comm.swap(np.split(marks, np.cumsum(of_ranks)[:-1]))):
                 place, to = 0, job.of_rank(rank)[t]
                 for b in job.rank_buckets:
                     begin, end = job.cuts[b][k - 1, to : to + 2].tolist()

@@ -44,7 +44,7 @@ def deal_out(job, counts, exact):
     """Deals the n-grams of the orders from 2 on to their buckets. Returns how often each word was seen, (W + 1,), -1 if
     it was not counted. Raises LmtkError if no word is seen.
     """
-    id_of, of = ids_of(counts, job.vocab), np.append(job.of, job.of[0])
+    id_of, of = ids_of(counts, job.vocab), job.of
     once, above, ends_in_word = np.full(len(job.seen) + 1, -1), None, False
     for k in range(1, min(job.order, counts.order) + 1):
         column = Column(np.int32, True)

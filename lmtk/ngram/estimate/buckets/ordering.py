@@ -7,7 +7,6 @@ import numpy as np
 from lmtk.machine.jit import jit
 from lmtk.ngram.counting.kernels import sort_by
 from lmtk.ngram.estimate import engine, suffix
-from lmtk.ngram.estimate.buckets.dealing import records
 from lmtk.ngram.estimate.buckets.division import contexts_from
 from lmtk.ngram.estimate.suffix import kind_of_begins, orders_at, prefetch, ranks_of
 
@@ -22,7 +21,9 @@ def sort_bucket(job, b, last, marks):
     n, W, N = job.order, len(job.seen), job.positions(b)
     with job.scratch.lent() as room:
         flat = room("flat", n - 1 + N * (n + 1), np.int32)
-        rows = records(job, b, flat)
+        flat[: n - 1] = 0
+        rows = job.records.read(b, flat[n - 1 :]).reshape(N, n + 1)
+        job.records.drop(b)
         order, heads = sort_rows(rows, W, room), room("heads", (W, 2), np.int32)
         contexts = compared(flat, n, order * np.int32(n + 1) + np.int32(n - 2), W, marks)
         come, begins = np.empty(N, np.int32), np.empty(N, kind_of_begins(n))
@@ -37,9 +38,7 @@ def sort_bucket(job, b, last, marks):
     words = np.concatenate(words)
     events = suffix.Suffixes(come, begins, rank, words, base, None, None, ended, ended, sizes)
     counts = put_bucket(job, b, last, events, replace(contexts, start=start, ended=start))
-    bigrams = np.empty(W + 1, np.int64)
-    suffix.numbers(rank, 2, ended, bigrams)
-    return np.diff(bigrams), *counts
+    return np.diff(events.nodes(2, ended)), *counts
 
 
 def put_bucket(job, b, last, events, contexts):

@@ -7,7 +7,6 @@ from lmtk.ngram.estimate import engine
 from lmtk.ngram.estimate.buckets.division import contexts_from
 from lmtk.ngram.estimate.suffix import orders_at
 
-TOGETHER = 4  # buckets of each rank that get numbers at once, where memory is not bounded
 f32 = np.float32
 
 
@@ -39,33 +38,28 @@ def fetch(job, k):
 def fetch_parts(job, k, parts):
     """Yields for each of a rank's buckets a list that has, for each of the `parts`, an array over the bucket's contexts
     of order k. part(job, b, k, to) -> the numbers (N,) of those events of bucket b that are contexts of the bucket
-    `to`. All ranks swap them for TOGETHER buckets at once or, if memory is bounded, for one.
+    `to`. All ranks swap them for one bucket of each rank at a time.
     """
-    P, T, together = job.comm.size, job.rounds, TOGETHER if job.ample else 1
-    for first in range(0, T, together):
+    for t, b in enumerate(job.rank_buckets):
         columns = []
         for part in parts:
             of_ranks = [
-                [part(job, b, k, to) for to in job.of_rank(rank)[first : first + together] for b in job.rank_buckets]
-                for rank in range(P)
+                [part(job, source, k, job.of_rank(rank)[t]) for source in job.rank_buckets]
+                for rank in range(job.comm.size)
             ]
             columns.append(job.comm.swap_all(of_ranks))
-        sizes = [job.came[b][k].reshape(T, P).T for b in job.rank_buckets[first : first + together]]
-        begin = np.cumsum([0, *np.sum(sizes, (0, 2))])[:-1]  # where the next from each rank is
-        for b, size in zip(job.rank_buckets[first : first + together], sizes):
-            place = np.empty(size.sum(), np.int64)
-            find_places(*contexts_from(job, b), k, heads(job, size, begin), place)
-            begin += size.sum(1)
-            yield [column[place] for column in columns]
+        place = places_of(job, b, k)
+        yield [column[place] for column in columns]
 
 
-def heads(job, size, begin):
-    """(B,): where the numbers from each bucket begin. size (P, T): how many come from the T buckets of each rank; begin
-    (P,): where those from each rank begin.
-    """
-    head = np.empty(size.size, np.int64)
-    head[job.by_rank] = (begin[:, None] + np.cumsum(size, 1) - size).ravel()
-    return head
+def places_of(job, b, k):
+    """(N,): the place of each context of order k in bucket b among the numbers that all buckets send, rank by rank."""
+    size = job.came[b][k][job.by_rank]
+    head = np.empty(len(size), np.int64)
+    head[job.by_rank] = np.cumsum(size) - size
+    place = np.empty(size.sum(), np.int64)
+    find_places(*contexts_from(job, b), k, head, place)
+    return place
 
 
 def p_for(job, b, k, to):
