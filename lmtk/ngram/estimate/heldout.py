@@ -58,14 +58,15 @@ class HeldOut:
         """The features of the orders from 2 on, from smoothing.Orders of all orders."""
         W, features = len(self.vocab.words), []
         for k, level in enumerate(levels[1:], 2):
-            H = len(levels[k - 2].keys)
             event = level.counted & (level.word < self.vocab.V)
-            event &= ~closed_contexts(levels[k - 2], slice(0, H), self.vocab)[level.parent]
+            event &= ~closed_contexts(levels[k - 2], self.vocab)[level.parent]
             context = np.zeros(len(self.words), np.int64)
             for j, below in enumerate(levels[: k - 1]):
                 context = find(below.keys, context, self.words[:, k - 1 - j].astype(np.int64), W)
             node = find(level.keys, context, self.words[:, 0].astype(np.int64), W)
-            features.append(self.of_words(k, (level.parent, level.count, event), H, context, node))
+            features.append(
+                self.of_words(k, (level.parent, level.count, event), len(levels[k - 2].keys), context, node)
+            )
         return features
 
     def unseen(self):

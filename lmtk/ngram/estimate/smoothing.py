@@ -28,7 +28,6 @@ from lmtk.ngram.model.backoff import Backoff
 from lmtk.ngram.model.building import build_nodes
 
 ROUNDS = 1000  # rounds in which a total grows by one, as in SRILM; then it grows faster
-PIECE = 1 << 17  # n-grams estimated together
 f32 = np.float32
 
 
@@ -110,7 +109,7 @@ def counted_levels(counts, vocab, order, methods, exact=False):
     if not any((level.raw[level.word < vocab.V] > 0).any() for level in levels[: 1 if exact else None]):
         raise LmtkError("the counts have no word of the vocabulary")
     for k, method in enumerate(methods[: len(levels) - 1], 1):
-        if method.formulas.continuation and method.counts != "never":
+        if method.continued:
             levels[k - 1].count = continuation_counts(levels, k, vocab.V)
     return levels
 
@@ -191,62 +190,40 @@ def words_kept(recipe, vocab):
     return inside, recipe.exact and max(int(inside[: vocab.V].sum()), recipe.size)
 
 
-def pieces(parent):
-    """Yields pairs of slices: about PIECE n-grams, and the contexts that only they extend. parent (N,): sorted.
-
-    A piece is so small that its arrays stay in the processor's cache from one pass to the next.
-    """
-    start = 0
-    while start < len(parent):
-        end = len(parent)
-        if start + PIECE < end:
-            end = np.searchsorted(parent, parent[start + PIECE])
-            if end == start:
-                end = np.searchsorted(parent, parent[start], side="right")
-        yield slice(start, end), slice(parent[start], parent[end - 1] + 1)
-        start = end
-
-
 def estimate_order(levels, k, method, vocab, tell, exact, trusting=False):
     """Estimates, in `levels`, the probabilities of order k and the back-off weights of its contexts. exact: the size
     from `words_kept`, or False. trusting: as in a Recipe.
     """
-    level, V, below, lower_p = levels[k - 1], vocab.V, None, None
+    level, V, below = levels[k - 1], vocab.V, levels[k - 2] if k > 1 else None
     level.log10p, level.log10bow = np.full(len(level.keys), np.nan, f32), np.zeros(len(level.keys), f32)
-    if k > 1:
-        below = levels[k - 2]
+    is_event, lower_p, T, H = level.counted & (level.word < V), None, None, 1
+    if below:
         below.backed_off = backed_off(levels, k - 1)
-        lower_p = probability(below.backed_off)
-    for nodes, contexts in pieces(level.parent):
-        is_event, context = level.counted[nodes] & (level.word[nodes] < V), level.parent[nodes] - contexts.start
-        if below:
-            is_event &= ~closed_contexts(below, contexts, vocab)[context]
-        n = np.flatnonzero(is_event)
-        raw = level.raw[nodes][n]
-        if level.inside is not None:
-            raw = np.where(level.inside[nodes][n], raw, -1)
-        T = below.count[contexts] if trusting and below else None
-        columns = context[n], level.count[nodes][n], raw, level.suffix[nodes][n]
-        events = Events(k, *columns, lower_p, contexts.stop - contexts.start, T)
-        level.log10p[nodes][n], _, bow = smooth(events, method, V, exact)
-        if below:
-            below.log10bow[contexts] = bow
-        else:
-            left = 1 - np.nansum(probability(level.log10p))
-            if exact:  # the unseen words' mass may be so small that 1 - sum would lose it
-                seen = np.count_nonzero(~np.isnan(level.log10p))
-                left = bow[0] * (1 - seen / exact if method.interpolate else 1)
-            elif left < EPSILON:
-                left = 0.0
-            give_to_unseen(level, vocab, left, tell, exact)
+        lower_p, H = probability(below.backed_off), len(below.keys)
+        is_event &= ~closed_contexts(below, vocab)[level.parent]
+        T = below.count if trusting else None
+    n = np.flatnonzero(is_event)
+    raw = level.raw[n] if level.inside is None else np.where(level.inside[n], level.raw[n], -1)
+    events = Events(k, level.parent[n], level.count[n], raw, level.suffix[n], lower_p, H, T)
+    level.log10p[n], _, bow = smooth(events, method, V, exact)
+    if below:
+        below.log10bow[:] = bow
+        return
+    left = 1 - np.nansum(probability(level.log10p))
+    if exact:  # the unseen words' mass may be so small that 1 - sum would lose it
+        seen = np.count_nonzero(~np.isnan(level.log10p))
+        left = bow[0] * (1 - seen / exact if method.interpolate else 1)
+    elif left < EPSILON:
+        left = 0.0
+    give_to_unseen(level, vocab, left, tell, exact)
 
 
-def closed_contexts(below, contexts, vocab):
-    """Which of a slice of contexts, nodes of `below`, cannot be extended: those that end in </s>, and those with an
-    <unk> that is not predicted.
+def closed_contexts(below, vocab):
+    """Which contexts, nodes of `below`, cannot be extended: those that end in </s>, and those with an <unk> that is not
+    predicted.
     """
-    is_end = below.word[contexts] == vocab.eos_id
-    return is_end if vocab.unk_id < vocab.V else is_end | below.unknown[contexts]
+    is_end = below.word == vocab.eos_id
+    return is_end if vocab.unk_id < vocab.V else is_end | below.unknown
 
 
 @dataclass(frozen=True)
@@ -310,11 +287,7 @@ def smooth_large(events, method, V, exact, room):
 
     `smooth` does the few contexts that leave nothing for unseen words, or too much.
     """
-    context, count, raw, parent, H, N = (
-        *(events.context, events.count, events.raw, events.parent),
-        events.H,
-        len(events.raw),
-    )
+    context, count, raw, parent, H = events.context, events.count, events.raw, events.parent, events.H
     kind = np.int32 if raw.dtype == np.int32 else np.float64  # counts that were read may be large, or fractions
     h, lost = room("totals", (H, 4), kind), room("lost", H, kind)
     cutoff = method.cutoff or -1  # -1: n-grams that are only prefixes of others, seen 0 times, are types too
@@ -328,8 +301,8 @@ def smooth_large(events, method, V, exact, room):
     share = room("share", (H, 2), np.float64)
     share[:, 0], share[:, 1] = q, weight if method.interpolate else 0
     f, less = method.formulas.kept(method.parameters)
-    log10p, p = room("log10p", N, f32), room(f"p{events.k % 2}", N, np.float64)
-    lower, sums = room("lower", N, np.float64), room("sums", (H, 2), np.float64)
+    log10p, p = room("log10p", len(raw), f32), room(f"p{events.k % 2}", len(raw), np.float64)
+    lower, sums = room("lower", len(raw), np.float64), room("sums", (H, 2), np.float64)
     rule = np.array(f), float(less), float(method.minimum), cutoff, bool(exact)
     interpolate(context, count, raw, parent, events.lower_p, *rule, share, p, lower, sums)
     full = np.zeros(H, bool) if method.idle or exact else (sums[:, 0] > 1 - EPSILON) & (types < V)
@@ -414,39 +387,37 @@ def uniform(exact, V):
 
 
 def share_mass(method, of, c, h, lost, lower, exact):
-    """(p of n-grams, the lower order's weight in each context, which n-grams are left out). c, of (N,): the n-grams'
-    counts and contexts; h: the Totals of the contexts; lost: the sum of the counts that are cut in each context, or
-    None; lower: p of the lower order, None without interpolation.
+    """(p of n-grams; with `exact`, the lower order's weight in each context; which n-grams are left out). c, of (N,):
+    the n-grams' counts and contexts; h: the Totals of the contexts; lost: the sum of the counts that are cut in each
+    context, or None; lower: p of the lower order, None without interpolation.
 
     If nothing is left for a context's unseen words, the context is no longer interpolated. If still nothing is left,
     its total grows by one until something is left (Doug Paul's remedy, as in SRILM). After ROUNDS rounds the total
-    grows by a share of itself.
+    grows by a share of itself. Each round has only the contexts for which nothing was left in the round before.
     """
-    T, interpolated = h.T.astype(np.float64), np.full(len(h.T), lower is not None)
-    f, p = method.discount(c.astype(np.float64)), np.empty(len(c))
-    left_out = np.zeros(len(c), bool)
-    todo = slice(None)
+    T, f, todo = h.T.astype(np.float64), method.discount(c.astype(np.float64)), slice(None)
+    p, left_out = np.empty(len(c)), np.zeros(len(c), bool)
     for round in itertools.count():
-        context_of = of[todo]
+        is_interpolated = round == 0 and lower is not None
         with np.errstate(divide="ignore", invalid="ignore"):
             q, weight = method.formulas.shares(method.parameters, replace(h, T=T))
             if lost is not None:
                 weight = weight + lost / T
-        p[todo] = f[todo] / q[context_of]
-        left_out[todo] = (p[todo] == 0) & (c[todo] > 0) & (not exact)
-        if lower is not None:
-            p[todo] += np.where(interpolated, weight, 0)[context_of] * lower[todo]
+        kept = f[todo] / q[of]
+        left_out[todo] = (kept == 0) & (c[todo] > 0) & (not exact)
+        p[todo] = kept + weight[of] * lower if is_interpolated else kept
         if method.idle or exact:
             return p, weight, left_out
-        sums = np.bincount(context_of, np.where(left_out[todo], 0, p[todo]), len(T))
+        sums = np.bincount(of, np.where(left_out[todo], 0, p[todo]), len(T))
         is_full = (sums > 1 - EPSILON) & (h.types < h.V)  # nothing is left, though there are unseen words
         if not is_full.any():
             return p, weight, left_out
-        grows = is_full & ~interpolated
-        T[grows] += 1 if round < ROUNDS else np.maximum(1, EPSILON * T[grows])
-        interpolated &= ~is_full
-        again = is_full[context_of]
-        todo = np.flatnonzero(again) if isinstance(todo, slice) else todo[again]
+        again, number = is_full[of], np.cumsum(is_full) - 1
+        todo = np.flatnonzero(again) if round == 0 else todo[again]
+        of, T, lost = number[of[again]], T[is_full], lost if lost is None else lost[is_full]
+        h = Totals(*(column[is_full] for column in (h.T, h.types, h.types2, h.types3)), h.V)
+        if not is_interpolated:
+            T += 1 if round < ROUNDS else np.maximum(1, EPSILON * T)
 
 
 def probability(log10):
