@@ -32,7 +32,6 @@ from lmtk.ngram.edit.contexts import history_probabilities
 from lmtk.ngram.edit.prune import prune, prune_low
 from lmtk.ngram.edit.renormalize import renormalize
 from lmtk.ngram.edit.vocabulary import add_words, limit, merge, predict_unknown, rename_unknown
-from lmtk.ngram.estimate import smoothing
 from lmtk.ngram.estimate.methods import Method, Recipe
 from lmtk.ngram.estimate.smoothing import estimate
 from lmtk.ngram.model import backoff, searching
@@ -58,17 +57,6 @@ def make_bare(level, k):
     """Takes the probability from every fifth n-gram above order 1."""
     if k > 1:
         level.log10p[::5] = np.nan
-
-
-@pytest.mark.parametrize("name", ["wb", "kn"])
-@pytest.mark.parametrize("size", [1, 7, 100])
-def test_a_model_estimated_in_pieces_is_the_same(tmp_path, monkeypatch, name, size):
-    text = random_text(tmp_path, size)
-    whole = estimated(text, name, 4, Marks(), False, None, True)[1]
-    monkeypatch.setattr(smoothing, "PIECE", size)
-    pieces = estimated(text, name, 4, Marks(), False, None, True)[1]
-    for a, b in zip(reference.columns(whole), reference.columns(pieces)):
-        assert np.array_equal(a.log10p, b.log10p, equal_nan=True) and np.array_equal(a.log10bow, b.log10bow)
 
 
 @pytest.mark.sample(25)

@@ -176,7 +176,20 @@ class Input:
         self.used = set()  # the ids of the words of count files, if lines are skipped
 
     def blocks(self, path, **how):
-        return blocks_within(path, self.index, self.memory, **how)
+        """Yields the blocks of a text or a count file. Raises LmtkError when the words of the index no longer fit into
+        `memory`; the message says how much memory is enough.
+        """
+        blocks = blocks_of(path, SMALL_BLOCK if self.memory else BLOCK, **how)
+        recent = deque(maxlen=2 * count() + 2)
+        for block in blocks:
+            recent.append(block)  # the index may lack the words of these
+            if self.memory and len(self.index) * WORD_BYTES > max(self.memory, LEAST):
+                words = count_different(self.index, chain(recent, blocks), self.memory)
+                raise LmtkError(
+                    f"-memory is too small: the vocabulary has {words} words; "
+                    f"give {words * WORD_BYTES + LEAST >> 20}M or more, or limit the vocabulary by -vocab"
+                )
+            yield block
 
     def raw(self, comm):
         """The `raw_blocks` of this rank's part of the texts."""
@@ -319,22 +332,6 @@ def text_of(raw, source, comm):
     else:
         text = whole_text(raw, source.index, marks)
     return text if comm.total(int(text is None)) == 0 else None
-
-
-def blocks_within(path, index, memory, **how):
-    """Yield the blocks of a text or a count file. Raises LmtkError when the words of the index no longer fit into
-    `memory` bytes, if given; the message says how much memory is enough.
-    """
-    blocks, recent = blocks_of(path, SMALL_BLOCK if memory else BLOCK, **how), deque(maxlen=2 * count() + 2)
-    for block in blocks:
-        recent.append(block)  # the index may lack the words of these
-        if memory and len(index) * WORD_BYTES > max(memory, LEAST):
-            words = count_different(index, chain(recent, blocks), memory)
-            raise LmtkError(
-                f"-memory is too small: the vocabulary has {words} words; "
-                f"give {words * WORD_BYTES + LEAST >> 20}M or more, or limit the vocabulary by -vocab"
-            )
-        yield block
 
 
 def count_different(index, blocks, memory):

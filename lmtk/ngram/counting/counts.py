@@ -248,14 +248,7 @@ def parse_rows(block, index, order=None, floats=False, tolower=False):
         unread = words if order and words > order else 0
         fields[i - unread : i + 1] = [b"\n"] * (unread + 1)
     ids = np.fromiter(map(index.__getitem__, fields), np.int32, len(fields))
-    length = length[kept]
-    rows, weights = {}, {}
-    for k in np.unique(length).tolist():
-        if order is None or k <= order:
-            is_k = length == k
-            rows[k] = ids[last[is_k][:, None] - np.arange(k, 0, -1)]
-            weights[k] = counts[is_k]
-    return rows, weights
+    return by_order(ids, last, length[kept], counts, order)
 
 
 def parse_many(block, reader, order=None):
@@ -279,12 +272,18 @@ def parse_many(block, reader, order=None):
         text[long & ~line_ends] = ord(" ")
         length[length > order] = 0
     ids = reader.ids(text.tobytes())
-    ids, ends = ids[ids != NEWLINE], np.cumsum(length)
+    return by_order(ids[ids != NEWLINE], np.cumsum(length), length, count, order)
+
+
+def by_order(ids, ends, length, counts, order):
+    """({k: ids (N, k)}, {k: counts (N,)}) of the lines with 1 to `order` words, None for any number. length (N,): how
+    many words each line has; they end before ends (N,) in `ids`.
+    """
     rows, weights = {}, {}
-    for k in np.unique(length[length > 0]).tolist():
-        if order is None or k <= order:
+    for k in np.unique(length).tolist():
+        if 0 < k <= (order or k):
             is_k = length == k
-            rows[k], weights[k] = ids[ends[is_k][:, None] - np.arange(k, 0, -1)], count[is_k]
+            rows[k], weights[k] = ids[ends[is_k][:, None] - np.arange(k, 0, -1)], counts[is_k]
     return rows, weights
 
 

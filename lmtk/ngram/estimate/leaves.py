@@ -115,20 +115,32 @@ def suffixes_from(orders, raw, W):
     for k, turned in enumerate(orders[2:], 2):
         context[base[k] : base[k + 1]], suffix[base[k] : base[k + 1]] = turned.context, turned.suffix
     orders.clear()
-    suffixes = [suffix[a:b] for a, b in pairwise(base[1:])]
-    fresh = [None]
-    for k in range(1, n):
-        fresh.append(np.bincount(suffixes[k][raw[k + 1] > 0], minlength=sizes[k - 1]).astype(np.int32))
-    places = W + sum(np.count_nonzero(np.diff(x) == 0) for x in suffixes[1:])
-    begins, come = np.empty(places, kind_of_begins(n)), np.empty(places, np.int32)
-    first = np.zeros(base[n], np.int32)
-    find_places(W, base, suffix, begins, come, first)
-    start = np.append(first[:W], places).astype(np.int64)
+    fresh = count_fresh(base, suffix, raw)
+    begins, come, first = places_of(W, base, suffix)
+    start = np.append(first[:W], len(come)).astype(np.int64)
     find_contexts(base, context, first, begins, come)
     words = np.concatenate((np.arange(W + 1, dtype=np.int32), np.empty(base[-1] - W - 1, np.int32)))
     find_oldest(base, context, words)
     blocks = blocks_of(begins, start, words[base[2] : base[3]])
-    return Suffixes(come, begins, ranks_of(begins, n), words, base[:-1], *blocks, start, start, sizes, raw, fresh)
+    return Suffixes(begins, ranks_of(begins, n), words, base[:-1], sizes, start, start, come, *blocks, raw, fresh)
+
+
+def count_fresh(base, suffix, raw):
+    """`fresh` of Suffixes. suffix, base: as in `find_places`; raw: a list with order k at k."""
+    fresh = [None]
+    for k in range(1, len(raw) - 1):
+        counted = suffix[base[k + 1] : base[k + 2]][raw[k + 1] > 0]
+        fresh.append(np.bincount(counted, minlength=base[k + 1] - base[k]).astype(np.int32))
+    return fresh
+
+
+def places_of(W, base, suffix):
+    """(begins, leaf, first) of `find_places`."""
+    n = len(base) - 2
+    size = W + sum(np.count_nonzero(np.diff(suffix[a:b]) == 0) for a, b in pairwise(base[2:]))
+    begins, leaf, first = np.empty(size, kind_of_begins(n)), np.empty(size, np.int32), np.zeros(base[n], np.int32)
+    find_places(W, base, suffix, begins, leaf, first)
+    return begins, leaf, first
 
 
 @jit

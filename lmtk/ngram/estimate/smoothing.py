@@ -425,7 +425,7 @@ def probability(log10):
     return 10.0 ** log10.astype(np.float64)
 
 
-def give_to_unseen(level, vocab, left, tell, size=0):
+def give_to_unseen(level, vocab, left, tell, size):
     """Order 1: gives the left-over mass to the words without a probability. If all words have one, all words share the
     mass. Words that are counted only in contexts get p = 0. size: the least number of words that share the mass,
     including words outside the vocabulary; 0 for SRILM's rules.

@@ -57,16 +57,16 @@ class Suffixes:
     With a text, marks tells whether <s> and </s> count.
     """
 
-    come: np.ndarray
     begins: np.ndarray
     rank: np.ndarray
     words: np.ndarray
     base: np.ndarray
-    blocks: np.ndarray
-    by: np.ndarray
-    start: np.ndarray
-    ended: np.ndarray
     sizes: list
+    start: np.ndarray = None
+    ended: np.ndarray = None
+    come: np.ndarray = None
+    blocks: np.ndarray = None
+    by: np.ndarray = None
     raw: list | None = None
     fresh: list | None = None
     marks: Marks | None = None
@@ -107,9 +107,8 @@ def suffix_order(x, n, W, marks):
     around = x[np.arange(1 - n, N + 1) % N] if n > N else np.concatenate((x[N - n + 1 :], x, x[:1]))
     x = around[n - 1 : n - 1 + N]  # the memory of the argument x is free now, unless the caller holds it
     parts = np.linspace(0, N, threads + 1).astype(np.int64)
-    counts = np.zeros((threads, W), np.int32)
-    map_at_once(lambda t: count_ids(x, parts[t], parts[t + 1], counts[t]), range(threads))
-    start = np.concatenate(([0], np.cumsum(counts.sum(0), dtype=np.int64)))
+    counts = np.stack([np.bincount(x[a:b], minlength=W) for a, b in pairwise(parts)])
+    start = np.concatenate(([0], np.cumsum(counts.sum(0))))
     bounds = cut_words(start, SHARES * threads)
     shares = range(len(bounds))
     edges = [*((start[a], start[b]) for a, b in pairwise(bounds)), (0, start[1])]
@@ -118,10 +117,10 @@ def suffix_order(x, n, W, marks):
     map_at_once(lambda t: sort_first(x, parts[t], parts[t + 1], head[t], order), range(threads))
     heads = heads_of(x, parts, bounds, start, W)
     for _ in range(n - 2):
-        map_at_once(lambda s, a=order, b=other: sort_next(x, a, *edges[s], heads[s].copy(), b), shares)
+        map_at_once(lambda s, a=order, b=other: sort_next(x, a, *edges[s], heads[s].copy(), False, b), shares)
         order, other = other, order
     come = other
-    map_at_once(lambda s: sort_last(x, order, *edges[s], heads[s].copy(), come), shares)
+    map_at_once(lambda s: sort_next(x, order, *edges[s], heads[s].copy(), True, come), shares)
     begins, ranges = np.empty(N, kind_of_begins(n)), [(a, min(a + RANGE, N)) for a in range(0, N, RANGE)]
     # each order has room for N n-grams; pages that are not touched take no memory
     base = np.array([0, 0, *range(W + 1, W + 1 + N * (n - 1), N)])
@@ -141,7 +140,7 @@ def suffix_order(x, n, W, marks):
     rank = ranks_of(begins, n)
     sizes = rank[:, -1, 1].tolist()
     blocks = blocks_of(begins, start, words[base[2] :][: sizes[1]])
-    return Suffixes(come, begins, rank, words, base, *blocks, start, start, sizes, marks=marks)
+    return Suffixes(begins, rank, words, base, sizes, start, start, come, *blocks, marks=marks)
 
 
 def kind_of_begins(n):
@@ -196,13 +195,6 @@ def heads_of(x, parts, bounds, start, W):
 
 
 @jit
-def count_ids(x, begin, end, counts):
-    """counts (W,) += how often each id occurs in x[begin:end]."""
-    for p in range(begin, end):
-        counts[x[p]] += 1
-
-
-@jit
 def sort_first(x, begin, end, head, order):
     """order <- the positions begin .. end, stably sorted by their words. head (W,): where the next position of each
     word goes; updated in place.
@@ -221,9 +213,10 @@ def count_pairs(x, begin, end, segment, counts):
 
 
 @jit
-def sort_next(x, order, begin, end, head, out):
-    """out <- the positions that follow order[begin:end], stably sorted by their words; head as in `sort_first`. Bound
-    by a random read and a random write a position.
+def sort_next(x, order, begin, end, head, wants_places, out):
+    """out <- the positions that follow order[begin:end], stably sorted by their words; with `wants_places`, in place of
+    each position, the place in `order` of the position before it. head: as in `sort_first`. Bound by a random read and
+    a random write a position.
     """
     N = len(order)
     words, places = np.empty(BATCH, np.int32), np.empty(BATCH, np.int32)
@@ -236,23 +229,7 @@ def sort_next(x, order, begin, end, head, out):
             words[i] = x[places[i]]
         for i in range(size):
             w = words[i]
-            out[head[w]] = places[i]
-            head[w] += 1
-
-
-@jit
-def sort_last(x, order, begin, end, head, come):
-    """come <- as by `sort_next`, but in place of each position, the place in `order` of the position before it."""
-    N = len(order)
-    words = np.empty(BATCH, np.int32)
-    for start in range(begin, end, BATCH):
-        size = min(BATCH, end - start)
-        for i in range(size):
-            p = order[start + i] + 1
-            words[i] = x[p if p < N else 0]
-        for i in range(size):
-            w = words[i]
-            come[head[w]] = start + i
+            out[head[w]] = start + i if wants_places else places[i]
             head[w] += 1
 
 

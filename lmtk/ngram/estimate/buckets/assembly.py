@@ -25,7 +25,7 @@ from lmtk.machine.memory import trim
 from lmtk.machine.threads import map_at_once
 from lmtk.ngram.estimate import engine, suffix
 from lmtk.ngram.estimate.buckets.division import ends_of, stored
-from lmtk.ngram.estimate.buckets.passing import fetch_parts
+from lmtk.ngram.estimate.buckets.passing import fetch
 from lmtk.ngram.estimate.suffix import number, orders_at, sum_up
 from lmtk.ngram.model.backoff import Backoff
 from lmtk.ngram.model.building import finish
@@ -105,7 +105,7 @@ def put_from_shelf(job, size, records):
             place, word, p, end = dealt.get(r, np.int32).reshape(-1, 4).T
             level["word"][place], level["log10p"][place], level["suffix"][place] = word, p.view(f32), end
         if k < job.order:
-            for b, (place,) in zip(job.rank_buckets, fetch_parts(job, k, [place_for])):
+            for b, (place,) in zip(job.rank_buckets, fetch(job, k, {"place": np.int32})):
                 job.shelf.add(("place of contexts", b), place)
     return lacking
 
@@ -194,11 +194,6 @@ def deal_events(job, k, size, base, dealt, b):
     for r, part in enumerate(np.split(rows, np.cumsum(sizes)[:-1])):
         dealt.add(r, part)
     return lacking
-
-
-def place_for(job, b, k, to):
-    """The places of the events of order k in bucket b that end in a word of the bucket `to`."""
-    return job.shelf.get(("place", b, k), np.int32, *job.cuts[b][k, to : to + 2].tolist())
 
 
 @jit

@@ -34,8 +34,7 @@ class Buckets:
 
     cuts: {bucket: (n + 1, B + 1)}, how many of its events of each order end in a word before each bucket's words. came:
     {bucket: (n + 1, B)}, how many of its contexts of each order are events of each bucket. log10p, log10bow, marks:
-    those of order 1, on every rank. sizes: the number of n-grams of each order in the model. needed: whether an n-gram
-    was left out, so that prefixes may be needed.
+    those of order 1, on every rank. sizes: the number of n-grams of each order in the model.
 
     work: the Estimator of the only bucket, if it stays in memory; then the shelf, cuts and came are not used.
 
@@ -60,7 +59,6 @@ class Buckets:
     log10bow: np.ndarray = None
     marks: np.ndarray = None
     sizes: list = None
-    needed: bool = False
     records: Shelf = None
     methods: list = None
     exact: bool = False
@@ -92,6 +90,10 @@ class Buckets:
 
     def positions(self, b):
         return int(self.seen[self.bounds[b] : self.bounds[b + 1]].sum())
+
+    def cut(self, b, k, to):
+        """(first, end) of the events of order k in bucket b that end in a word of the bucket `to`."""
+        return self.cuts[b][k, to : to + 2].tolist()
 
     def start(self, b):
         """(W + 1,): the place of each word's first context in a bucket of a text, numbered from 0 on."""
@@ -215,6 +217,5 @@ def replace(shelf, name, array):
 
 def size_in_model(job, b, k):
     """How many of a bucket's events of order k the model has."""
-    if job.work:
-        return int(np.count_nonzero(job.work.marks[k] & engine.IN_MODEL))
-    return int(np.count_nonzero(job.shelf.get(("marks", b, k), np.uint8) & engine.IN_MODEL))
+    marks = job.work.marks[k] if job.work else job.shelf.get(("marks", b, k), np.uint8)
+    return int(np.count_nonzero(marks & engine.IN_MODEL))

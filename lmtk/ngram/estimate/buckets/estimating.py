@@ -105,8 +105,8 @@ def count_all(job, sort):
 
 def estimate(job):
     """Estimates the orders from 2 on of Buckets, on all ranks. Returns the Buckets."""
-    job.needed = job.comm.total(sum(job.each(partial(estimate_one, job), "estimating"))) > 0
-    if job.needed:
+    left_out = sum(job.each(partial(estimate_one, job), "estimating"))
+    if job.comm.total(left_out):  # prefixes may be among those left out
         need_all(job, not job.exact)
     share_words(job)
     job.forget()
@@ -133,10 +133,10 @@ def load(job, b):
     base, start = np.cumsum([0, 0, W + 1, *sizes[1:]]), edge(N) + ends_of(job, b, "contexts")
     blocks = suffix.blocks_of(begins, ended, words[base[2] :][: e_sizes[1]])
     come = get(("come", b), np.int32) + np.int32(edge(N))
-    x = suffix.Suffixes(come, begins, rank, words, base, *blocks, start, ended, sizes)
+    x = suffix.Suffixes(begins, rank, words, base, sizes, start, ended, come, *blocks)
     if job.counts:
         raw = [None, None, *(get(("raw", b, k), np.int64) for k in range(2, job.order + 1))]
-        fresh = [None, None, *(get(("fresh", b, k), np.int64) for k in range(2, job.order))]
+        fresh = [None, None, *(get(("fresh", b, k), np.int32) for k in range(2, job.order))]
         x = dataclasses.replace(x, raw=raw, fresh=fresh)
     work = engine.Estimator(x, vocab, job.methods, job.seen, inside=job.inside)
     work.scratch = job.scratch
@@ -192,7 +192,7 @@ def need_all(job, ends):
             for rank, received in enumerate(job.comm.swap(np.split(marks, np.cumsum(of_ranks)[:-1]))):
                 place, to = 0, job.of_rank(rank)[t]
                 for b in job.rank_buckets:
-                    begin, end = job.cuts[b][k - 1, to : to + 2].tolist()
+                    begin, end = job.cut(b, k - 1, to)
                     job.shelf.add(("needed", b, to), received[place : place + end - begin])
                     place += end - begin
         for b in job.rank_buckets if k > 2 and not job.work else ():

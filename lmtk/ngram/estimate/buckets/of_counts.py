@@ -20,7 +20,7 @@ from lmtk.files.column import Column
 from lmtk.ngram.counting.counts import find, from_rows
 from lmtk.ngram.estimate import engine, leaves
 from lmtk.ngram.estimate.buckets.ordering import put_bucket
-from lmtk.ngram.estimate.suffix import Suffixes, kind_of_begins, ranks_of
+from lmtk.ngram.estimate.suffix import Suffixes, ranks_of
 
 
 def ids_of(counts, vocab):
@@ -73,34 +73,30 @@ def sort_bucket(job, b, last):
         events = take(job, ("event", k, b)).reshape(-1, k + 2)
         rows.append(events[:, k - 1 :: -1])
         weights.append(np.ascontiguousarray(events[:, k:]).view(np.int64)[:, 0] + 1)
-    keys, raw, events, (leaf, *_) = in_suffix_order(rows, weights, W)
-    raw = [count - 1 for count in raw]  # -1 for n-grams that were not counted: counts went in with one more
+    keys, raw, events, (base, suffix, leaf, _) = in_suffix_order(rows, weights, W)
+    raw = [None, *(count - 1 for count in raw)]  # -1 for n-grams that were not counted: counts went in with one more
     rows = [np.arange(first, end, dtype=np.int32)[:, None]]
     rows += [take(job, ("context", k, b)).reshape(-1, k)[:, ::-1] for k in range(2, n + 1)]
     nothing = [np.zeros(len(x), np.int64) for x in rows]
-    context_keys, _, contexts, (_, base, first_leaf) = in_suffix_order(rows, nothing, W)
+    context_keys, _, contexts, (context_base, _, _, first_leaf) = in_suffix_order(rows, nothing, W)
     # an n-gram's context is that of its suffix, with the oldest word before it
     context, of = [np.zeros(len(keys[0]), np.int32)], None
     for k in range(2, n + 1):
-        suffix, oldest = np.divmod(keys[k - 1], W + 1)
+        oldest = keys[k - 1] % (W + 1)
         if k == 2:
             of = np.where(oldest == W, 0, oldest) - first
         else:
-            of = find(context_keys[k - 2], of[suffix], oldest, W + 1)
+            of = find(context_keys[k - 2], of[suffix[base[k] : base[k + 1]]], oldest, W + 1)
         context.append(of.astype(np.int32))
-    leaves.find_contexts(base, np.concatenate(context), first_leaf, events.begins, leaf)
-    suffixes = [key // (W + 1) for key in keys]
-    fresh = [np.bincount(suffixes[k][raw[k] > 0], minlength=len(keys[k - 1])).astype(np.int64) for k in range(1, n)]
-    bigrams = np.zeros(W, np.int64)
-    bigrams[keys[0]] = fresh[0]
-    for k in range(2, n + 1):
-        job.shelf.add(("raw", b, k), raw[k - 1])
-        if k < n:
-            job.shelf.add(("fresh", b, k), fresh[k - 1])
+    leaves.find_contexts(context_base, np.concatenate(context), first_leaf, events.begins, leaf)
+    fresh, bigrams = leaves.count_fresh(base, suffix, raw), np.zeros(W, np.int64)
+    bigrams[keys[0]] = fresh[1]
+    for name, columns in (("raw", raw), ("fresh", fresh)):
+        for k, column in enumerate(columns[2:], 2):
+            job.shelf.add((name, b, k), column)
     words = np.concatenate((np.arange(W + 1, dtype=np.int32), events.words))
     base = np.cumsum([0, 0, W + 1, *events.sizes[1:]])
-    columns = {"raw": [None, None, *raw[1:]], "fresh": [None, None, *fresh[1:]]}
-    events = replace(events, come=leaf, words=words, base=base, **columns)
+    events = replace(events, come=leaf, words=words, base=base, raw=raw, fresh=fresh)
     return bigrams, *put_bucket(job, b, last, events, contexts)
 
 
@@ -114,20 +110,18 @@ def take(job, name):
 def in_suffix_order(rows, weights, W):
     """Puts n-grams and their suffixes in suffix order. rows (N, k): those of each order, ids from the last word back;
     weights (N,). Returns (keys and weights of each order, as in `counts`; the Suffixes, whose words begin with the
-    2-grams; leaf, base and first of leaves.find_places).
+    2-grams; base, suffix, leaf and first of leaves.find_places).
     """
     n = len(rows)
     levels = from_rows([np.ascontiguousarray(x) for x in rows], weights, W + 1)
     keys = [level.keys for level in levels]
-    suffixes = [np.zeros(len(keys[0]), np.int64), *(key // (W + 1) for key in keys[1:])]
+    suffix = np.concatenate([key // (W + 1) for key in keys]).astype(np.int32)
     base = np.cumsum([0, 0, *map(len, keys)])
-    size = len(keys[0]) + sum(np.count_nonzero(np.diff(x) == 0) for x in suffixes[1:])
-    begins, leaf, first = np.empty(size, kind_of_begins(n)), np.empty(size, np.int32), np.zeros(base[n], np.int32)
-    leaves.find_places(len(keys[0]), base, np.concatenate(suffixes).astype(np.int32), begins, leaf, first)
+    begins, leaf, first = leaves.places_of(len(keys[0]), base, suffix)
     words = np.concatenate([np.zeros(0, np.int32), *((key % (W + 1)).astype(np.int32) for key in keys[1:])])
     start = np.zeros(W + 1, np.int64)
-    start[keys[0] + 1] = np.diff(np.append(first[: len(keys[0])], size))
+    start[keys[0] + 1] = np.diff(np.append(first[: len(keys[0])], len(leaf)))
     ended, sizes = np.cumsum(start), [*map(len, keys)]
     no_words = np.cumsum([0, 0, 0, *sizes[1:]])
-    x = Suffixes(None, begins, ranks_of(begins, n, 1), words, no_words, None, None, ended, ended, sizes)
-    return keys, [level.count for level in levels], x, (leaf, base, first)
+    x = Suffixes(begins, ranks_of(begins, n, 1), words, no_words, sizes, ended, ended)
+    return keys, [level.count for level in levels], x, (base, suffix, leaf, first)

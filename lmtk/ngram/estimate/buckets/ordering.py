@@ -36,7 +36,7 @@ def sort_bucket(job, b, last, marks):
         words = [np.arange(W + 1, dtype=np.int32), *(row[:size] for row, size in zip(words, sizes[1:]))]
     base, start = np.cumsum([0, 0, W + 1, *sizes[1:]]), job.start(b)
     words = np.concatenate(words)
-    events = suffix.Suffixes(come, begins, rank, words, base, None, None, ended, ended, sizes)
+    events = suffix.Suffixes(begins, rank, words, base, sizes, ended, ended, come)
     counts = put_bucket(job, b, last, events, replace(contexts, start=start, ended=start))
     return np.diff(events.nodes(2, ended)), *counts
 
@@ -143,7 +143,7 @@ def compared(flat, n, order, W, marks):
     sizes = rank[:, -1, 1].tolist()
     words = np.concatenate([np.zeros(0, np.int32), *(part for column in zip(*words) for part in column)])
     base = np.cumsum([0, 0, 0, *sizes[1:]])
-    return suffix.Suffixes(None, begins, rank, words, base, None, None, None, None, sizes)
+    return suffix.Suffixes(begins, rank, words, base, sizes)
 
 
 @jit

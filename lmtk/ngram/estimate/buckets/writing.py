@@ -10,7 +10,7 @@ import numpy as np
 from lmtk.machine import threads
 from lmtk.machine.memory import give_back
 from lmtk.ngram.arpa import printing
-from lmtk.ngram.estimate import engine, suffix
+from lmtk.ngram.estimate import suffix
 from lmtk.ngram.estimate.buckets.division import ends_of, stored
 from lmtk.ngram.estimate.buckets.passing import fetch
 
@@ -140,13 +140,11 @@ def orders_of(job, k):
     elif k == 1:
         yield None, () if job.comm.rank else (job.log10p, job.log10bow, job.marks)
     else:
-        for b, (p, marks) in zip(job.rank_buckets, fetch(job, k)):
+        for b, (p, marks) in zip(job.rank_buckets, fetch(job, k, {"p": f32, "marks": np.uint8})):
             begins, rank, sizes = stored(job, b, "contexts")
             base = np.cumsum([0, 0, 0, *sizes[1:]])
             # one word more, since words_of may read one behind the last
             words = np.append(job.shelf.get(("contexts", "words", b), np.int32, 0, int(base[k + 1])), np.int32(0))
             start = ends_of(job, b, "contexts")
-            x = suffix.Suffixes(None, begins, rank, words, base, None, None, start, None, sizes.tolist())
-            marks = (marks & np.uint8(engine.NEEDED)) | ~np.isnan(p)
-            p[np.isnan(p)] = 0  # not printed; kernels would leave a nan to Python
-            yield x, (p, job.shelf.get(("bow", b, k), f32), marks.astype(np.uint8))
+            x = suffix.Suffixes(begins, rank, words, base, sizes.tolist(), start)
+            yield x, (p, job.shelf.get(("bow", b, k), f32), marks)
