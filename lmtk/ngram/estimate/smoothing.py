@@ -22,7 +22,7 @@ import numpy as np
 from lmtk.errors import LmtkError
 from lmtk.machine.jit import jit
 from lmtk.ngram import mass
-from lmtk.ngram.counting.counts import find, to_rows, trie
+from lmtk.ngram.counting.counts import find, from_rows, to_rows
 from lmtk.ngram.estimate.methods import EPSILON, Totals
 from lmtk.ngram.model.backoff import Backoff
 from lmtk.ngram.model.building import build_nodes
@@ -75,22 +75,17 @@ def levels_of(counts, vocab, order):
 
 
 def nodes_of_rows(counts, vocab, order):
-    """Yields keys, count, counted, as in Order, of each order."""
+    """A list with keys, count and counted, as in Order, of each order."""
     W = len(vocab.words)
     ids = np.array([vocab.index.get(w, vocab.unk_id) for w in counts.words], np.int64)
     rows = [ids[row] for row in to_rows(counts.levels, len(counts.words))][:order]
-    weights = [level.count for level in counts.levels][:order]
+    sizes = [*map(len, rows)]
     rows[0] = np.concatenate((rows[0], np.arange(W)[:, None]))
     for k in range(len(rows) - 1, 0, -1):
         inside = distinct(np.concatenate((rows[k][:, :-1], rows[k][:, 1:])))  # repeats would double with each order
         rows[k - 1] = np.concatenate((rows[k - 1], inside))
-    for weight, (keys, _, node) in zip(weights, trie(rows, W)):
-        node = node[: len(weight)]
-        count = np.zeros(len(keys), weight.dtype)
-        np.add.at(count, node, weight)
-        counted = np.zeros(len(keys), bool)
-        counted[node] = True
-        yield keys, count, counted
+    weights = [np.pad(level.count, (0, len(row) - size)) for level, row, size in zip(counts.levels, rows, sizes)]
+    return [(level.keys, level.count, level.first < size) for level, size in zip(from_rows(rows, weights, W), sizes)]
 
 
 def distinct(rows):
