@@ -125,7 +125,7 @@ LIMITS = {
     "modules that a small ngram-count enters": (17, 20),
     "calls between modules of a small ngram-count": (74, 100),
     "lines of lmtk/ngram": (11184, 9000),
-    "lines of lmtk/machine": (1925, 1400),
+    "lines of lmtk/machine": (1922, 1400),
 }
 
 

@@ -41,11 +41,8 @@ class Alone:
 
     each = share
 
-    def join(self, rows, total, out=None):
-        if out is None:
-            return rows
-        out[:] = rows
-        return out
+    def join(self, rows, total):
+        return rows
 
     def swap_all(self, parts):
         return np.concatenate(parts[0])
@@ -101,9 +98,9 @@ class Many:
         """The largest of the ranks' whole numbers."""
         return int(self.max(np.array([number]))[0])
 
-    def join(self, rows, total, out=None):
-        """The ranks' rows (V_i, D) one below the other, (total, D), on every rank; written to `out`, if given."""
-        out = np.empty((total, rows.shape[1]), rows.dtype) if out is None else out
+    def join(self, rows, total):
+        """The ranks' rows (V_i, D) one below the other, (total, D), on every rank."""
+        out = np.empty((total, rows.shape[1]), rows.dtype)
         self.sent += rows.nbytes * (self.size - 1)
         sizes = [n * rows.shape[1] for n in self.world.allgather(len(rows))]
         kind = self.MPI._typedict[rows.dtype.char]
