@@ -153,7 +153,7 @@ REFUSED = {
     },
     "-encode": {"nmt-train": OWN_PIECES, "translate": OWN_PIECES, "normalize": WORDS_ONLY},
     "-normalize": {
-        "surprisal": "normalising changes the positions of words in the sentence; first normalise the text",
+        "surprisal": "normalising would change the positions of words in the sentence",
         "rescore": "hypotheses are scored unchanged; first normalise the lists",
     },
 }
