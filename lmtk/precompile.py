@@ -145,7 +145,7 @@ def precompile(run):
                     done += 1
                     if time.monotonic() > printed + PAUSE:
                         printed = time.monotonic()
-                        sys.stderr.write(f"lmtk: compiled the kernels of {done} of {total} jobs\n")
+                        print(f"compiled the kernels of {done} of {total} jobs", flush=True)
         finally:
             os.chdir(home)
     for job in failed:
