@@ -128,8 +128,8 @@ def are_numbers(values):
 
 @contextmanager
 def in_json_lines(documents, field):
-    """The name of a JSONL file with documents: that of `documents` itself where it is a name. Otherwise they are texts,
-    which become the `field` of their documents, or dictionaries. Raises UsageError.
+    """Yields the name of a JSONL file. documents: the name of that file, or a list, for which a file is written. The
+    items of the list are dictionaries, or texts, each of which becomes the `field` of a document. Raises UsageError.
     """
 
     def line_of(document):
@@ -151,9 +151,10 @@ def in_json_lines(documents, field):
 
 @contextmanager
 def in_file(text, name="text", needed=True, items="sentences"):
-    """The name of a file with a text's sentences, a line each: that of `text` itself where it is a name, None for
-    None. name, items: of the argument and its parts, for the UsageError about another kind of value; needed: None is
-    wrong too.
+    """Yields the name of a file with one sentence on each line. text: the name of that file, or a list of sentences,
+    for which a file is written. Without `needed`, text may be None, and None is yielded.
+
+    name, items: what the UsageError about another kind of value calls the argument and its parts.
     """
 
     def line_of(line):

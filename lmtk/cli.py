@@ -267,10 +267,12 @@ def main():
     if status == 0 and "lmtk.machine.compiling" in sys.modules:
         from lmtk.machine.kernel_cache import refused
 
-        if message := refused():
+        message = refused()
+        if message:
             warned.say(f"warning: {message}")
-        for tell in notes if not message else ():
-            tell("compiled; the next run of this kind starts at once")
+        else:
+            for tell in notes:
+                tell("compiled; the next run of this kind starts at once")
     if status in (1, 128 + signal.SIGPIPE):
         close_stdout()
     gc.freeze()  # the end of Python need not look through the objects either

@@ -142,7 +142,7 @@ def test_bad_models(tmp_path):
         refused(arpa.replace("-99\t<s>", "0.5\t<s>"), "1 positive log probability, up to 0.5; .* -i", kind)
         refused("just text", "not a model", kind)
     refused(arpa.replace("ngram 2=", "ngram 2=9"), "there are", "probing")
-    refused(arpa.replace("ngram 2=", "ngram 2=9999999999999"), "says 9999999999999.* there is no room", "probing")
+    refused(arpa.replace("ngram 2=", "ngram 2=9999999999999"), "says 9999999999999.* do not fit into memory", "probing")
     twice = arpa.replace("ngram 1=11", "ngram 1=12").replace("\\2-grams:", "-1\tthe\t-0.1\n\\2-grams:")
     refused(twice, "a word occurs twice among the 1-grams", "probing")
     lacking = (FILES / "lacking.arpa").read_text()

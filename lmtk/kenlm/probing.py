@@ -136,7 +136,7 @@ class Growing:
         try:
             self.tables = Tables(self.out, self.form, sizes, len(self.unigrams.vocab.index))
         except (MemoryError, OSError):
-            reason = f"\\data\\ says {sum(sizes)} n-grams; there is no room for a file with hash tables for so many"
+            reason = f"\\data\\ says {sum(sizes)} n-grams; hash tables for so many do not fit into memory or on disk"
             raise FormatError(self.path, reason) from None
         self.tables.insert_words(reader.rows_of_pieces(1, section, self.unigrams), words)
         return len(words)

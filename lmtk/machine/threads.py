@@ -134,7 +134,7 @@ def helper_pool(process):
     """
     from concurrent.futures import ThreadPoolExecutor
 
-    return ThreadPoolExecutor(1024)
+    return ThreadPoolExecutor(1024)  # at most so many threads
 
 
 def parts_of(size):
