@@ -7,7 +7,7 @@ import naive
 import numpy as np
 import pytest
 
-from lmtk.nplm import classes, nce, outputs, pace, sampled, sgd, tree
+from lmtk.nplm import classes, dropout, nce, outputs, pace, sampled, sgd, tree
 from lmtk.nplm.layers import LAYERS
 from lmtk.nplm.network import Network
 from lmtk.text.vocab import make_vocab
@@ -40,7 +40,7 @@ class Small:
             # so little work would be one slice
             rows.slices = lambda words, z: outputs.slice_words(words, rows.first, len(rows), parts)
 
-    def step(self, contexts, w, epsilon, *extra, kept=None, batch=None):
+    def step(self, contexts, w, epsilon, *extra, factors=dropout.NONE, batch=None):
         """An update; extra: the candidates and ln c, or the noise and its chances. Returns L and the norm of dL/dz."""
         rows, slow = self.rows, self.slow
         update = {
@@ -50,7 +50,7 @@ class Small:
             "class": lambda: partial(classes.update_output, rows, slow),
             "tree": lambda: partial(tree.update_output, rows, extra, slow.outputs),
         }[self.output]()
-        return sgd.step(self.theta, update, contexts, w, pace.Rates(epsilon, *self.rates), kept, batch)
+        return sgd.step(self.theta, update, contexts, w, pace.Rates(epsilon, *self.rates), factors, batch)
 
     def named(self):
         direct = self.p.W is not None

@@ -14,7 +14,7 @@ from steps import Small, assert_step, same
 from lmtk import units
 from lmtk.machine import blas, factors
 from lmtk.machine.parallel import ALONE
-from lmtk.nplm import kernels, objectives, running, training
+from lmtk.nplm import dropout, kernels, objectives, running, training
 from lmtk.nplm import model as scoring
 from lmtk.nplm.layers import LAYERS, Batch
 from lmtk.text.corpus import Marks, whole_corpus
@@ -87,6 +87,29 @@ def test_the_gradient_is_that_of_finite_differences(model, output, direct, again
     small = Small(theta, 2, output, model)
     sample = (np.arange(V), np.zeros(V, np.float32)) if output == "sampled" else ()
     L, _ = small.step(inputs, w, 1e-2, *sample, batch=batch)
+    assert pytest.approx(likelihood(*theta), abs=1e-3) == L
+    assert_step(likelihood, theta, small.arrays(), "CHdUWbR", every=3)
+
+
+@pytest.mark.parametrize("model", STEP)
+@pytest.mark.parametrize("of_units", [False, True])
+def test_the_gradient_with_dropped_words_and_weights(model, of_units):
+    """All steps of a minibatch have the same words and recurrent weights left out."""
+    theta, (inputs, batch) = parameters(model, True), begun(model)
+    w, random = np.array([1, 5, 3, 7, 10, 0]), np.random.default_rng(3)
+    of_x, of_a = dropout.draw_factors([(T * B, m), (T * B, h)], 0.3 if of_units else 0, random)
+    words, of_R = dropout.draw_factors([(V + 1,), theta[-1].shape], 0.4, random)
+    words[inputs[1]] = 0
+
+    def likelihood(C, H, d, U, W, b, R):
+        x = (C * words[:, None])[inputs[:, 0]] * of_x
+        a = activations(model, x, H, R * of_R, d, np.arange(T * B)[:, None], batch)
+        y = (a * of_a) @ U.T + b + x @ W.T
+        return (y[np.arange(len(y)), w] - np.log(np.exp(y).sum(axis=1))).sum()
+
+    small = Small(theta, 2, "full", model)
+    units_too = (of_x, of_a) if of_units else (None, None)
+    L, _ = small.step(inputs, w, 1e-2, factors=dropout.Factors(*units_too, words, of_R), batch=batch)
     assert pytest.approx(likelihood(*theta), abs=1e-3) == L
     assert_step(likelihood, theta, small.arrays(), "CHdUWbR", every=3)
 
@@ -204,7 +227,7 @@ def test_minibatches_are_rows_of_the_text(N, minibatch, order):
 def test_a_run_that_was_cut_goes_on_to_the_same_bytes(texts, upto, rows, more):
     """Between epochs and in the middle, where rows have their states."""
     more = more | {"minibatch": 3 * rows, "objective": "sampled" if "tied" in more else "full"}
-    made = settings(weight_decay=1e-3, dropout=0.2, **more)
+    made = settings(weight_decay=1e-3, dropout=0.2, word_dropout=0.3, weight_dropout=0.4, **more)
     whole, _ = run(texts, made)
     data, fresh = prepared(texts, made)
     part = training.begin(fresh, made)

@@ -22,7 +22,7 @@ from lmtk.jobs.training import Life
 from lmtk.machine import factors
 from lmtk.machine.blas import add_product, sgemm
 from lmtk.machine.factors import factor
-from lmtk.nplm import kernels, pace, training
+from lmtk.nplm import dropout, pace, training
 from lmtk.nplm import model as scoring
 from lmtk.nplm.layers import LAYERS
 from lmtk.nplm.network import kind_of
@@ -137,22 +137,22 @@ def test_one_example_is_the_update_of_section_3_2(direct, parts):
 
 @pytest.mark.parametrize("direct", [False, True])
 @pytest.mark.parametrize("hidden", [0, 5])
-@pytest.mark.parametrize("dropout", [0, 0.3])
-def test_the_gradient_is_that_of_finite_differences(direct, hidden, dropout):
+@pytest.mark.parametrize("share", [0, 0.3])
+def test_the_gradient_is_that_of_finite_differences(direct, hidden, share):
     """A step of a minibatch moves each parameter by epsilon times the slope of L, measured in double precision."""
     if not (direct or hidden):
         return
     theta = parameters(h=hidden, direct=direct)
     contexts, w = minibatch(6)
-    kept = kernels.dropout_factors([(6, 9), (6, hidden)], dropout, np.random.default_rng(1))
+    of_x, of_a, of_words = dropout.draw_factors([(6, 9), (6, hidden), (12,)], share, np.random.default_rng(1))
 
     def likelihood(C, H, d, U, W, b):
-        x = C[contexts].reshape(len(w), -1) * kept[0]
-        y = (np.tanh(x @ H.T + d) * kept[1]) @ U.T + b + (x @ W.T if W is not None else 0)
+        x = (C * of_words[:, None])[contexts].reshape(len(w), -1) * of_x
+        y = (np.tanh(x @ H.T + d) * of_a) @ U.T + b + (x @ W.T if W is not None else 0)
         return (y[np.arange(len(w)), w] - np.log(np.exp(y).sum(axis=1))).sum()
 
     small = Small(theta, 2)
-    L, _ = small.step(contexts, w, 1e-2, kept=kept if dropout else None)
+    L, _ = small.step(contexts, w, 1e-2, factors=dropout.Factors(of_x, of_a, of_words) if share else dropout.NONE)
     assert abs(L - likelihood(*theta)) < 1e-3
     assert_step(likelihood, theta, small.arrays(), "CHdUWb")
 
@@ -169,7 +169,7 @@ def test_weight_decay_is_on_weights_and_not_on_biases():
 
 
 def test_dropout_leaves_out_a_share_and_keeps_the_sum():
-    a, b = kernels.dropout_factors([(400, 50), (3, 0)], 0.25, np.random.default_rng(1))
+    a, b = dropout.draw_factors([(400, 50), (3, 0)], 0.25, np.random.default_rng(1))
     assert np.unique(a) == pytest.approx([0, 4 / 3]) and a.dtype == np.float32 and b.shape == (3, 0)
     assert a.mean() == pytest.approx(1, abs=0.01)
 

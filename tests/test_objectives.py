@@ -16,7 +16,7 @@ from lmtk.files import container
 from lmtk.files.registry import load
 from lmtk.machine.parallel import ALONE
 from lmtk.ngram.generation import mean_chances
-from lmtk.nplm import classes, kernels, nce, objectives, sampled, sgd, training, tree
+from lmtk.nplm import classes, dropout, nce, objectives, sampled, sgd, training, tree
 from lmtk.nplm import model as scoring
 from lmtk.nplm.network import OUTPUTS
 from lmtk.text.corpus import sentences
@@ -454,7 +454,7 @@ def test_a_tree_needs_two_words():
 def test_dropout_has_factors_for_each_example(name):
     """What a minibatch changes is the sum of what its examples change, each with its own factors."""
     contexts, w = minibatch(6)
-    kept = kernels.dropout_factors([(6, 9), (6, 5)], 0.3, np.random.default_rng(1))
+    x, a = dropout.draw_factors([(6, 9), (6, 5)], 0.3, np.random.default_rng(1))
     model = {"class": with_classes, "tree": with_tree}.get(name, lambda direct: None)(True)
     first = vars(model.theta) if model else dict(zip("CHdUWb", parameters(direct=True)))
     noise = np.array([0, 10, 3, 3, 7]), np.full(11, 1 / 11)
@@ -462,7 +462,7 @@ def test_dropout_has_factors_for_each_example(name):
 
     def changed(at):
         small = Small(first, output=name)
-        L, _ = small.step(contexts[at], w[at], 1e-2, *extra, kept=[part[at] for part in kept])
+        L, _ = small.step(contexts[at], w[at], 1e-2, *extra, factors=dropout.Factors(x[at], a[at]))
         return L, [small.named()[letter] - first[letter] for letter in "CHdUWb"]
 
     whole, singly = changed(np.arange(6)), [changed(np.array([k])) for k in range(6)]

@@ -9,7 +9,7 @@ import pytest
 from small_models import by_checkpoint, prepared, run, settings
 from steps import Small, assert_step, minibatch, same
 
-from lmtk.nplm import kernels, layers, training
+from lmtk.nplm import dropout, layers, training
 
 NAMES = "CHdUWbR"
 
@@ -32,32 +32,32 @@ def test_the_state_is_that_of_the_twin(direct):
 
 
 @pytest.mark.parametrize("direct", [False, True])
-@pytest.mark.parametrize("dropout", [0, 0.3])
+@pytest.mark.parametrize("share", [0, 0.3])
 @pytest.mark.parametrize("objective", ["full", "sampled"])
 @pytest.mark.parametrize("again", [False, True])
-def test_the_gradient_is_that_of_finite_differences(direct, dropout, objective, again):
+def test_the_gradient_is_that_of_finite_differences(direct, share, objective, again):
     """What the three steps of the layer have in common moves by a third of its slope; whether a word comes again or
     not."""
     theta = parameters(direct, V=11 if again else 20)
     contexts, w = minibatch(6)
     if not again:
         contexts = np.random.default_rng(3).permutation(20)[: contexts.size].reshape(contexts.shape)
-    kept = kernels.dropout_factors([(6, 9), (6, 5)], dropout, np.random.default_rng(1))
+    of_x, of_a = dropout.draw_factors([(6, 9), (6, 5)], share, np.random.default_rng(1))
 
     def likelihood(C, H, d, U, W, b, R):
-        x = (C[contexts].reshape(6, -1) * kept[0]).reshape(6, 3, 3)
+        x = (C[contexts].reshape(6, -1) * of_x).reshape(6, 3, 3)
         a = 0
         for i in (2, 1, 0):
             a = np.tanh(x[:, i] @ H.T + d + a @ R.T if i < 2 else x[:, i] @ H.T + d)
-        y = (a * kept[1]) @ U.T + b + (x[:, 0] @ W.T if direct else 0)
+        y = (a * of_a) @ U.T + b + (x[:, 0] @ W.T if direct else 0)
         return (y[np.arange(6), w] - np.log(np.exp(y).sum(axis=1))).sum()
 
-    factors = kept if dropout else None
+    factors = dropout.Factors(of_x, of_a) if share else dropout.NONE
     small = Small(theta, 2, objective, "rnn")
     # all the words are candidates
     V = len(theta[-2])
     sample = (np.arange(V), np.zeros(V, np.float32)) if objective == "sampled" else ()
-    L, _ = small.step(contexts, w, 1e-2, *sample, kept=factors)
+    L, _ = small.step(contexts, w, 1e-2, *sample, factors=factors)
     assert pytest.approx(likelihood(*theta), abs=1e-3) == L
     assert_step(likelihood, theta, small.arrays(), NAMES, shares="HdR")
 

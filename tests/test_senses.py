@@ -11,7 +11,7 @@ from steps import Small, assert_step, minibatch, same
 from lmtk.errors import FormatError
 from lmtk.files import container
 from lmtk.files.registry import load
-from lmtk.nplm import features, kernels, senses, training
+from lmtk.nplm import dropout, features, senses, training
 
 V, h, m, s = 11, 5, 3, 2
 
@@ -37,27 +37,27 @@ def test_the_choice_is_that_of_the_twin(n1):
 
 @pytest.mark.parametrize("model", ["nplm", "rnn"])
 @pytest.mark.parametrize("direct", [False, True])
-@pytest.mark.parametrize("dropout", [0, 0.3])
-def test_the_gradient_is_that_of_finite_differences(model, direct, dropout):
+@pytest.mark.parametrize("share", [0, 0.3])
+def test_the_gradient_is_that_of_finite_differences(model, direct, share):
     theta, (contexts, w) = parameters(model, direct), minibatch(6)
-    kept = kernels.dropout_factors([(6, 9), (6, 5)], dropout, np.random.default_rng(1))
+    of_x, of_a = dropout.draw_factors([(6, 9), (6, 5)], share, np.random.default_rng(1))
 
     def likelihood(C, H, d, U, W, b, R=None):
         X = C[contexts].reshape(6, 3, s, m).astype(np.float64)
         v = X.mean(axis=2)
         e = np.exp(np.einsum("kism,kim->kis", X, v.sum(axis=1, keepdims=True) - v))
-        x = np.einsum("kis,kism->kim", e / e.sum(axis=2, keepdims=True), X).reshape(6, -1) * kept[0]
+        x = np.einsum("kis,kism->kim", e / e.sum(axis=2, keepdims=True), X).reshape(6, -1) * of_x
         if R is None:
             a, seen = np.tanh(x @ H.T + d), x
         else:
             a, seen = 0, x[:, :m]
             for i in (2, 1, 0):
                 a = np.tanh(x[:, i * m : (i + 1) * m] @ H.T + d + (a @ R.T if i < 2 else 0))
-        y = (a * kept[1]) @ U.T + b + (seen @ W.T if direct else 0)
+        y = (a * of_a) @ U.T + b + (seen @ W.T if direct else 0)
         return (y[np.arange(6), w] - np.log(np.exp(y).sum(axis=1))).sum()
 
     small = Small(theta, 2, "full", model, m=m)
-    L, _ = small.step(contexts, w, 1e-2, kept=kept if dropout else None)
+    L, _ = small.step(contexts, w, 1e-2, factors=dropout.Factors(of_x, of_a) if share else dropout.NONE)
     assert pytest.approx(likelihood(*theta), abs=1e-3) == L
     shares = "HdR" if model == "rnn" else ""
     assert_step(likelihood, theta, small.arrays(), "CHdUWbR"[: len(theta)], every=2, shares=shares)

@@ -8,7 +8,7 @@ import pytest
 from small_models import prepared, run, settings
 from steps import Small, assert_step, minibatch
 
-from lmtk.nplm import kernels, layers, training
+from lmtk.nplm import dropout, layers, training
 
 NAMES = "CHdGeUWb"
 N = 6  # five words, so three groups of three words
@@ -33,23 +33,23 @@ def test_the_activations_are_those_of_the_twin(n):
 
 
 @pytest.mark.parametrize("direct", [False, True])
-@pytest.mark.parametrize("dropout", [0, 0.3])
-def test_the_gradient_is_that_of_finite_differences(direct, dropout):
+@pytest.mark.parametrize("share", [0, 0.3])
+def test_the_gradient_is_that_of_finite_differences(direct, share):
     """H and d, which the three groups share, move by a third of their slope."""
     theta = parameters(direct)
     contexts, w = minibatch(6, n=N)
-    kept = kernels.dropout_factors([(6, 15), (6, 5)], dropout, np.random.default_rng(1))
+    of_x, of_a = dropout.draw_factors([(6, 15), (6, 5)], share, np.random.default_rng(1))
 
     def likelihood(C, H, d, G, e, U, W, b):
-        x = C[contexts].reshape(6, -1) * kept[0]
+        x = C[contexts].reshape(6, -1) * of_x
         below = np.concatenate([np.tanh(x[:, s : s + 9] @ H.T + d) for s in (0, 3, 6)], axis=1)
-        a = np.tanh(below @ G.T + e) * kept[1]
+        a = np.tanh(below @ G.T + e) * of_a
         y = a @ U.T + b + (x @ W.T if direct else 0)
         return (y[np.arange(6), w] - np.log(np.exp(y).sum(axis=1))).sum()
 
     before = [theta[name] for name in NAMES]
     small = Small(theta, 2, "full", "tdnn")
-    L, _ = small.step(contexts, w, 1e-2, kept=kept if dropout else None)
+    L, _ = small.step(contexts, w, 1e-2, factors=dropout.Factors(of_x, of_a) if share else dropout.NONE)
     assert pytest.approx(likelihood(*before), abs=1e-3) == L
     after = small.named()
     assert_step(likelihood, before, [after.get(name) for name in NAMES], NAMES, shares="Hd")

@@ -57,6 +57,15 @@ OPTIONS = {
         "dropout": option(
             "The fraction of features and hidden units that an update sets to 0, at random.", "X", low=0, high=0.99
         ),
+        "word_dropout": option(
+            "The fraction of the words whose features an update sets to 0, at random.", "X", low=0, high=0.99
+        ),
+        "weight_dropout": option(
+            "With -model rnn, gru or lstm: the fraction of the recurrent weights that an update sets to 0, at random.",
+            "X",
+            low=0,
+            high=0.99,
+        ),
         "minibatch": option(
             "K, the number of examples in an update (default: 256; gru, lstm 1024; with -paper 1).", "K", low=1
         ),

@@ -56,7 +56,8 @@ class TrainJob:
     paper: use the recipe of the paper. epochs: passes over the text. minibatch: examples in an update.
     rate: the initial learning rate for one example. decay: r of rate / (1 + r t) after t examples.
     patience: stop after this number of epochs without a better held-out perplexity.
-    dropout: the fraction of units that an update sets to 0.
+    dropout, word_dropout, weight_dropout: the fraction of units, of words and of recurrent weights that an update sets
+    to 0.
     objective: full, shortlist, sampled, nce, class or tree.
     shortlist: the number of words that the network predicts; lm_rest: the model of the other words.
     samples: words drawn for a minibatch. effective_samples: draw words until the effective sample size is this number.
@@ -85,6 +86,8 @@ class TrainJob:
     weight_decay: float | None = None
     feature_rate: float | None = None
     dropout: float = 0
+    word_dropout: float = 0
+    weight_dropout: float = 0
     objective: str | None = None
     shortlist: int | None = None
     lm_rest: str | None = None
@@ -183,6 +186,11 @@ RULES = (
     ),
     wrong(lambda job: job.tied and is_energy(job), "-tied cannot be combined with -model energy"),
     wrong(lambda job: is_energy(job) and job.dropout, "-dropout cannot be combined with -model energy"),
+    wrong(lambda job: is_energy(job) and job.word_dropout, "-word-dropout cannot be combined with -model energy"),
+    wrong(
+        lambda job: job.weight_dropout and job.model not in ("rnn", *RUNNING),
+        "-weight-dropout needs -model rnn, gru or lstm, not {model}",
+    ),
     wrong(
         lambda job: job.senses and job.model in (*RUNNING, "energy"),
         "-senses needs -model nplm, tdnn or rnn, not {model}",
@@ -359,6 +367,7 @@ def settings_of(job, vocab, noise):
     names = "order", "hidden", "features", "direct", "seed", "senses", *CHOSEN
     settings = {name: getattr(job, name) for name in names} | {"minutes": job.life.minutes}
     settings |= {"model": None if job.model == "nplm" else job.model, "dropout": job.dropout or None}
+    settings |= {"word_dropout": job.word_dropout or None, "weight_dropout": job.weight_dropout or None}
     settings |= {"tied": job.tied or None, "proposal": "back-off" if noise else job.proposal}
     settings |= {"target_weights": job.target_weights if is_energy(job) else None}
     return recipes.make_settings(settings, job.paper, vocab.V)

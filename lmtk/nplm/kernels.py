@@ -18,8 +18,6 @@ L       -                 log-likelihood, natural; gX is dL/dX, its gradient
 Equation (1): y = b + Wx + U tanh(d + Hx) = Mz, with a = tanh(d + Hx), the layer `nplm`.
 """
 
-import math
-
 import numpy as np
 
 from lmtk.exponential import exp_outputs
@@ -56,18 +54,6 @@ def distinct_ids(ids, W):
     distinct = np.flatnonzero(present)
     place[distinct] = np.arange(len(distinct))
     return distinct, place[ids]
-
-
-def dropout_factors(shapes, share, random):
-    """Dropout: an array for each shape, with 0 in a random share of the places and 1 / (1 - share) in the others.
-
-    random: a numpy Generator. The share is rounded to a multiple of 1/65536.
-    """
-    limit, scale = round(share * 65536), f32(1 / (1 - share))
-    sizes = [math.prod(shape) for shape in shapes]
-    # random.bytes gives the same bytes, but takes three times as long
-    drawn = random.bit_generator.random_raw(-(-sum(sizes) // 4)).view(np.uint16)[: sum(sizes)] >= limit
-    return [part.reshape(shape) * scale for part, shape in zip(np.split(drawn, np.cumsum(sizes)[:-1]), shapes)]
 
 
 def block_forward(z, w, start, MT, y, log_c=None):

@@ -24,7 +24,7 @@ import numpy as np
 
 from lmtk.errors import UsageError
 from lmtk.machine.parallel import ALONE
-from lmtk.nplm import classes, energy, energy_sgd, kernels, nce, outputs, running, sampled, sgd, single, tree
+from lmtk.nplm import classes, dropout, energy, energy_sgd, nce, outputs, running, sampled, sgd, single, tree
 from lmtk.nplm.layers import LAYERS, Batch
 from lmtk.nplm.network import OUTPUTS
 from lmtk.nplm.pace import Rates, make_pace, variances
@@ -202,7 +202,7 @@ def make_learner(now, data, settings, threads, comm, state=None):
     is_single = settings.minibatch == 1 and settings.objective == "full" and data.fresh is None and comm is ALONE
     objective = "one" if is_single and now.output == "full" else settings.objective
     theta, trainer = make_parts(now, replace(data, w=w), settings, pace, threads, comm, objective)
-    pending, keep = pending_decay(state), make_dropout(settings, layer)
+    pending, draw = pending_decay(state), dropout.make_draw(settings, theta)
 
     def shrink(keep, keep_C):
         trainer.shrink(keep)
@@ -220,14 +220,15 @@ def make_learner(now, data, settings, threads, comm, state=None):
         else:
             at, batch = at[w[at] >= 0], Batch(threads=threads)
             contexts, words = data.contexts[at], w[at]
-        kept = keep(len(contexts), len(words), epoch, number)
+        factors = draw(len(contexts), len(words), epoch, number)
         if not (words >= 0).any():
             if feed:  # words that are not predicted still change the state
-                *_, theta.state = sgd.forward(theta, contexts, kept, batch)
+                *_, theta.state = sgd.forward(theta, contexts, factors, batch)
             decay(epsilon, number)
             return 0.0, 0.0
         update = lambda *z: trainer.update(*z, at, epoch, number)
-        result = sgd.step(theta, update, contexts, words, Rates(epsilon, each, settings.feature_rate), kept, batch)
+        rates = Rates(epsilon, each, settings.feature_rate)
+        result = sgd.step(theta, update, contexts, words, rates, factors, batch)
         if math.isfinite(result[0]):
             decay(epsilon, number)
         return result
@@ -260,22 +261,6 @@ def without_low(network):
     """The network as its file has it: without b_low and bc_low."""
     arrays = {name: a for name, a in vars(network.theta).items() if not name.endswith("_low")}
     return replace(network, theta=SimpleNamespace(**arrays))
-
-
-def make_dropout(settings, layer):
-    """A function keep(rows, K, epoch, number) -> the dropout factors for `rows` rows of x and K rows of a.
-
-    They are as in `kernels.dropout_factors`; None without dropout.
-    """
-    words = 1 if layer.carries else settings.order - 1
-    sizes = words * settings.features, settings.hidden
-
-    def keep(rows, K, epoch, number):
-        if settings.dropout:
-            random = np.random.default_rng([settings.seed, epoch, number, 1])
-            return kernels.dropout_factors(list(zip((rows, K), sizes)), settings.dropout, random)
-
-    return keep
 
 
 def make_decay(pending, every, shrink, data, settings):

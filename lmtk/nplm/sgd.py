@@ -14,7 +14,7 @@ import numpy as np
 from lmtk.machine.blas import shares
 from lmtk.machine.parallel import ALONE
 from lmtk.machine.threads import map_at_once
-from lmtk.nplm import kernels, senses
+from lmtk.nplm import dropout, kernels, senses
 from lmtk.nplm.layers import Batch, Layer
 from lmtk.nplm.pace import PASSES, Pace, full_pace, largest_eigenvalue, rate_factors
 
@@ -53,47 +53,44 @@ def copy_arrays(theta):
     return {name: a.copy() for name, a in vars(theta.p).items()}
 
 
-def forward(theta, contexts, kept=None, batch=None):
+def forward(theta, contexts, factors=dropout.NONE, batch=None):
     """Steps 1(a) and 1(b): from contexts (K, n-1) to z.
 
-    kept: the dropout factors of x (., (n-1)m) and of a (K, h), from `kernels.dropout_factors`; recurrent connections
-    get all of a. batch: a `layers.Batch`.
+    factors: a `dropout.Factors`; batch: a `layers.Batch`.
     A layer with `once` gets each distinct word once. Exceptions: dropout or senses give the occurrences of a word
     different features, or direct connections need x of each context.
     Returns z (K, D), the input of the output layer; what `backward` needs; and the state of the layer.
     """
-    p, at = theta.p, None
-    once = theta.layer.once and kept is None and theta.m == p.C.shape[1] and not theta.direct
+    p, at = factors.scale_weights(theta.p), None
+    once = theta.layer.once and factors.x is None and theta.m == p.C.shape[1] and not theta.direct
     if once:
         words, at = kernels.distinct_ids(contexts, len(p.C))
         contexts = words[:, None]
     x, chosen = senses.choose(p.C[contexts], theta.m)
-    if kept is not None:
-        x *= kept[0].reshape(x.shape)
+    factors.scale_features(x, contexts)
     a, memory, state = theta.layer.forward(p, x, replace(batch or Batch(), at=at))
-    a = a if kept is None else a * kept[1]
     return (
-        kernels.stack_activations(a, x[:, : theta.direct].reshape(len(a), -1)),
-        (memory, chosen, contexts, once),
+        kernels.stack_activations(factors.scale_activations(a), x[:, : theta.direct].reshape(len(a), -1)),
+        (memory, p, chosen, contexts, once),
         state,
     )
 
 
-def backward(theta, memory, gz, rates, kept=None):
+def backward(theta, memory, gz, rates, factors=dropout.NONE):
     """Steps 2(c) and 2(d): update C and the arrays of the hidden layer in place, from gz = dL/dz (K, D). memory: what
-    `forward` returned for it; rates: a `pace.Rates`; kept: as in `forward`.
+    `forward` returned for it; rates: a `pace.Rates`; factors: as in `forward`.
 
     The n - 1 steps of the layer rnn share its arrays, as do the groups of the layer tdnn. These arrays learn with the
     mean of the gradients of the steps, because the sum diverges at rates that suit the other parameters.
     """
-    p, pace, (K, D), m, (memory, chosen, contexts, once) = theta.p, theta.pace, gz.shape, theta.m, memory
+    p, pace, (K, D), m, (memory, scaled, chosen, contexts, once) = theta.p, theta.pace, gz.shape, theta.m, memory
     h = D - 1 - theta.direct * m
-    g = theta.layer.backward(p, memory, gz[:, :h] if kept is None else gz[:, :h] * kept[1])
+    g = theta.layer.backward(scaled, memory, factors.scale_activations(gz[:, :h]))
+    factors.scale_gradients(g.arrays)
     gx = g.gx.reshape(len(contexts), -1)
     if theta.direct:
         gx[:, : theta.direct * m] += gz[:, h:-1]
-    if kept is not None:
-        gx *= kept[0]
+    factors.scale_features(gx.reshape(*contexts.shape, m), contexts)
     gx = senses.back(chosen, gx)
     layers = [g, g.above] if g.above else [g]
     of_C = np.full(len(p.C), f32(rates.epsilon * rates.feature_rate))
@@ -132,7 +129,7 @@ def shrink(theta, keep, keep_C):
 
 
 @np.errstate(over="ignore", invalid="ignore")
-def step(theta, update_output, contexts, w, rates, kept=None, batch=None):
+def step(theta, update_output, contexts, w, rates, factors=dropout.NONE, batch=None):
     """Make one update: theta += epsilon * sum over the examples of (dL/dtheta - decay * theta), in place. rates: a
     `pace.Rates`.
 
@@ -141,12 +138,12 @@ def step(theta, update_output, contexts, w, rates, kept=None, batch=None):
     nothing changes.
 
     contexts (K, n-1) and w (K,): ids; an example with w below 0 is read, but not predicted. The learning rate is that
-    of one example, as in the paper, before the limits of theta.pace. C, H and R decay, d does not. kept: the dropout
-    factors of x and a, or None; batch: a `layers.Batch`.
+    of one example, as in the paper, before the limits of theta.pace. C, H and R decay, d does not. factors: a
+    `dropout.Factors`; batch: a `layers.Batch`.
 
     Returns (sum of ln p, norm of dL/dz), from before the update.
     """
-    z, memory, theta.state = forward(theta, contexts, kept, batch)
+    z, memory, theta.state = forward(theta, contexts, factors, batch)
     predicted = np.flatnonzero(w >= 0)
     z_out = z if len(predicted) == len(w) else z[predicted]
     curvature = largest_eigenvalue(z_out, len(z_out)) if theta.pace.H else 0.0
@@ -157,5 +154,5 @@ def step(theta, update_output, contexts, w, rates, kept=None, batch=None):
     if z_out is not z:
         gz, part = np.zeros_like(z), gz
         gz[predicted] = part
-    backward(theta, memory, gz, rates, kept)
+    backward(theta, memory, gz, rates, factors)
     return L, norm

@@ -26,7 +26,7 @@ from lmtk.nplm.objectives import ESTIMATED, EXACT, with_low, without_low
 from lmtk.nplm.pace import split_contexts
 
 f32 = np.float32
-LATER = "paper", "minutes"  # settings that a model's file has only if they are given
+LATER = "paper", "minutes", "word_dropout", "weight_dropout"  # settings that a model's file has only if they are given
 ROUNDS = 64  # minibatches of each rank between two averages of the parameters, in asynchronous training
 
 
@@ -56,6 +56,8 @@ class Settings:
     effective_samples: float | None = None  # with "sampled": draw until this effective sample size is reached
     shortlist: int | None = None  # with "shortlist": N, the number of words that the network predicts
     dropout: float | None = None  # the share of x and of a that is set to 0 in an update; None: no dropout
+    word_dropout: float | None = None  # the share of the words whose features are set to 0 in an update
+    weight_dropout: float | None = None  # the share of R that is set to 0 in an update
     tied: bool | None = None  # whether U is C
     senses: int | None = None  # feature vectors for each word; None: one
     paper: bool | None = None  # random first values of all weights, and the text in order
