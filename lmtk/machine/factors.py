@@ -16,6 +16,7 @@ from lmtk.machine.jit import jit, of_numba
 SMALL = 10**6  # multiplications; with kernels for small products, OpenBLAS does not copy operands of up to so many
 WITH_SMALL = b"SkylakeX", b"Cooperlake", b"SapphireRapids"  # processors with such kernels, by OpenBLAS's names
 TILE = range(32, 65)  # columns of such a small product
+FEWEST = 5  # rows of such a small product; with fewer, a product with a copy of the factor is as fast
 ANY = 1 << 40  # more rows than a product can have
 FEW = 3  # rows that are multiplied while BLAS copies a factor
 GAP = 16  # numbers between the rows of a factor, so that their distance is not a power of two
@@ -69,8 +70,8 @@ def factor(*matrices):
     """
     K, N = len(matrices[0]), sum(a.shape[1] for a in matrices)
     one = not small() or 0 < 32 * K * N <= SMALL
-    columns = N if one else max((n for n in TILE if N % n == 0), default=N)
-    if not K * N or (not one and (columns not in TILE or 8 * K * columns > SMALL)):
+    columns = N if one else max((n for n in TILE if N % n == 0 and FEWEST * K * n <= SMALL), default=0)
+    if not K * columns:
         whole = spread(matrices, K, N)
         return lambda X, out=None: np.matmul(X, whole, out=out)
     return tiled(np.concatenate(matrices, axis=1), columns)

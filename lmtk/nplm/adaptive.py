@@ -173,7 +173,7 @@ class AdaptiveNetwork:
         segment = coming if self.segment is None else self.segment.extend(coming)
         batch = Batch([1] * len(segment.w), self.theta.state, segment.fresh, self.theta.threads)
         batch = batch if self.layer.carries else Batch(threads=self.theta.threads)
-        z, _, state = sgd.forward(self.theta, segment.contexts, None, batch)
+        z, _, state = sgd.forward(self.theta, segment.contexts, batch=batch)
         new = np.arange(len(segment.w) - len(coming.w), len(segment.w))
         logp = np.full(len(segment.w), -np.inf)
         at = new[segment.w[new] >= 0]
@@ -202,7 +202,7 @@ class AdaptiveNetwork:
             self.theta.state = state
             return
         update = lambda *z: self.trainer.update(*z, None, 0, 0)
-        sgd.step(self.theta, update, segment.contexts, segment.w, self.rates, None, batch)
+        sgd.step(self.theta, update, segment.contexts, segment.w, self.rates, batch=batch)
         for a, trained in zip(self.arrays, self.trained):
             back = np.subtract(trained, a, out=self.room[: a.size].reshape(a.shape))
             back *= f32(self.steps.decay)

@@ -66,7 +66,7 @@ def main():
 
 
 def gates(np, torch, given):
-    """Layers with gates, sampled: an LSTM and a GRU of h = m = 256 and 100 on 32 words of each of 32 rows, tied,
+    """Layers with gates, sampled: an LSTM and a GRU of h = m = 640, 256 and 100 on 32 words of each of 32 rows, tied,
     S = 1000, with dropout and without.
     """
     from lmtk.machine import memory
@@ -80,7 +80,7 @@ def gates(np, torch, given):
     random = np.random.default_rng(1)
     zipf = 1 / np.arange(1, V + 1)
     text = random.choice(V, T * B * steps + 1, p=zipf / zipf.sum())
-    for h, model, dropout in product((256, 100), ("lstm", "gru"), (0.4, None)):
+    for h, model, dropout in product((640, 256, 100), ("lstm", "gru"), (0.4, None)):
         settings = training.Settings(
             T, h, h, False, 0.01, None, 0, 1.0, T * B, 1, 1, 1, "sampled", S, model, dropout=dropout, tied=True
         )
