@@ -85,6 +85,15 @@ def run(name, words, stray=False):
         raise UsageError(message[:1].lower() + message[1:].rstrip(".")) from None
 
 
+def carry_out(words):
+    """Runs a command, or the commands that do the job of a program behind -as."""
+    steps, stray = [(words[0], words[1:])], False
+    if words[0] == "-as":
+        steps, stray = as_program(words[1], words[2:]), True  # as those programs do
+    for name, rest in steps:
+        run(name, rest, stray)
+
+
 def say(program, message):
     """Prints "PROGRAM: MESSAGE" as one line on stderr, whatever bytes it holds; a closed stderr is no error."""
     try:
@@ -161,7 +170,7 @@ def top(words):
 
         if len(words) > 1:
             raise UsageError(f"-compile takes no options and no values; leave out '{words[1]}'")
-        return precompile(run)
+        return precompile(carry_out)
     if words and words[0] == "-as":
         name = words[1] if len(words) > 1 else ""
         raise UsageError(no_program(name) if name else "-as needs the name of a program, as in lmtk -as ngram -help")
@@ -287,16 +296,11 @@ def end_by(number, _):
 
 def attempt(program, words):
     """Does what a command line asks for, and prints its errors under the name of a program. Returns the exit status."""
-    steps, stray = [], False
     try:
-        if words and words[0] in COMMANDS:
-            steps = [(words[0], words[1:])]
-        elif program in PROGRAMS:
-            steps, stray = as_program(program, words[2:]), True  # as those programs do
+        if program in PROGRAMS or (words and words[0] in COMMANDS):
+            carry_out(words)
         elif status := top(words):
             return status
-        for name, rest in steps:
-            run(name, rest, stray)
         sys.stdout.flush()
         large.learn()
         return 0

@@ -27,15 +27,22 @@ def score_from_python():
 
 
 PAUSE = 15  # seconds between two lines on progress
+NMT_TRAIN = (
+    "nmt-train -source text -target text -heldout-source heldout -heldout-target heldout -hidden 8 -embedding 8"
+    " -maxout 8 -alignment 8 -epochs 1 -quiet"
+)
 STAGES = [
     [
         "ngram-count -text text -order 4 -lm katz.arpa -write counts -write-vocab words",
         "ngram-count -text text -order 4 -kndiscount -interpolate -write-bin kn.bin -lm kn.arpa",
-        "ngram-count -text text -order 3 -kenlm -layout kenlm -discount-fallback -memory 1M -lm kenlm.arpa",
+        "ngram-count -text text -order 3 -kenlm -layout kenlm -discount-fallback -memory 1K -lm kenlm.arpa",
+        "ngram-count -text text -order 3 -wbdiscount -memory 1K -write-bin buckets.bin",
         "ngram-count -text text -order 3 -wbdiscount -unk -sort -lm wb.arpa -write-bin wb.bin",
         "ngram-count -text text -order 3 -kenlm -discount-fallback -write-kenlm text.trie -kenlm-type trie",
-        "ngram-count -text text -order 3 -kndiscount -interpolate -prune-kneser 1e-5 -lm kneser.arpa",
-        "ngram-class -text text -numclasses 5 -classes classes",
+        "ngram-count -text text -order 3 -kndiscount -interpolate -prune-kneser 1e-5 -lm kneser.arpa -write-bin k.bin",
+        "ngram-count -text text -order 3 -kenlm -discount-fallback -limit-vocab-file some -lm closed.arpa",
+        "ngram-class -text text -numclasses 5 -classes classes -threads 2",
+        "ngram-class -text text -numclasses 5 -incremental -classes other-classes",
         "ngram-interp -text text -heldout heldout -lm interp.lm",
         "index -text text -write text.index",
         "nplm-train -text text -heldout heldout -hidden 8 -features 8 -epochs 1 -objective sampled -lm nplm.bin -quiet",
@@ -44,23 +51,29 @@ STAGES = [
         "nplm-train -text text -model gru -hidden 8 -features 8 -epochs 1 -lm gru.bin -quiet",
         "nplm-train -text text -model rnn -hidden 8 -features 8 -epochs 1 -lm rnn.bin -quiet",
         "nplm-train -text text -model energy -hidden 8 -features 8 -epochs 1 -lm energy.bin -quiet",
+        "nplm-train -text text -model energy -target-weights -hidden 8 -features 8 -epochs 1 -lm each.bin -quiet",
         "nplm-train -text text -hidden 8 -features 8 -epochs 1 -objective class -lm class.bin -quiet",
         "nplm-train -text text -hidden 8 -features 8 -epochs 1 -objective tree -lm tree.bin -quiet",
-        "nmt-train -source text -target text -heldout-source heldout -heldout-target heldout -hidden 8 -embedding 8"
-        " -maxout 8 -alignment 8 -epochs 1 -model nmt.bin -quiet",
+        f"{NMT_TRAIN} -average 0.5 -model nmt.bin",
+        f"{NMT_TRAIN} -unit lstm -paper -model lstm-nmt.bin",
+        "rescore -nbest lists -tune heldout -write-weights weights",
     ],
     [
         "ngram -lm kn.arpa -prune 1e-3 -write-bin pruned.bin",
         "ngram -lm kn.bin -prune 1e-3 -write-lm pruned.arpa",
+        "ngram -lm kn.bin -prune 1e-3 -prune-history-lm katz.arpa -write-lm history.arpa",
+        "ngram -lm kn.arpa -prune-lowprobs -closed -write-lm lowprobs.arpa",
         "ngram -lm wb.arpa -renorm -mix-lm katz.arpa -lambda 0.5 -write-lm mixed.arpa",
         "ngram -lm kn.bin -vocab words -limit-vocab -write-lm limited.arpa",
         "ngram -lm katz.arpa -write-kenlm probing.bin",
         "ngram -lm katz.arpa -write-kenlm trie.bin -kenlm-type trie",
         "ngram -lm katz.arpa -ppl text -gen 10",
         "ngram-count -read counts -order 4 -sort -write sorted",
+        "ngram-count -read counts -order 4 -float-counts -wbdiscount -lm float.arpa",
         "ngram-count -text text -classes classes -order 3 -wbdiscount -lm of-classes.arpa",
         *(f"ppl -lm {m} -text text" for m in ("kn.bin", "kn.arpa", "nplm.bin", "lstm.bin", "class.bin", "tree.bin")),
         *(f"ppl -lm {m} -text text" for m in ("interp.lm", "energy.bin", "gru.bin", "rnn.bin")),
+        "ppl -lm lstm.bin -text heldout -dynamic -cache 10",
         "ppl -lm wb.bin -text text -format kenlm",
         "ppl -lm wb.bin -text text -format kenlm -debug 2",
         "ppl -lm wb.arpa -text text -format kenlm -debug 1",
@@ -74,43 +87,58 @@ STAGES = [
         "fst -lm katz.arpa -disambig #0 -write-symbols symbols -text -write text.fst",
         "select -text text -lm wb.bin wb.arpa -keep 10 -write selected",
         "translate -model nmt.bin -text heldout -beam 4 -write /dev/null",
+        "-as build_binary -q 8 trie katz.arpa quantized.bin",
+        "-as disambig -text heldout -map map -lm katz.arpa",
+        "-as filter single model:katz.arpa filtered.arpa",
     ],
     ["ppl -lm probing.bin -text text", score_from_python],
 ]
 
 
 def write_texts():
-    """A text, a held-out text and documents of random words, whose counts give every kind of discount."""
+    """A text of random words, whose counts give every kind of discount, and other inputs made from it: a held-out text,
+    documents, n-best lists, a list of words, and a map of words to hidden words.
+    """
     chosen = random.Random(1)
     words = [f"w{int(chosen.paretovariate(0.6))}" for _ in range(20_000)]
     lines = [" ".join(words[i : i + chosen.randint(1, 12)]) for i in range(0, 19_000, 9)]
     documents = [f'{{"text": "{line}"}}' for line in lines]
-    for path, content in (("text", lines), ("heldout", lines[:40]), ("documents", documents)):
+    lists = [
+        f"{i} ||| {line} ||| length= {length} ||| -{length}" for i, line in enumerate(lines[:40]) for length in (1, 2)
+    ]
+    some = sorted(set(words))[:100]
+    inputs = {
+        "text": lines, "heldout": lines[:40], "documents": documents, "lists": lists, "some": some,
+        "map": [f"{word} {word} w1" for word in some],
+    }  # fmt: skip
+    for path, content in inputs.items():
         with open(path, "w") as out:
             out.write("\n".join(content) + "\n")
 
 
 def start(job, run):
-    """Starts a job, a command or a function, in a process of its own: the number of the process. run: `cli.run`."""
+    """Starts a job, a command line or a function, in a process of its own: the number of the process. run:
+    `cli.carry_out`.
+    """
     child = os.fork()
     if child:
         return child
     status = 1
     with suppress(BaseException):
+        from lmtk.commands import options
         from lmtk.files import container
         from lmtk.machine import large
 
         for kind in large.LARGE:
             large.LARGE[kind] = 1
-        container.LARGE = 1
-        nothing = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nothing, 1)
-        os.dup2(nothing, 2)
+        container.LARGE = options.LEAST = 1
+        nothing = os.open(os.devnull, os.O_RDWR)
+        for stream in range(3):
+            os.dup2(nothing, stream)
         if callable(job):
             job()
         else:
-            name, *words = job.split()
-            run(name, words)
+            run(job.split())
         large.learn()
         status = 0
     os._exit(status)

@@ -88,23 +88,24 @@ def times_in_texts(model, corpora, order):
     number of words). corpora: Corpora in the vocabulary of the model.
     """
     nodes, total, is_continued = model.nodes, 0, False
-    times = tuple(zeros(nodes.size(k), np.int64) for k in range(1, order + 1))
+    base = np.cumsum([0, *map(nodes.size, range(1, order + 1))])
+    times = zeros(base[-1], np.int64)
     unigrams = find_unigrams(nodes, len(model.vocab.words))
     for corpus in corpora:
         is_new = corpus.scored.copy()
         is_new[corpus.starts[is_continued:-1]] = True
         total += int(np.count_nonzero(corpus.scored))
-        count_contexts(nodes.memory, nodes.where, unigrams, corpus.ids, corpus.starts, is_new, times)
+        count_contexts(nodes.memory, nodes.where, unigrams, (corpus.ids, corpus.starts, is_new), times, base)
         is_continued = corpus.goes_on
-    return times, total
+    return np.split(times, base[1:-1]), total
 
 
 @jit
-def count_contexts(memory, where, unigrams, ids, starts, is_new, times):
-    """Add to `times`, an array (N_k,) for each of the first orders, how often each n-gram ends at a token that is new.
-    Bound: one search a token for each order.
+def count_contexts(memory, where, unigrams, text, times, base):
+    """Add to `times` how often each n-gram ends at a token that is new. Those of order k are times[base_(k-1): base_k].
+    text: ids, starts of sentences, and which tokens are new. Bound: one search a token for each order.
     """
-    order = len(times)
+    (ids, starts, is_new), order = text, len(base) - 1
     ends = np.empty(order + 1, np.int64)  # the node of the last k words, -1 for none
     for i in range(len(starts) - 1):
         ends[:] = -1
@@ -119,7 +120,7 @@ def count_contexts(memory, where, unigrams, ids, starts, is_new, times):
             if is_new[t]:
                 for k in range(1, order + 1):
                     if ends[k] >= 0:
-                        times[k - 1][ends[k]] += 1
+                        times[base[k - 1] + ends[k]] += 1
 
 
 @jit
