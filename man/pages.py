@@ -5,6 +5,7 @@ pages, grouped by task: beside the text, or below the text on a narrow screen.
 """
 
 import html
+import os
 import re
 import subprocess
 import sys
@@ -12,7 +13,7 @@ from pathlib import Path
 
 import markdown
 
-MAN = Path(__file__).parent
+MAN = Path(__file__).resolve().parent
 TOP = MAN.parent
 # manual pages by task; a page that is missing here comes last, under "Other"
 TASKS = {
@@ -124,17 +125,33 @@ def manual(source):
     """A manual page as HTML, its references to other pages as links."""
     command = ["mandoc", "-T", "html", "-O", "fragment,man=%N.%S.html", source]
     body = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    # mandoc writes "_" for "-" in links to sections, but not in the sections' ids
+    ids = {name.replace("-", "_"): name for name in re.findall(r' id="([^"]+)"', body)}
+    body = re.sub(r'(?<=class="Sx" href="#)[^"]+', lambda m: ids.get(m[0], m[0]), body)
     ours = {p.name for p in manuals()}
     return re.sub(r'<a class="Xr" href="(\S+?)\.html">(.*?)</a>', lambda m: m[0] if m[1] in ours else m[2], body)
+
+
+def place(source):
+    """Where a file of the repository lies below the folder of all pages: as HTML, or unchanged such as a picture."""
+    path = source.relative_to(TOP)
+    for file, other, _ in TEXTS:
+        if str(path) == other:
+            return file
+    if path.parent.name == "man":
+        return f"{path.name}.html"
+    return str(path.with_name("index.html") if path.name == "README.md" else path)
 
 
 def text(source):
     """A Markdown file as HTML; its links to Markdown files and manual pages lead to their HTML."""
     body = markdown.markdown(source.read_text(), extensions=["tables", "fenced_code"])
-    body = re.sub(r'href="([^":]*?)README\.md"', r'href="\1index.html"', body)
-    body = re.sub(r'href="man/(\w+)\.md"', r'href="\1.html"', body)
-    body = re.sub(r'href="man/([^":]*\.\d)"', r'href="\1.html"', body)
-    return re.sub(r'href="(\w+)\.md"', r'href="\1.html"', body)
+    folder = Path(place(source)).parent
+
+    def link(match):
+        return os.path.relpath(place((source.parent / match[0]).resolve()), folder)
+
+    return re.sub(r'(?<=href=")[^":#]+', link, body)
 
 
 def main(out):

@@ -74,15 +74,27 @@ def test_cross_references_exist(page):
 
 
 def test_docs_are_linked(tmp_path):
-    """`make docs`: every link between the HTML pages leads to one."""
+    """`make docs`: every link between the HTML pages leads to a page, and every link to a section to this section."""
     if not shutil.which("mandoc"):
         pytest.skip("mandoc is not installed; it makes the pages")
     subprocess.run([sys.executable, MAN / "pages.py", tmp_path], check=True)
     pages = sorted(tmp_path.rglob("*.html"))
     assert len(pages) > len(PAGES)
+    ids = {page: set(re.findall(r' id="([^"]+)"', page.read_text())) for page in pages}
     for page in pages:
-        for link in re.findall(r'(?:href|src)="([^"#:]+)', page.read_text()):
-            assert (page.parent / link).exists(), f"{page.relative_to(tmp_path)}: {link}"
+        for link, section in re.findall(r'(?:href|src)="(?!https?:)([^"#]*)#?([^"]*)"', page.read_text()):
+            target = (page.parent / link).resolve() if link else page
+            assert target.exists(), f"{page.relative_to(tmp_path)}: {link}"
+            assert not section or section in ids[target], f"{page.relative_to(tmp_path)}: {link}#{section}"
+
+
+TEXTS = [*TESTS.parent.glob("*.md"), *MAN.glob("*.md"), *TESTS.parent.glob("examples/*/README.md")]
+
+
+@pytest.mark.parametrize("text", TEXTS, ids=lambda p: str(p.relative_to(TESTS.parent)))
+def test_links_in_the_repository_lead_to_files(text):
+    for link in re.findall(r"\]\((?!https?:)([^)#]+)", text.read_text()):
+        assert (text.parent / link).exists(), link
 
 
 def test_the_functions_of_the_equations_exist():
