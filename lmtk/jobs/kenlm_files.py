@@ -2,7 +2,7 @@
 
 import warnings
 
-from lmtk.errors import LmtkError, LmtkWarning, counted, name_of
+from lmtk.errors import LmtkError, LmtkWarning, UsageError, counted, name_of
 from lmtk.jobs.rules import needs, one_of, wrong
 
 # of the fields write_bin, write_kenlm, kenlm_type, compact and quantize of a job
@@ -62,13 +62,18 @@ def check_levels(form, name, levels):
 
 
 def convert(source, target, form):
-    """Writes the model in the file `source` as a KenLM file. An ARPA file becomes probing tables while it is read."""
-    from lmtk.files.inputs import open_in
+    """Writes the model in the file `source` as a KenLM file. An ARPA file becomes probing tables while it is read.
+
+    Raises LmtkError, and UsageError if the target is an ARPA file and the source is not: the two were exchanged.
+    """
+    from lmtk.files.inputs import is_file, open_in
     from lmtk.files.outputs import open_out
     from lmtk.files.registry import ARPA, find_reader, load
     from lmtk.kenlm import probing
 
     name = name_of(source)
+    if is_file(source) and is_file(target) and is_arpa(target) and not is_arpa(source):
+        raise UsageError(f"{target} is an ARPA file and {name} is not; give the ARPA file first, then the binary file")
     if form.kind == "probing":
         with open_in(source) as stream:
             if find_reader(stream.peek(1 << 12)) == ARPA:
@@ -81,6 +86,15 @@ def convert(source, target, form):
         warnings.filterwarnings("ignore", ".*(positive log probabilit|the model has no )", LmtkWarning)  # `check` does
         model = load(source)
     write_kenlm(model, target, form, name)
+
+
+def is_arpa(path):
+    """Whether a file begins like an ARPA file."""
+    from lmtk.files.inputs import open_in
+    from lmtk.files.registry import ARPA, find_reader
+
+    with open_in(path) as stream:
+        return find_reader(stream.peek(1 << 12)) == ARPA
 
 
 def check(form, name, order, words, positive):

@@ -3,10 +3,11 @@
 import contextlib
 import getopt
 import os
+import re
 import sys
 import warnings
 
-from lmtk.errors import LmtkWarning, UsageError, typed
+from lmtk.errors import LmtkWarning, UsageError, nearest, typed
 from lmtk.machine.threads import import_numpy
 from lmtk.programs.lines import filtered_arpa
 
@@ -46,12 +47,28 @@ def short_options(words, letters, usage):
 
 
 def long_options(program, description):
-    """A parser of long options, whose errors are UsageErrors."""
+    """A parser of long options, whose errors are UsageErrors. `parse` returns the options and the words of none."""
     import argparse
 
     class Parser(argparse.ArgumentParser):
+        names = ()
+
+        def add_argument(self, *names, **how):
+            self.names += names
+            return super().add_argument(*names, **how)
+
         def error(self, message):
             raise UsageError(message)
+
+        def parse(self, words):
+            for word in words:  # argparse would read -order as -o rder
+                if word.startswith("-") and "-" + word.partition("=")[0] in self.names:
+                    raise UsageError(f"no option {word}; did you mean -{word}?")
+            options, rest = self.parse_known_args(words)
+            for word in rest:
+                if word.startswith("-") and word != "-":
+                    raise UsageError(f"no option {word}{nearest(re.sub('^-*', '--', word), self.names)}")
+            return options, rest
 
     return Parser(prog=program, description=description)
 
@@ -96,10 +113,8 @@ def lmplz_parser():
 
 def lmplz(words):
     """Text to an interpolated Kneser-Ney model: ngram-count -kenlm."""
-    o, rest = lmplz_parser().parse_known_args(words)
+    o, rest = lmplz_parser().parse(words)
     rest = [word for word in rest if word != "-"]  # what scripts write for stdin
-    if wrong := [word for word in rest if word.startswith("-")]:
-        raise UsageError(f"no option {wrong[0]}")
     if rest:  # as lmplz does; scripts write there a type that build_binary takes
         hint = f"; to read this text, write < {rest[0]} or --text {rest[0]}" if os.path.isfile(rest[0]) else ""
         warnings.warn(f"'{' '.join(rest)}' has no option before it and is ignored{hint}", LmtkWarning, stacklevel=1)
@@ -275,7 +290,9 @@ def interpolate(words):
     parser.add_argument("--just_tune", action="store_true", help="print the learned weights and write no model")
     for names in (("-T", "--temp_prefix"), ("-S", "--memory"), ("--sort_block",)):
         parser.add_argument(*names, help="no effect")
-    o = parser.parse_args(words)
+    o, rest = parser.parse(words)
+    if rest:
+        raise UsageError(f"'{rest[0]}' has no option before it; give models after -m")
     if bool(o.weight) == bool(o.tuning):
         raise UsageError("give either weights (-w) or a text to learn them on (-t)")
     if len(o.model) < 2 or len(o.weight or o.model) != len(o.model):
