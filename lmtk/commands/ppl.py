@@ -1,4 +1,5 @@
 from lmtk.commands.options import A_MODEL, MAX_ORDER, UNK_AS_IS, option, shared, takes
+from lmtk.commands.spelling import Option, checked
 from lmtk.jobs.documents import FIGURES
 from lmtk.jobs.rules import build
 from lmtk.jobs.scoring import ScoreJob, score
@@ -7,6 +8,11 @@ from lmtk.jobs.scoring import ScoreJob, score
 def split(values):
     """The values of an option, which may also have commas between them."""
     return tuple(part for value in values or () for part in value.split(",") if part)
+
+
+def numbers(values):
+    """The numbers of -cutoffs, which may also have commas between them."""
+    return tuple(float(checked("-cutoffs", value, Option("one", number=float))) for value in split(values))
 
 
 OPTIONS = {
@@ -33,7 +39,7 @@ OPTIONS = {
             "Keep the fraction X of the documents (0.7 is 70 percent), those with the lowest perplexity.", "X"
         ),
         "buckets": option("Sort documents by perplexity into buckets with these names.", "NAME,NAME", parse=split),
-        "cutoffs": option("The perplexities that separate the buckets, from low to high.", "X"),
+        "cutoffs": option("The perplexities that separate the buckets, from low to high.", "X", parse=numbers),
         "shard": option("Read only part I of the N parts of the file.", "I/N"),
         "write_rest": option("Write the lines that are not kept to this file.", "FILE"),
         **shared("quiet"),

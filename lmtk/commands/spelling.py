@@ -35,6 +35,11 @@ ALIKE = {
     "-valid": ["-heldout"],
     "-num": ["-count"],
     "-n": ["-count"],
+    "-mix-lambda": ["-lambda"],
+    "-read-symbols": ["-symbols"],
+    "-read-symbol-table": ["-symbols"],
+    "-write-symbol-table": ["-write-symbols"],
+    "-disambig-symbol": ["-disambig"],
 }
 LISTED = 6  # commands in a message
 MOST = 2**31 - 1  # of a whole number in an option that says no other bound
@@ -57,7 +62,7 @@ def elsewhere(name, options, command):
         return f"; lmtk {', '.join(first)} and {last} have it" if first else f"; lmtk {last} has it"
     starting = [option for option in options if option.startswith(name) and option != name]
     if len(starting) == 1:
-        return f"; did you mean {starting[0]}?"
+        return f"; did you mean {starting[0].replace('N', '2')}?"
     order = re.search(r"\d+", name)
     similar = nearest(name.replace("N", "2"), [o.replace("N", order[0] if order else "2") for o in options])
     return similar or "; -help lists the options"

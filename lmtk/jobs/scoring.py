@@ -330,6 +330,9 @@ def open_vocabulary(model):
 
     if not isinstance(model, Network) or model.kind not in ("nplm", "nplm-energy"):
         kind = next(model.describe())[1]
-        needed = "-oov-features needs a model of nplm-train -model nplm or energy"
+        needed = (
+            "-oov-features needs a model of nplm-train -model nplm or energy (-objective full, sampled or nce, "
+            "without -tied)"
+        )
         raise UsageError(f"{needed}, but the kind of the model is {kind}")
     return OpenNetwork(model)

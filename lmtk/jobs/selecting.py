@@ -68,6 +68,14 @@ RULES = (
             None if job.text or job.source or job.target else f"-text is missing, or -source and -target{from_stdin()}"
         )
     ),
+    excludes(
+        "write",
+        "source target",
+        "-write is the output of -text; the outputs of a bitext are -write-source and -write-target",
+    ),
+    excludes(
+        "lm", "source target", "-lm has the models of -text; the models of a bitext are -source-lm and -target-lm"
+    ),
     excludes("text lm write", "source target source_lm target_lm write_source write_target"),
     needs("source", "target"),
     needs("target", "source"),

@@ -170,6 +170,9 @@ def read_classes(path, vocab):
             continue
         if len(fields) not in (2, 3):
             raise FormatError(path, f"expected a class and a word, got {len(fields)} fields", number)
+        if len(fields) == 3 and not is_probability(fields[1]):
+            tree = "-objective tree reads a file of ngram-class -write-paths"
+            raise FormatError(path, f"expected a class, a probability and a word; {tree}", number)
         word = vocab.index.get(fields[-1], vocab.V)
         if word < vocab.V:
             name = names.setdefault(fields[0], len(names))
@@ -180,6 +183,13 @@ def read_classes(path, vocab):
     if not names:
         raise FormatError(path, "no word of the vocabulary has a class in it")
     return close_gaps(np.where(classes < 0, len(names), classes))
+
+
+def is_probability(text):
+    try:
+        return 0 <= float(text) <= 1 + 1e-9
+    except ValueError:
+        return False
 
 
 def initial_arrays(counts, classes, h, seen):
