@@ -16,8 +16,11 @@ from lmtk.api import BLANKS, Model, as_bytes
 from lmtk.errors import LmtkError, LmtkWarning, UsageError, named, option_name
 from lmtk.jobs.rules import build, fields_of
 
-# in a message, the rest of a clause that is about a command of lmtk, or an option
-OPTION = re.compile(r"lmtk [a-z-]+ [^;]*|[a-z]+-(?:count|train|class|interp) \(?-|(?<![\w-])-(?!inf\b)([a-z][a-zN-]*)")
+# in a message, an option of another job that Python can set; the rest of a clause that is about a command; an option
+OPTION = re.compile(
+    r"ngram-count \(-(?P<estimate>[a-z-]+)\)|lmtk [a-z-]+ [^;]*|[a-z]+-(?:count|train|class|interp) \(?-|"
+    r"(?<![\w-])-(?!inf\b)(?P<option>[a-z][a-zN-]*)"
+)
 LONGEST = 100  # characters of a value in a message
 IN_MESSAGES = {"text": "the text", "heldout": "the held-out text", "vocab": "the vocabulary"}
 KINDS = {
@@ -56,9 +59,16 @@ def run_of(job, arguments, options, names=None):
 def rename_options(problem, names):
     """An error or a warning of lmtk, with Python's names of options. names: {option: argument} where they differ."""
     if isinstance(problem, (LmtkError, LmtkWarning)):
-        python = lambda option: names.get(option[1], option[1].replace("-", "_")) if option[1] else option[0]
-        problem.args = (OPTION.sub(python, str(problem)),)
+        problem.args = (OPTION.sub(lambda match: python_name(match, names), str(problem)),)
     return problem
+
+
+def python_name(match, names):
+    """What Python's message has in place of a match of OPTION."""
+    if option := match["estimate"]:
+        return f"lmtk.estimate({option.replace('-', '_')}=...)"
+    option = match["option"]
+    return names.get(option, option.replace("-", "_")) if option else match[0]
 
 
 def mismatch(value, kind):

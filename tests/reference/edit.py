@@ -150,7 +150,7 @@ def renormalize(model):
             log10p[k - 1][bare] = backed_off(log10p, log10bow, nodes, contexts)[bare]
     for level, bow in zip(levels, log10bow):
         bow[(bow == 0) & ((level.log10bow != 0) | np.signbit(level.log10bow))] = -0.0
-    warn_of_sums(over)
+    warn_of_sums(over, None)
     return model_of(model.vocab, list(zip([level.keys for level in levels], log10p, log10bow)))
 
 
