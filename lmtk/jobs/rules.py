@@ -95,13 +95,15 @@ def required(name):
     return Rule(broken)
 
 
-def model_missing(lm, texts):
-    """The message about a missing -lm, or None. Without -lm the model's file was read as a text."""
+def model_missing(lm, texts, option="-lm", content="model"):
+    """The message about a missing -lm, or None. Without -lm the model's file was read as a text. option, content:
+    another option than -lm, and what its file contains.
+    """
     if lm or not texts or texts[0] == "-":
         return None
     were = "was taken as a text" if len(texts) == 1 else "were taken as texts"
     names = " and ".join(f"'{text}'" for text in texts)
-    return f"-lm is missing; {names} {were}; give the model as -lm FILE"
+    return f"{option} is missing; {names} {were}; give the {content} as {option} FILE"
 
 
 def needs(names, others, message=None):
