@@ -22,6 +22,7 @@ UTF16 = (b"\xff\xfe", b"\xfe\xff")  # byte order marks
 MODEL = b'{"__metadata__":'  # the bytes from the ninth on in a safetensors file
 PARQUET = b"PAR1"
 KENLM = b"mmap lm http://kheafield.com/code "
+OPENFST = b"\xd6\xfd\xb2\x7e"
 FORMS = {"latin1": "Latin-1", "utf-16le": "UTF-16"}
 JSONL = re.compile(rb"\s*\{\s*\"[^\"\n]*\"\s*:")
 ARPA = re.compile(rb"\s*\\data\\[ \t\r]*\n[ \t]*ngram[ \t]")
@@ -95,7 +96,7 @@ def decode_blocks(stream, path, size=BLOCK, eager=False, pieces=False, as_is=Fal
     block = read(size)
     while block and len(block) < len(BOM) and (more := read(size)):
         block += more
-    if block[8:].startswith(MODEL) or block.startswith(KENLM):
+    if block[8:].startswith(MODEL) or block.startswith((KENLM, OPENFST)):
         raise FormatError(path, "a binary file, such as a model; expected a text")
     if block.startswith(PARQUET):
         raise FormatError(path, "a parquet file; name its column of texts with -field")

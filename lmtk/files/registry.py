@@ -12,7 +12,7 @@ import warnings
 
 from lmtk.errors import FormatError, LmtkError, LmtkWarning
 from lmtk.files import container, declared, texts
-from lmtk.files.decoding import BOM, KENLM, decode_blocks, split_lines, warn_about_bytes
+from lmtk.files.decoding import BOM, KENLM, OPENFST, decode_blocks, split_lines, warn_about_bytes
 from lmtk.files.inputs import open_in
 
 TEXT = {
@@ -23,6 +23,7 @@ TEXT = {
 ARPA = "lmtk.ngram.arpa.reader:read_text"
 DATA = re.compile(rb"(?m)^[ \t]*\\data\\[ \t\r]*$")
 KENLM_READER = "lmtk.kenlm.reading:read"
+FST_HEADER = "lmtk.fst.symbols:describe"
 TOKENIZERS = "lmtk.text.tokenizer_files:find_description"
 # the parts of a network's kind that `nplm.network.kind_of` makes of its layer and its output layer
 LAYER_PARTS, OUTPUT_PARTS = ("", "-tdnn", "-rnn", "-gru", "-lstm"), ("", "-tied", "-class", "-tree")
@@ -168,6 +169,8 @@ def describe(path, shown=10):
         if head.startswith(KENLM):
             model, kind = import_function(KENLM_READER)(stream, path)
             return [*model.describe(), ("file", f"KenLM's, {kind}")], model.vocab.words
+        if head.startswith(OPENFST):
+            return import_function(FST_HEADER)(stream, path)
         if describe_bytes := import_function(TOKENIZERS)(head):
             return describe_bytes(stream.read(), path), []
         name = find_reader(head)

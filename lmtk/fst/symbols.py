@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from lmtk.errors import FormatError, shown
 
 EPSILON = b"<eps>"
-FST_MAGIC, SYMBOLS_MAGIC = 2125659606, 2125658996
+SYMBOLS_MAGIC = 2125658996
 HAS_SYMBOLS = 1, 2  # bits of an FST's flags: input symbols, output symbols
 MOST = 2**31 - 2  # a label is an int32
 NAME = b"words"  # of tables in FSTs
@@ -38,12 +38,15 @@ def new_symbols(words):
 
 def read_symbols(path):
     """Reads Symbols from a text, or from a binary FST that contains a symbol table. Raises FormatError."""
-    from lmtk.files.decoding import WORD, lines_in
+    from lmtk.files.decoding import OPENFST, WORD, lines_in
     from lmtk.files.inputs import open_in
 
     with open_in(path) as stream:
-        if stream.peek(4)[:4] == struct.pack("<i", FST_MAGIC):
-            return Symbols(symbols_of_fst(stream, path), path)
+        if stream.peek(4).startswith(OPENFST):
+            _, number = read_header(stream, path)
+            if number is None:
+                raise FormatError(path, "the FST has no symbol table; give a text with words and their numbers")
+            return Symbols(number, path)
         number, words = {}, {}
         for line, text in lines_in(stream, path):
             if not (fields := WORD.findall(text)):
@@ -61,8 +64,33 @@ def read_symbols(path):
     return Symbols(number, path)
 
 
-def symbols_of_fst(stream, path):
-    """{word: number} of the first symbol table in a binary FST. Raises FormatError."""
+@dataclass(frozen=True)
+class Header:
+    """The beginning of a binary FST: the names of its type and of the type of its arcs, its start state, and its number
+    of states.
+    """
+
+    fst: str
+    arcs: str
+    start: int
+    states: int
+
+
+def describe(stream, path):
+    """A binary FST, for `lmtk info`: ([(name, value)], its words by number). Only the header and the symbols are read.
+    Raises FormatError.
+    """
+    header, number = read_header(stream, path)
+    rows = [("kind", f"OpenFst's binary form, {header.fst} FST with {header.arcs} arcs")]
+    rows += [("states", header.states), ("start state", header.start)]
+    if number is None:
+        return [*rows, ("symbol table", "none")], []
+    words = sorted(number, key=number.get)
+    return [*rows, ("symbol table", f"{len(words)} words")], words
+
+
+def read_header(stream, path):
+    """(the Header of a binary FST, {word: number} of its first symbol table or None). Raises FormatError."""
 
     def take(form):
         size = struct.calcsize("<" + form)
@@ -75,10 +103,11 @@ def symbols_of_fst(stream, path):
         return take(f"{min(max(size, 0), 1 << 20)}s")[0]
 
     take("i")
-    text(), text()
-    _, flags, *_ = take("iiQqqq")
+    fst, arcs = text(), text()
+    _, flags, _, start, states, _ = take("iiQqqq")
+    header = Header(shown(fst), shown(arcs), start, states)
     if not flags & sum(HAS_SYMBOLS):
-        raise FormatError(path, "the FST has no symbol table; give a text with words and their numbers")
+        return header, None
     if take("i") != (SYMBOLS_MAGIC,):
         raise FormatError(path, "the FST's symbol table is damaged")
     text()
@@ -89,7 +118,7 @@ def symbols_of_fst(stream, path):
         (number[word],) = take("q")
     if not all(0 <= value <= MOST for value in number.values()):
         raise FormatError(path, "the FST's symbol table has a number outside 0..2147483646")
-    return number
+    return header, number
 
 
 def in_order(symbols):

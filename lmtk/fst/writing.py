@@ -14,7 +14,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from lmtk.fst.symbols import FST_MAGIC, HAS_SYMBOLS, as_binary
+from lmtk.files.decoding import OPENFST
+from lmtk.fst.symbols import HAS_SYMBOLS, as_binary
 from lmtk.machine.jit import inlined, jit
 from lmtk.machine.threads import Scratch, map_in_order
 from lmtk.ngram.arpa.digits import POWERS, put_digits
@@ -53,7 +54,7 @@ def properties(fst):
 def write_binary(out, fst, symbols=None):
     """Writes an Fst to a stream. symbols: Symbols to keep in the file, for input and output."""
     string = lambda text: struct.pack("<i", len(text)) + text
-    out.write(struct.pack("<i", FST_MAGIC) + string(b"vector") + string(b"standard"))
+    out.write(OPENFST + string(b"vector") + string(b"standard"))
     flags = sum(HAS_SYMBOLS) if symbols else 0
     out.write(struct.pack("<iiQqqq", VERSION, flags, properties(fst), fst.start, len(fst.final), 0))
     out.write(2 * as_binary(symbols) if symbols else b"")
