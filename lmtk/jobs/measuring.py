@@ -25,6 +25,7 @@ from lmtk.jobs.rules import (
     one_of,
     one_stdin,
     required,
+    twice,
     wrong,
 )
 from lmtk.jobs.texts import FIELD_RULES, NOT_LOWERED, PIECE_RULES, Reading
@@ -88,13 +89,6 @@ def text_missing(job):
     return f"-text is missing{from_stdin()}"
 
 
-def twice(job):
-    """The message about a model that is listed twice, or None."""
-    names = [lm for lm in job.lm if isinstance(lm, str)]
-    again = next((name for name in names if names.count(name) > 1), None)
-    return again and f"-lm lists {again} twice; give each model once"
-
-
 def field_of_table(job):
     from lmtk.text.items import is_table
 
@@ -113,7 +107,7 @@ RULES = (
         lambda job: job.region_separator is not None and job.region_separator.split() != [job.region_separator],
         "-region-separator takes one or more characters without blanks, such as |, not '{region_separator}'",
     ),
-    Rule(twice),
+    Rule(lambda job: twice(job.lm)),
     *FIELD_RULES,
     *PIECE_RULES,
     NOT_LOWERED,
@@ -231,9 +225,10 @@ def batches_of(job, path):
         split = partial(split_into_pieces, tokenizer=job.reading.encoder.tokenizer)
 
     def batches():
-        blank, has_regions = [], None  # None before the first sentence
+        blank, has_regions, has_bars = [], None, False  # None before the first sentence
         while rows := list(islice(items, TOGETHER)):
             has_regions = has_regions or any(separator in item.sentence for item in rows)
+            has_bars = has_bars or any(b" | " in item.sentence for item in rows)
             pairs = [(item, split(item.sentence, job.marks, separator)) for item in rows]
             blank += [item.line for item, words in pairs if not words.text.strip(b" \t\r")]
             if batch := [(item, words) for item, words in pairs if words.text.strip(b" \t\r")]:
@@ -242,6 +237,10 @@ def batches_of(job, path):
             clause = counted(len(blank), "row has no sentence and is", "rows have no sentence and are")
             text = f"{name_of(path)}:{blank[0]}: {clause} left out"
             warnings.warn(text, LmtkWarning, stacklevel=1)
+        if has_bars and column and not separator:
+            clause = "sentences contain |, which is scored as a word"
+            remedy = "if | separates regions, add -region-separator '|'"
+            warnings.warn(f"{name_of(path)}: {clause}; {remedy}", LmtkWarning, stacklevel=1)
         if has_regions is False:
             clause = f"no sentence contains '{job.region_separator}', so each sentence is one region"
             warnings.warn(f"{name_of(path)}: {clause}; check -region-separator", LmtkWarning, stacklevel=1)

@@ -3,9 +3,10 @@
 import math
 import os
 import sys
+import warnings
 from dataclasses import dataclass, field
 
-from lmtk.errors import LmtkError
+from lmtk.errors import LmtkError, LmtkWarning
 from lmtk.jobs.rules import (
     check,
     check_outputs,
@@ -84,6 +85,7 @@ def mix(job, tell=lambda line: None):
     from lmtk.files.outputs import open_out
     from lmtk.files.registry import load
     from lmtk.joint import mixture
+    from lmtk.lm import find_running_text
     from lmtk.machine.threads import use
 
     check_outputs(job.write, texts=[job.heldout], inputs=[job.reading.tokenizer])
@@ -93,6 +95,9 @@ def mix(job, tell=lambda line: None):
     mixture.check_vocabularies(parts, names)
     if job.heldout:
         job.reading.check_models(parts, names)
+        if clause := find_running_text(parts, marks_of(job)):
+            remedy = "mix models of sentences, or models that were all trained with -stream"
+            warnings.warn(f"{clause}; {remedy}", LmtkWarning, stacklevel=1)
     binned = mixture.binned_part(parts) if job.bins else None
     start = complete_weights(job.weight, len(parts))
     weights = np.array([start] * (len(parts[binned].alpha) if job.bins else 1))

@@ -95,6 +95,13 @@ def required(name):
     return Rule(broken)
 
 
+def twice(models, option="-lm"):
+    """The message about a model that is listed twice, or None. models: of the option; those in memory do not count."""
+    names = [name for name in models if isinstance(name, str)]
+    again = next((name for name in names if names.count(name) > 1), None)
+    return again and f"{option} lists {again} twice; give each model once"
+
+
 def model_missing(lm, texts, option="-lm", content="model"):
     """The message about a missing -lm, or None. Without -lm the model's file was read as a text. option, content:
     another option than -lm, and what its file contains.

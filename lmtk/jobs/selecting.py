@@ -15,7 +15,7 @@ from itertools import chain, compress
 
 from lmtk.errors import LmtkError, LmtkWarning, counted, name_of
 from lmtk.files.inputs import is_file
-from lmtk.jobs.rules import Rule, check, check_outputs, excludes, from_stdin, needs, one_stdin, wrong
+from lmtk.jobs.rules import Rule, check, check_outputs, excludes, from_stdin, needs, one_stdin, twice, wrong
 from lmtk.jobs.texts import LOWERED_RULES, Reading, convert_texts
 
 
@@ -56,9 +56,12 @@ class SelectJob:
 def models_of_sides(job):
     """The message about an option that does not have two models, or None."""
     for option in ("source_lm", "target_lm") if job.source else ("lm",):
-        if (number := len(getattr(job, option))) != 2:
-            has = f"has {counted(number, 'model')}" if number else "is missing"
-            return f"-{option.replace('_', '-')} {has}; give two models: of the domain, then of general text"
+        models, name = getattr(job, option), f"-{option.replace('_', '-')}"
+        if len(models) != 2:
+            has = f"has {counted(len(models), 'model')}" if models else "is missing"
+            return f"{name} {has}; give two models: of the domain, then of general text"
+        if message := twice(models, name):
+            return message
     return None
 
 

@@ -3,11 +3,12 @@
 import contextlib
 import os
 import sys
+import warnings
 import zlib
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from lmtk.errors import LmtkError, UsageError
+from lmtk.errors import LmtkError, LmtkWarning, UsageError
 from lmtk.jobs.rules import (
     Rule,
     check,
@@ -324,6 +325,9 @@ def prepare(job, comm):
     inputs = *inputs, job.reading.tokenizer
     check_trained((job.text, job.heldout), job.lm, job.life, inputs)
     run.check_beside(job.lm, job.life.resume)
+    if comm.rank == 0 and job.heldout and os.path.realpath(job.text) == os.path.realpath(job.heldout):
+        clause = f"-text and -heldout are the same file, {job.text}, so the model is not tested on unseen text"
+        warnings.warn(f"{clause}; give another text as -heldout", LmtkWarning, stacklevel=1)
     noise = load_proposal(job.proposal) if job.proposal not in (None, "uniform") else None
     vocab = vocabulary_of(job)
     if job.shares_outputs:

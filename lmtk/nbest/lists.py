@@ -7,12 +7,13 @@ nbest-format(5).
 """
 
 import math
+import warnings
 from dataclasses import dataclass, replace
 from itertools import islice
 
 import numpy as np
 
-from lmtk.errors import FormatError, LmtkError, counted, shown
+from lmtk.errors import FormatError, LmtkError, LmtkWarning, counted, shown
 from lmtk.files.decoding import lines
 from lmtk.lm import LN10
 from lmtk.reports.srilm import outcome
@@ -231,7 +232,8 @@ def without_pauses(sentence):
 def source_lines(nbest, paths, many):
     """The source line that each hypothesis of Moses's lists translates, (N,): the key, from 0 on.
 
-    many: the number of source lines. Raises FormatError if a key is not the number of a line.
+    many: the number of source lines. Raises FormatError if a key is not the number of a line. Warns if the lists begin
+    with the first line and do not reach the last.
     """
     numbers = []
     for file, start, end in zip(nbest.files, nbest.starts[:-1], nbest.starts[1:]):
@@ -240,6 +242,9 @@ def source_lines(nbest, paths, many):
             lines = f"-source has lines 0 to {many - 1}" if many else "-source is empty"
             raise FormatError(paths[file], f"the key '{shown(key)}' of a list is not a line of -source; {lines}")
         numbers += [int(key)] * (end - start)
+    if numbers and min(numbers) == 0 and max(numbers) + 1 < many:
+        keys = f"the highest key of the lists is {max(numbers)}, but -source has the lines 0 to {many - 1}"
+        warnings.warn(f"{keys}; if -source is another text, give the text of the lists", LmtkWarning, stacklevel=2)
     return np.array(numbers)
 
 

@@ -290,7 +290,7 @@ def reverse_lm(words):
                 if new > 0:
                     sys.stderr.write(f"warning: p({os.fsdecode(v)}|{os.fsdecode(w)}) > 0\n")
                 out.write(b"%s\t%s %s\n" % (f"{new:.6g}".encode(), w, v))
-            elif k:
+            elif k or ((size := SIZE.match(line)) and int(size[1]) > 2 and int(size[2])):
                 raise FormatError(path, "expected a bigram model")
             else:
                 out.write(line + b"\n")
