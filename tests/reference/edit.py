@@ -4,13 +4,15 @@ A model is taken apart into Columns, an item for each order. Its n-grams are fou
 times W plus the last word.
 """
 
+import warnings
 from typing import NamedTuple
 
 import numpy as np
 
+from lmtk.errors import LmtkWarning
 from lmtk.lm import LN10, probability
 from lmtk.ngram.counting.counts import find, values
-from lmtk.ngram.edit.renormalize import complete_unigrams, warn_of_sums
+from lmtk.ngram.edit.renormalize import complete_unigrams
 from lmtk.ngram.edit.vocabulary import ids_in, unite_vocabularies
 from lmtk.ngram.estimate.methods import EPSILON
 from lmtk.ngram.model.backoff import Backoff
@@ -150,7 +152,8 @@ def renormalize(model):
             log10p[k - 1][bare] = backed_off(log10p, log10bow, nodes, contexts)[bare]
     for level, bow in zip(levels, log10bow):
         bow[(bow == 0) & ((level.log10bow != 0) | np.signbit(level.log10bow))] = -0.0
-    warn_of_sums(over, None)
+    if over:
+        warnings.warn(f"{over} contexts sum to more than one", LmtkWarning, stacklevel=2)
     return model_of(model.vocab, list(zip([level.keys for level in levels], log10p, log10bow)))
 
 

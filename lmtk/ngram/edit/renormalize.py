@@ -21,7 +21,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from lmtk.errors import LmtkWarning, shown
+from lmtk.errors import LmtkWarning, counted, shown
 from lmtk.exponential import powers
 from lmtk.lm import probability
 from lmtk.machine.jit import inlined, jit, of_numba
@@ -49,57 +49,44 @@ def renormalize(model, may_reuse=False):
     may_reuse: whether the caller gives up the model; its memory is then reused.
     """
     arrays = copied(model, may_reuse)
-    over, first = update_all_weights(arrays, model.vocab, shown=True)
-    warn_of_sums(over, first and [model.vocab.words[w] for w in words_of_node(arrays, *first)])
+    warn_of_sums(arrays, model.vocab.words, *update_all_weights(arrays, model.vocab, shown=True))
     for k in range(2, model.order + 1):
         map_at_once(lambda part, k=k: fill_bare(*arrays, k, *part), parts_of(arrays[2][k - 2, N]))
     return replace(model, nodes=replace(model.nodes, memory=freeze(arrays[0]), path=""))
 
 
-def warn_of_sums(contexts, first):
-    """Warn if there are contexts whose probabilities sum to more than one. contexts: their number. first: the words of
-    the first context.
-    """
+def warn_of_sums(arrays, words, contexts, k, node):
+    """Warn if the probabilities after `contexts` contexts sum to more than one. One of them is a node of order k."""
+    levels, context = view_records(arrays[0], arrays[2]), []
     if contexts:
-        words = f"'{shown(b' '.join(first))}'" if first else "the empty context"
-        after = words if contexts == 1 else f"{contexts} contexts, such as {words},"
-        text = (
-            f"the probabilities after {after} sum to more than one; n-grams are not changed, and words without an "
-            "n-gram get the probability 0 there"
-        )
-        warnings.warn(text, LmtkWarning, stacklevel=3)
-
-
-def words_of_node(arrays, k, node):
-    """The word ids of a node of order k, a list of k numbers."""
-    levels, words = view_records(arrays[0], arrays[2]), []
-    for j in range(k, 0, -1):
-        words.append(int(levels[j]["word"][node]))
-        node = np.searchsorted(levels[j - 1]["child"], node, "right") - 1
-    return words[::-1]
+        for level, above in zip(levels[k:0:-1], levels[k - 1 :: -1]):
+            context.insert(0, words[level["word"][node]])
+            node = np.searchsorted(above["child"], node, "right") - 1
+        after = f"'{shown(b' '.join(context))}'" if k else "the empty context"
+        after += f" and {counted(contexts - 1, 'other context')}" if contexts > 1 else ""
+        remedy = "n-grams are not changed, and words without an n-gram get the probability 0 there"
+        warnings.warn(f"the probabilities after {after} sum to more than one; {remedy}", LmtkWarning, stacklevel=3)
 
 
 def leaves_mass(model):
-    """Whether the probabilities of the 1-grams of predicted words sum to less than one."""
+    """Whether the probabilities of the 1-grams, without <s>, sum to less than one."""
     unigrams = model.nodes.levels[1][:-1]
     return 1 - np.nansum(probability(unigrams["log10p"][unigrams["word"] < model.vocab.V])) >= EPSILON
 
 
 def update_all_weights(arrays, vocab, shown=False):
     """Complete the 1-grams and set all back-off weights, in place. shown: as for `update_weights`. Returns the number
-    of contexts whose probabilities sum to more than one, and the first of them, (order, node), or None.
+    of contexts whose probabilities sum to more than one, and the order and the node of one of them.
     """
-    memory, _, where, _ = arrays
+    (memory, _, where, _), example = arrays, (0, 0)
     unigrams = view_records(memory, where)[1][:-1]
     with np.errstate(divide="ignore", invalid="ignore"):
         unigrams["log10p"], over = complete_unigrams(unigrams["log10p"].copy(), unigrams["word"] < vocab.V)
-    first = (0, 0) if over else None
     for k in range(2, len(where) + 1):
         update = lambda part, k=k: update_weights(*arrays, k, *part, shown)
         for number, node in map_at_once(update, parts_of(where[k - 2, N])):
-            over += number
-            first = first or ((k - 1, node) if number else None)
-    return over, first
+            over, example = over + number, (k - 1, node) if number else example
+    return over, *example
 
 
 def complete_unigrams(log10p, predicted):
@@ -171,11 +158,10 @@ def fetch_suffix(memory, where, k, node):
 
 @jit
 def update_weights(memory, logs, where, far, k, first, last, shown):
-    """Sets the weights of contexts from the n-grams of order k, and scales n-grams as `renormalize` does. With
-    `shown`, a weight that becomes 0, or was -0.0, is stored as -0.0. Returns how many contexts sum to more than one,
-    and the first of them, or -1.
+    """Sets the weights of contexts from the n-grams of order k, and scales n-grams as `renormalize` does. shown:
+    store a weight that becomes 0, or was -0.0, as -0.0. Returns how many contexts sum to more than 1, and one of them.
     """
-    weights, n_over, first_over = np.empty(len(where) + 1, np.float32), 0, -1
+    weights, n_over, example = np.empty(len(where) + 1, np.float32), 0, 0
     above, wide, below, width = where[k - 2, AT], where[k - 2, WIDTH], where[k - 1, AT], where[k - 1, WIDTH]
     p, start = below + where[k - 1, P], np.int64(memory[above + wide * first + CHILD])
     higher = np.empty(np.int64(memory[above + wide * last + CHILD]) - start)
@@ -203,12 +189,10 @@ def update_weights(memory, logs, where, far, k, first, last, shown):
         if scale:
             for child in range(begin, end):
                 logs[p + width * child] += scale
-        if over:
-            first_over = i if first_over < 0 else first_over
-            n_over += 1
+        n_over, example = n_over + over, i if over else example
         bow, old = weight_of_one(numerator, denominator, over), logs[at + BOW]
         logs[at + BOW] = f32(-0.0) if shown and bow == 0 and (old != 0 or math.copysign(1, old) < 0) else bow
-    return n_over, first_over
+    return n_over, example
 
 
 @jit

@@ -17,15 +17,7 @@ from lmtk.ngram.counting.runs import Spilled
 from lmtk.ngram.estimate import engine, suffix
 from lmtk.ngram.estimate.buckets import of_counts
 from lmtk.ngram.estimate.buckets.dealing import deal_out
-from lmtk.ngram.estimate.buckets.division import (
-    divide,
-    edge,
-    ends_of,
-    in_one,
-    replace,
-    size_in_model,
-    stored,
-)
+from lmtk.ngram.estimate.buckets.division import divide, edge, ends_of, in_one, replace, size_in_model, stored
 from lmtk.ngram.estimate.buckets.ordering import sort_bucket
 from lmtk.ngram.estimate.buckets.passing import places_of
 from lmtk.ngram.estimate.smoothing import words_kept
