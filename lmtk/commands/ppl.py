@@ -12,7 +12,8 @@ def split(values):
 
 def numbers(values):
     """The numbers of -cutoffs, which may also have commas between them."""
-    return tuple(float(checked("-cutoffs", value, Option("one", number=float))) for value in split(values))
+    typed = [part for value in values or () for part in value.split(",")]
+    return tuple(float(checked("-cutoffs", part, Option("one", number=float))) for part in typed)
 
 
 OPTIONS = {
