@@ -518,7 +518,10 @@ WB, UNI = FILES / "wb.arpa", FILES / "uni.arpa"
         (lambda: lmtk.perplexity(WB, [], tolower="x"), "tolower must be True or False, not 'x'"),
         (lambda: lmtk.classes(["a b"], "x"), "number must be a whole number, not 'x'"),
         (lambda: lmtk.classes(["a b"], 0), "number must be 2 or more"),
-        (lambda: lmtk.select(["a b", "b"], [WB, WB], 3), "the text: it has 2 sentences, and keep is 3; give at most 2"),
+        (
+            lambda: lmtk.select(["a b", "b"], [WB, FILES / "uni.arpa"], 3),
+            "the text: it has 2 sentences, and keep is 3; give at most 2",
+        ),
         (lambda: lmtk.perplexity(WB, ["a"], dynamic=True), "dynamic needs a model of nplm-train"),
         (lambda: lmtk.train(["a b"], 3), "path must be the name of a file, not 3"),
         (

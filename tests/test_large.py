@@ -391,7 +391,8 @@ def test_models_are_edited_as_by_numpy(monkeypatch, seed):
             with monkeypatch.context() as patch, warnings.catch_warnings(record=True) as plain_warnings:
                 patch.setattr(vocabulary, "renumbered", reference.renumbered)
                 plain = work(reference, m)
-            assert [str(w.message) for w in plain_warnings] == [str(w.message) for w in kernel_warnings]
+            others = lambda caught: [re.findall(r" and (\d+) other contexts? sum", str(w.message)) for w in caught]
+            assert others(plain_warnings) == others(kernel_warnings)
             assert_close(plain, edited)
 
 

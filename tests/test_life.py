@@ -2,6 +2,7 @@
 
 import errno
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,12 +16,13 @@ from lmtk.jobs.progress import Reporter
 from lmtk.jobs.training import Life
 from lmtk.nplm import training
 
-TRAIN = ["-m", "lmtk", "nplm-train", "-text", FILES / "words.txt", "-heldout", FILES / "words.txt", "-hidden", "8"]
+TRAIN = ["-m", "lmtk", "nplm-train", "-text", FILES / "words.txt", "-hidden", "8"]
 TRAIN += ["-features", "4", "-epochs", "40", "-minibatch", "16", "-threads", "1", "-debug", "1"]
 
 
 def lmtk(folder, *more, **how):
-    words = [sys.executable, *map(str, TRAIN), "-lm", str(folder / "m"), *map(str, more)]
+    held = shutil.copy(FILES / "words.txt", folder / "held")
+    words = [sys.executable, *map(str, TRAIN), "-heldout", held, "-lm", str(folder / "m"), *map(str, more)]
     return subprocess.Popen(words, env=ENVIRONMENT, stderr=subprocess.PIPE, text=True, **how)
 
 

@@ -40,8 +40,9 @@ def test_an_interrupted_training_goes_on_to_the_same_bytes(tmp_path, number, sta
     """Status 130, a whole checkpoint and no model; a run beside it is refused, -finish makes a model of a copy of it;
     -resume ends as the unbroken run does.
     """
-    words = FILES / "words.txt"
-    train = ["nplm-train", "-text", words, "-heldout", words, "-hidden", "8", "-features", "4"]
+    words, held = FILES / "words.txt", tmp_path / "held"
+    shutil.copy(words, held)
+    train = ["nplm-train", "-text", words, "-heldout", held, "-hidden", "8", "-features", "4"]
     train += ["-epochs", "50", "-minibatch", "16", "-threads", "1", "-debug", "1"]
     assert lmtk(*train, "-lm", tmp_path / "whole").returncode == 0
     running = subprocess.Popen(
@@ -53,7 +54,7 @@ def test_an_interrupted_training_goes_on_to_the_same_bytes(tmp_path, number, sta
     _, err = running.communicate(timeout=60)
     assert running.returncode == status
     assert err.decode().splitlines()[-1].startswith("lmtk nplm-train: interrupted; -resume continues from ")
-    assert {p.name for p in tmp_path.iterdir()} == {"whole", "cut.ckpt"}
+    assert {p.name for p in tmp_path.iterdir()} == {"held", "whole", "cut.ckpt"}
     with open(tmp_path / "cut.ckpt", "rb") as stream:
         about, _ = container.read(stream, str(tmp_path / "cut.ckpt"))
     assert about["settings"]["state"]["epoch"] < 50
@@ -63,11 +64,11 @@ def test_an_interrupted_training_goes_on_to_the_same_bytes(tmp_path, number, sta
     assert lmtk("nplm-train", "-finish", "-lm", tmp_path / "other").returncode == 0
     made = load(str(tmp_path / "other")).settings["curve"]
     (tmp_path / "other").unlink()
-    assert {p.name for p in tmp_path.iterdir()} == {"whole", "cut.ckpt"}
+    assert {p.name for p in tmp_path.iterdir()} == {"held", "whole", "cut.ckpt"}
     assert made == load(str(tmp_path / "whole")).settings["curve"][: len(made)]
     assert lmtk(*train, "-lm", tmp_path / "cut", "-resume").returncode == 0
     assert (tmp_path / "cut").read_bytes() == (tmp_path / "whole").read_bytes()
-    assert {p.name for p in tmp_path.iterdir()} == {"whole", "cut"}
+    assert {p.name for p in tmp_path.iterdir()} == {"held", "whole", "cut"}
 
 
 def test_an_interrupted_count_leaves_nothing(tmp_path):

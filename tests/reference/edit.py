@@ -128,11 +128,11 @@ def left_over(log10p, lower, parent, C):
     return left(*(np.bincount(parent[stated], probability(p[stated]), C) for p in (log10p, lower)))
 
 
-def new_weights(log10p, every, keys, V):
+def new_weights(log10p, every, keys, vocab):
     """(the back-off weights of each order; how many contexts sum to more than one). log10p may change in place."""
     log10bow = [np.zeros(len(p), np.float32) for p in log10p]
     with np.errstate(divide="ignore", invalid="ignore"):
-        log10p[0], over = complete_unigrams(log10p[0], keys < V)
+        log10p[0], over = complete_unigrams(log10p[0], keys, vocab)
         for k, (nodes, contexts) in enumerate(every[1:], 2):
             lower = backed_off(log10p, log10bow, nodes[:-1], contexts[:-1])
             mass = left_over(log10p[k - 1], lower, contexts[-1], len(log10p[k - 2]))
@@ -145,7 +145,7 @@ def new_weights(log10p, every, keys, V):
 def renormalize(model):
     levels = columns(model)
     every, log10p = list(links(levels, len(model.vocab.words))), [level.log10p for level in levels]
-    log10bow, over = new_weights(log10p, every, levels[0].keys, model.vocab.V)
+    log10bow, over = new_weights(log10p, every, levels[0].keys, model.vocab)
     with np.errstate(invalid="ignore"):
         for k, (nodes, contexts) in enumerate(every[1:], 2):
             bare = np.isnan(log10p[k - 1])
@@ -153,7 +153,8 @@ def renormalize(model):
     for level, bow in zip(levels, log10bow):
         bow[(bow == 0) & ((level.log10bow != 0) | np.signbit(level.log10bow))] = -0.0
     if over:
-        warnings.warn(f"{over} contexts sum to more than one", LmtkWarning, stacklevel=2)
+        more = f" and {over - 1} other contexts" if over > 1 else ""
+        warnings.warn(f"a context{more} sum to more than one", LmtkWarning, stacklevel=2)
     return model_of(model.vocab, list(zip([level.keys for level in levels], log10p, log10bow)))
 
 
@@ -226,7 +227,7 @@ def prune_low(model, minorder=2):
                 log10p[k - 1][low] = np.nan
                 dropped |= bool(low.any())
                 forget_contexts(log10p, log10bow, every, k)
-        log10bow, _ = new_weights(log10p, every, levels[0].keys, model.vocab.V)
+        log10bow, _ = new_weights(log10p, every, levels[0].keys, model.vocab)
     kept = [~np.isnan(p) for p in log10p]
     kept[0][:] = True
     needed = [np.zeros(len(p), bool) for p in log10p]

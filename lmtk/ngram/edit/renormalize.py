@@ -71,7 +71,7 @@ def warn_of_sums(arrays, words, contexts, k, node):
 def leaves_mass(model):
     """Whether the probabilities of the 1-grams, without <s>, sum to less than one."""
     unigrams = model.nodes.levels[1][:-1]
-    return 1 - np.nansum(probability(unigrams["log10p"][unigrams["word"] < model.vocab.V])) >= EPSILON
+    return 1 - np.nansum(probability(unigrams["log10p"][unigrams["word"] != model.vocab.sos_id])) >= EPSILON
 
 
 def update_all_weights(arrays, vocab, shown=False):
@@ -81,7 +81,7 @@ def update_all_weights(arrays, vocab, shown=False):
     (memory, _, where, _), example = arrays, (0, 0)
     unigrams = view_records(memory, where)[1][:-1]
     with np.errstate(divide="ignore", invalid="ignore"):
-        unigrams["log10p"], over = complete_unigrams(unigrams["log10p"].copy(), unigrams["word"] < vocab.V)
+        unigrams["log10p"], over = complete_unigrams(unigrams["log10p"].copy(), unigrams["word"], vocab)
     for k in range(2, len(where) + 1):
         update = lambda part, k=k: update_weights(*arrays, k, *part, shown)
         for number, node in map_at_once(update, parts_of(where[k - 2, N])):
@@ -89,13 +89,13 @@ def update_all_weights(arrays, vocab, shown=False):
     return over, *example
 
 
-def complete_unigrams(log10p, predicted):
+def complete_unigrams(log10p, words, vocab):
     """Give the left-over mass of the 1-grams to the predicted words of probability 0 or, without such words, to all.
     Returns the new log10 p (N,), which is not nan for any predicted word, and 1 if the 1-grams summed to more than one,
     else 0.
     """
-    p = probability(log10p)
-    left = 1 - np.nansum(p[predicted])  # KenLM's files give <s>, which is never predicted, the probability 1
+    p, predicted = probability(log10p), words < vocab.V
+    left = 1 - np.nansum(p[words != vocab.sos_id])  # KenLM's files give <s>, which is never predicted, probability 1
     zero = predicted & ~(p > 0)
     if left < EPSILON:
         return np.where(zero, f32(-np.inf), log10p), int(-left >= EPSILON)
