@@ -91,8 +91,7 @@ def update_all_weights(arrays, vocab, shown=False):
 
 def complete_unigrams(log10p, words, vocab):
     """Give the left-over mass of the 1-grams to the predicted words of probability 0 or, without such words, to all.
-    Returns the new log10 p (N,), which is not nan for any predicted word, and 1 if the 1-grams summed to more than one,
-    else 0.
+    Returns the new log10 p (N,), not nan for a predicted word, and 1 if the 1-grams sum to more than one, else 0.
     """
     p, predicted = probability(log10p), words < vocab.V
     left = 1 - np.nansum(p[words != vocab.sos_id])  # KenLM's files give <s>, which is never predicted, probability 1
