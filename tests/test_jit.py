@@ -55,6 +55,13 @@ def test_a_kernel_takes_arrays_of_any_stride_numbers_none_and_tuples():
     assert jit.fallback not in everything.codes.values() or not objects.is_usable()
 
 
+def test_numbers_of_numpy_and_python_share_machine_code():
+    pairs = (2, np.int64(2)), (2.5, np.float64(2.5)), (True, np.bool_(True))
+    assert all(jit.kinds_of((a,), []) == jit.kinds_of((b,), []) for a, b in pairs)
+    kinds = {jit.kinds_of((number,), []) for number in (2, 2.5, True, np.float32(2.5), np.int32(2))}
+    assert len(kinds) == 5
+
+
 @jit.jit
 def takes(n):
     return np.zeros(n)[0]

@@ -62,8 +62,7 @@ class Tiles:
 
 
 def factor(*matrices):
-    """A function times(X, out=None), to be called often: X [A | B ..] for matrices A (K, .), B (K, .) and X (k, K) with
-    few rows.
+    """A function times(X, out=None) for many calls: X [A | B ..] for matrices A, B (K, .) and X (k, K) with few rows.
 
     Where OpenBLAS has kernels for small products, the factor is in tiles that make these, with as many rows of X at
     once as they allow; a small factor is one tile.
@@ -90,9 +89,7 @@ def address():
 
 
 def spread(matrices, K, N):
-    """A copy of matrices side by side, with a gap after each row: BLAS is slower if the distance of rows is a power of
-    two, and for transposed matrices.
-    """
+    """A copy of matrices side by side, with gaps after rows: BLAS is slower for transposed ones, and for widths 2^n."""
     out = np.empty((K, N + GAP), matrices[0].dtype)[:, :N]
     return np.concatenate(matrices, axis=1, out=out)
 

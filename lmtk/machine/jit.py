@@ -29,6 +29,7 @@ PARTS = "jit", "objects", "compiling", "intrinsics"
 CONTIGUOUS = 0x1  # numpy's bit of flags.num
 BYTES = bytes.__basicsize__ - 1  # where the content of a bytes object begins
 NUMBERS = {int, float, bool}
+PLAIN = {np.int64: int, np.float64: float, np.bool_: bool}  # numpy's numbers with the same machine code as Python's
 lock = RLock()
 used = {}  # the keys are this process's kernels with the kinds of their arguments, in the order of their first calls
 
@@ -114,8 +115,8 @@ def of_numbers(kernel, *numbers):
 
 def kinds_of(arguments, values):
     """The kinds of a call's arguments, a tuple to use as a key. The kind of an array is (dtype, dimensions, whether it
-    is contiguous), of a number its type, of a tuple the kinds of its items. Appends to `values` what the machine code
-    gets: an array's address as an object, the address and length of bytes, a number as it is.
+    is contiguous), of a number its type, or Python's by PLAIN, of a tuple the kinds of its items. Appends to `values`
+    what the machine code gets: an array's address as an object, the address and length of bytes, a number as it is.
     """
     kinds = []
     for argument in arguments:
@@ -131,6 +132,7 @@ def kinds_of(arguments, values):
             kind = kinds_of(argument, values)
         elif argument is not None:
             values.append(argument.item())
+            kind = PLAIN.get(kind, kind)
         kinds.append(kind)
     return tuple(kinds)
 
