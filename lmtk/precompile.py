@@ -41,7 +41,7 @@ STAGES = [
         "ngram-count -text text -order 3 -kenlm -discount-fallback -write-kenlm text.trie -kenlm-type trie",
         "ngram-count -text text -order 3 -kndiscount -interpolate -prune-kneser 1e-5 -lm kneser.arpa",
         "ngram-count -text text -order 3 -kndiscount -interpolate -prune-kneser 1e-5 -write-bin kneser.bin",
-        "ngram-count -text text -order 3 -kenlm -discount-fallback -limit-vocab-file some -lm closed.arpa",
+        "ngram-count -text text -order 3 -kenlm -discount-fallback -limit-vocab-file word-list -lm closed.arpa",
         "ngram-class -text text -numclasses 5 -classes classes -threads 2",
         "ngram-class -text text -numclasses 5 -incremental -classes other-classes",
         "ngram-interp -text text -heldout heldout -lm interp.lm",
@@ -107,10 +107,10 @@ def write_texts():
     lists = [
         f"{i} ||| {line} ||| length= {length} ||| -{length}" for i, line in enumerate(lines[:40]) for length in (1, 2)
     ]
-    some = sorted(set(words))[:100]
+    word_list = sorted(set(words))[:100]
     inputs = {
-        "text": lines, "heldout": lines[:40], "documents": documents, "lists": lists, "some": some,
-        "map": [f"{word} {word} w1" for word in some],
+        "text": lines, "heldout": lines[:40], "documents": documents, "lists": lists, "word-list": word_list,
+        "map": [f"{word} {word} w1" for word in word_list],
     }  # fmt: skip
     for path, content in inputs.items():
         with open(path, "w") as out:
