@@ -139,7 +139,7 @@ def are_numbers(values):
 @contextmanager
 def in_json_lines(documents, field):
     """Yields the name of a JSONL file. documents: the name of that file, or a list, for which a file is written. The
-    items of the list are dictionaries, or texts, each of which becomes the `field` of a document. Raises UsageError.
+    list has dictionaries or texts. A text becomes a document that has the text as its `field`. Raises UsageError.
     """
 
     def line_of(document):

@@ -68,15 +68,20 @@ def convert(source, target, form):
     """
     from lmtk.files.inputs import is_file, open_in
     from lmtk.files.outputs import open_out
-    from lmtk.files.registry import ARPA, find_reader, load
+    from lmtk.files.registry import load
     from lmtk.kenlm import probing
 
     name = name_of(source)
-    if is_file(source) and is_file(target) and is_arpa(target) and not is_arpa(source):
-        raise UsageError(f"{target} is an ARPA file and {name} is not; give the ARPA file first, then the binary file")
+    if is_file(source) and is_file(target):
+        with open_in(source) as stream, open_in(target) as before:
+            exchanged = is_arpa(before) and not is_arpa(stream)
+        if exchanged:
+            raise UsageError(
+                f"{target} is an ARPA file and {name} is not; give the ARPA file first, then the binary file"
+            )
     if form.kind == "probing":
         with open_in(source) as stream:
-            if find_reader(stream.peek(1 << 12)) == ARPA:
+            if is_arpa(stream):
                 with open_out(target) as out:
                     tables, *positive = probing.read(stream, source, form, out)
                     check(form, name, len(tables.sizes), set(tables.words), positive)
@@ -88,13 +93,11 @@ def convert(source, target, form):
     write_kenlm(model, target, form, name)
 
 
-def is_arpa(path):
-    """Whether a file begins like an ARPA file."""
-    from lmtk.files.inputs import open_in
+def is_arpa(stream):
+    """Whether a stream begins like an ARPA file."""
     from lmtk.files.registry import ARPA, find_reader
 
-    with open_in(path) as stream:
-        return find_reader(stream.peek(1 << 12)) == ARPA
+    return find_reader(stream.peek(1 << 12)) == ARPA
 
 
 def check(form, name, order, words, positive):

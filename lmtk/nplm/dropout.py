@@ -73,6 +73,8 @@ def make_draw(settings, theta):
     theta: the `sgd.Parameters` in training. The factors depend only on the seed and the minibatch, so that a resumed
     run draws the same ones.
     """
+    if not (settings.dropout or settings.word_dropout or settings.weight_dropout):
+        return lambda *_: NONE
     words = 1 if theta.layer.carries else settings.order - 1
     wide, h = words * settings.features, settings.hidden
 
