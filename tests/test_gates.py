@@ -221,6 +221,15 @@ def test_minibatches_are_rows_of_the_text(N, minibatch, order):
     assert sorted(together[together < N]) == list(range(N))
 
 
+def test_a_run_out_of_time_counts_the_words_that_it_has_read(texts):
+    """Rows of a text differ in length, so that a minibatch before the last has steps without a word."""
+    made = settings(model="gru", minibatch=16, order=2)
+    data, fresh = prepared(texts, made)
+    data = replace(data, **{name: getattr(data, name)[:25] for name in ("contexts", "w", "fresh")})
+    steps = [training.Progress(fresh, step=step) for step in range(1, training.count_steps(data, made) + 1)]
+    assert [training.count_scored(data, made, progress) for progress in steps] == [13, 25]
+
+
 @pytest.mark.parametrize("upto", [1, 5, 8, 9])
 @pytest.mark.parametrize("rows", [1, 2, 4])
 @pytest.mark.parametrize("more", [{"model": "gru"}, {"model": "lstm", "tied": True, "hidden": 3, "samples": 3}])

@@ -329,8 +329,9 @@ def count_scored(data, settings, progress):
     """The number of words that the epoch of `progress` has predicted so far."""
     if progress.step == count_steps(data, settings):
         return np.count_nonzero(data.w >= 0)
-    batch = make_batches(data, settings, progress.epoch)
-    return sum(np.count_nonzero(data.w[batch(number)] >= 0) for number in range(progress.step))
+    N, batch = len(data.w), make_batches(data, settings, progress.epoch)
+    steps = (batch(number) for number in range(progress.step))
+    return sum(np.count_nonzero(data.w[at[at < N]] >= 0) for at in steps)
 
 
 def best_network(progress, settings):
