@@ -123,7 +123,7 @@ class Network(model.Neural):
         """
         number, threads = np.full(len(corpus.ids), -1), count()
         number[at] = np.arange(len(at))
-        for text, sizes, counted in running.cut_stretches(corpus, self.vocab.sos_id, self.order):
+        for text, sizes, counted in running.cut_stretches(corpus, self.vocab.sos_id):
             scored = np.flatnonzero(counted & (number[text.at] >= 0))
             if len(scored):
                 z = self.compute_z(text.inputs[:, None], Batch(sizes, threads=threads))

@@ -11,7 +11,8 @@ import numpy as np
 
 from lmtk.nplm.layers import Batch
 
-LENGTH = 512  # words of a stretch, for scoring
+LENGTH = 1024  # words of a stretch, for scoring
+LEAD = 128  # words that are read before a stretch inside a sentence
 WORDS = 1 << 13  # words of a group of stretches
 
 
@@ -42,13 +43,13 @@ def text_steps(corpus, sos):
     return Steps(at, inputs[at], fresh[at])
 
 
-def cut_stretches(corpus, sos, n):
+def cut_stretches(corpus, sos):
     """Yield groups of stretches of a Corpus for scoring.
 
     A group is (Steps, packed time by time, longest stretch first; for each t, the number of stretches that have a t-th
     word; (P,) bool, the words to score).
 
-    A stretch has at most LENGTH words of one sentence. If it begins inside the sentence, the n - 1 words before it come
+    A stretch has at most LENGTH words of one sentence. If it begins inside the sentence, the LEAD words before it come
     first, to prepare the state; these are not scored. So the probability of a word depends on its sentence alone.
     """
     text = text_steps(corpus, sos)
@@ -59,7 +60,7 @@ def cut_stretches(corpus, sos, n):
     piece = np.arange(len(which)) - np.repeat(np.cumsum(number) - number, number)
     begin = firsts[which] + piece * LENGTH
     length = np.minimum(begin + LENGTH, ends[which]) - begin
-    lead = np.minimum(begin - firsts[which], n - 1)
+    lead = np.minimum(begin - firsts[which], LEAD)
     begin, length = begin - lead, length + lead
     order = np.argsort(-length, kind="stable")
     while len(order):
