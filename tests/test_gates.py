@@ -267,6 +267,14 @@ def test_scoring_in_stretches(texts, monkeypatch, stream):
     assert model.score(corpus).logp == pytest.approx(whole, abs=2e-3)
 
 
+def test_the_words_after_a_context_have_the_probabilities_of_a_text_without_marks(texts):
+    """Both begin with the state after <s>."""
+    model = neural(texts, Marks.of(False, False, True), model="lstm", order=30, minibatch=60)
+    corpus = whole_corpus(str(texts / "held"), model.vocab, Marks.of(False, False, True))
+    logp = model.after_each([corpus.ids[:i].tolist() for i in range(len(corpus.ids))])
+    assert logp[np.arange(len(logp)), corpus.ids] == pytest.approx(model.score(corpus).logp, abs=1e-5)
+
+
 @pytest.mark.parametrize("model", STEP)
 def test_it_learns_from_farther_back_than_its_last_word(texts, model):
     """After "a" comes what stood two words before it."""
