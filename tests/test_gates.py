@@ -209,16 +209,17 @@ def test_all_steps_at_once_are_one_after_another(unit, n, small, threads, begun,
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("first", [0, 3])
 @pytest.mark.parametrize("N, minibatch, order", [(24, 8, 4), (25, 8, 4), (7, 8, 3), (5, 2, 4), (1, 4, 2)])
-def test_minibatches_are_rows_of_the_text(N, minibatch, order):
-    """Each word comes once, and a row goes on where it ended."""
+def test_minibatches_are_rows_of_the_text(N, minibatch, order, first):
+    """Each word comes once, and a row goes on where it ended. The text is a circle, and row 1 begins at `first`."""
     made = settings(minibatch=minibatch, order=order)
-    batches = [running.minibatch_places(N, made, number) for number in range(running.count_minibatches(N, made))]
-    B = running.minibatch_shape(made)[1]
-    rows = np.concatenate([at.reshape(-1, B) for at in batches])
-    assert (np.diff(rows, axis=0) == 1).all()
-    together = np.concatenate(batches)
-    assert sorted(together[together < N]) == list(range(N))
+    numbers, B = range(running.count_minibatches(N, made)), running.minibatch_shape(made)[1]
+    rows = np.concatenate([running.minibatch_places(N, made, number, first).reshape(-1, B) for number in numbers])
+    before, after = rows[:-1], rows[1:]
+    assert rows[0, 0] == first % N
+    assert (after == np.where(before == N - 1, 0, before + 1))[after < N].all()
+    assert sorted(rows[rows < N]) == list(range(N))
 
 
 def test_a_run_out_of_time_counts_the_words_that_it_has_read(texts):

@@ -134,8 +134,10 @@ def numbered_models(first, weight, files, weights):
     lacking = [n for n, x in weights.items() if n not in files and x]
     if lacking:
         raise UsageError(f"-mix-lambda{lacking[0]} needs -mix-lm{lacking[0]}")
-    if len(first) != 1 or len(weight) > 1 or sorted(files) != list(range(2, len(files) + 2)):
-        raise UsageError("-mix-lm2, -mix-lm3 ... must be numbered without a gap, after one -mix-lm and one -lambda")
+    if len(first) != 1 or len(weight) > 1:
+        raise UsageError("with -mix-lm2 give one model by -mix-lm, and at most one weight by -lambda")
+    if sorted(files) != list(range(2, len(files) + 2)):
+        raise UsageError("the options -mix-lm2, -mix-lm3 ... must be numbered without a gap")
     later, of_lm = [weights.get(n, 0.0) for n in sorted(files)], weight[0] if weight else 0.5
     whole = complete_weights([of_lm, 1 - of_lm - sum(later), *later], len(files) + 2)
     return {"mix_lm": (*first, *(files[n] for n in sorted(files))), "weight": tuple(whole)}

@@ -19,20 +19,20 @@ OPTIONS = {
     "Model": {
         "attention": option("The attention: additive, as in RNNsearch, or none, as in RNNencdec.", "additive|none"),
         "unit": option("The kind of hidden unit: gated (the paper's), lstm, or rnn (plain tanh).", "gated|lstm|rnn"),
-        "hidden": option("n, the number of hidden units (default: 256, with -paper 1000).", "N", low=1),
-        "embedding": option("m, the size of the word embeddings (default: 256, with -paper 620).", "M", low=1),
+        "hidden": option("n, the number of hidden units (default: 256; 1000 with -paper).", "N", low=1),
+        "embedding": option("m, the size of the word embeddings (default: 256; 620 with -paper).", "M", low=1),
         "maxout": option(
-            "l, the number of maxout units of the deep output (default: 128, with -paper 500, with -tied M).",
+            "l, the maxout units of the deep output (default: 128; 500 with -paper; with -tied as -embedding).",
             "L",
             low=1,
         ),
         "tied": option("Use the embedding of a target word as its output weights too."),
         "alignment": option(
-            "n', the number of hidden units of the alignment model (default: 256, with -paper 1000).", "N'", low=1
+            "n', the number of hidden units of the alignment model (default: 256; 1000 with -paper).", "N'", low=1
         ),
     },
     "Training": {
-        "minibatch": option("Number of sentence pairs in an update (default: 40, with -paper 80).", "N", low=1),
+        "minibatch": option("Number of sentence pairs in an update (default: 40; 80 with -paper).", "N", low=1),
         "epochs": option(
             "The highest number of passes over the text (default: 16; with -minutes no limit).", "N", low=1
         ),
@@ -46,7 +46,7 @@ OPTIONS = {
             low=0,
         ),
         "dropout": option(
-            "The fraction of units dropped in training (default: 0.3, with -paper 0).", "X", low=0, high=0.99
+            "The fraction of units dropped in training (default: 0.3; 0 with -paper).", "X", low=0, high=0.99
         ),
         "smoothing": option(
             "Label smoothing: the fraction of the target probability that is spread over all words (default: 0.1, with "

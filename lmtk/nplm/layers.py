@@ -63,7 +63,7 @@ class Layer:
     backward(p, memory, ga) -> Gradient: memory comes from the forward pass.
     once: whether H multiplies each word separately, so that x needs each distinct word only once.
     carries: whether the state is carried from word to word of a text; width(h): how many numbers this state has.
-    order: the default of -order.
+    order: the default of -order. open(d): sets the biases of gates that start open, in place.
     """
 
     sees: Callable
@@ -74,6 +74,7 @@ class Layer:
     once: bool = False
     carries: bool = False
     order: int = 8
+    open: Callable = lambda d: None
 
 
 @dataclass(frozen=True)
@@ -231,6 +232,7 @@ def recurrent_fields(unit):
     return {
         "sees": lambda n: 1, "forward": forward, "backward": backward, "once": True, "carries": True, "order": 32,
         "shapes": lambda n, m, h: recurrent_shapes(m, h, unit.gates + 1), "width": lambda h: unit.width * h,
+        "open": lambda d: units.open_gates(unit, d),
     }  # fmt: skip
 
 
@@ -249,7 +251,8 @@ LAYERS = {  # by the name in -model and in files
 
 
 def initial_arrays(layer, random, n, m, h):
-    """The arrays of a layer before training, by letter: biases 0, the others Gaussian of deviation 1/sqrt(inputs).
+    """The arrays of a layer before training, by letter: biases 0, of open gates 1, and the others Gaussian of deviation
+    1/sqrt(inputs).
 
     random: a numpy Generator.
     """
@@ -258,4 +261,5 @@ def initial_arrays(layer, random, n, m, h):
         arrays[name] = np.zeros(shape, f32)
         if len(shape) > 1:
             arrays[name][:] = random.standard_normal(shape).astype(f32) / f32(math.sqrt(max(shape[1], 1)))
+    layer.open(arrays["d"])
     return arrays

@@ -93,12 +93,16 @@ def count_minibatches(N, settings):
     return -(-L // T)
 
 
-def minibatch_places(N, settings, number):
-    """The indices of the steps of a minibatch, (T B,), time by time; an index of N or more stands for no step."""
+def minibatch_places(N, settings, number, first=0):
+    """The indices of the steps of a minibatch, (T B,), time by time; an index of N or more stands for no step.
+
+    The first row begins with the step `first`. The text counts as a circle.
+    """
     T, B = minibatch_shape(settings)
     L = -(-N // B)
     time = np.arange(number * T, min((number + 1) * T, L))
-    return (time[:, None] + np.arange(B) * L).ravel()
+    at = (time[:, None] + np.arange(B) * L).ravel()
+    return np.where(at < N, (at + first) % N, at)
 
 
 def make_feed(inputs, w, fresh, settings, threads=1):

@@ -292,14 +292,15 @@ def train(progress, data, settings, threads, comm=ALONE, common=None):
 def make_batches(data, settings, epoch):
     """A function from the number of a minibatch to the indices of its examples.
 
-    The order is drawn anew for each epoch. It is that of the text with settings.paper, and if the layer carries its
-    state.
+    The order is drawn anew for each epoch; or the word that the first row begins with, if the layer carries its state.
+    It is that of the text with settings.paper.
     """
-    N, K = len(data.w), settings.minibatch
+    N, K, random = len(data.w), settings.minibatch, np.random.default_rng([settings.seed, epoch])
     if data.fresh is not None:
-        return lambda number: running.minibatch_places(N, settings, number)
+        first = 0 if settings.paper else random.integers(N)
+        return lambda number: running.minibatch_places(N, settings, number, first)
     every = np.arange(N, dtype=np.int32 if N < 1 << 31 else np.int64)
-    order = every if settings.paper else np.random.default_rng([settings.seed, epoch]).permutation(every)
+    order = every if settings.paper else random.permutation(every)
     return lambda number: order[number * K : (number + 1) * K]
 
 
