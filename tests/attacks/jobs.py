@@ -5,7 +5,6 @@ import sys
 
 from helpers import ENVIRONMENT, FILES
 
-INPUTS = {"counts": "a 3\nb 2\na b 2\nb a 1\n", "heldout": "falo nade muba\nwude dena dede baba\n"}
 TRAINING = "-hidden 8 -features 4 -epochs 12 -minibatch 16 -threads 1 -quiet"
 # name: the command; each writes the file "out" and no other
 JOBS = {
@@ -20,7 +19,7 @@ JOBS = {
     "interpolate": "ngram-interp -text words -heldout words -order 2 -lm out",
     "score": "ppl -lm lm -text words -debug 2 -write out",
     "vocabulary": "vocab -text words -write out",
-    "train": f"nplm-train -text words -heldout heldout {TRAINING} -lm out",
+    "train": f"nplm-train -text words -heldout en {TRAINING} -lm out",
     "translate": "translate -model nmt -text en -write out",
     "big": "-as make-big-lm -read counts -order 2 -wbdiscount -lm out",
     "lmplz": "-as lmplz -o 3 --skip_symbols --discount_fallback --text words --arpa out",
@@ -34,8 +33,7 @@ def prepare(folder):
     links = {"words": "words.txt", "lm": "wb.arpa", "nmt": "nmt.bin", "en": "nmt-held.en"}
     for name, file in links.items():
         (folder / name).symlink_to(FILES / file)
-    for name, text in INPUTS.items():
-        (folder / name).write_text(text)
+    (folder / "counts").write_text("a 3\nb 2\na b 2\nb a 1\n")
     return folder
 
 
@@ -49,8 +47,8 @@ def start(folder, name, more=(), **how):
 
 def written(folder):
     """{name: bytes} of the files that jobs have made in a folder, temporary files too."""
-    files = [path for path in folder.rglob("*") if path.is_file() and not path.is_symlink()]
-    return {path.name: path.read_bytes() for path in files if path.name not in INPUTS}
+    made = [path for path in folder.rglob("*") if path.is_file() and not path.is_symlink() and path.name != "counts"]
+    return {path.name: path.read_bytes() for path in made}
 
 
 def told(name, status, err):
