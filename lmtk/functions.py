@@ -358,7 +358,7 @@ def select(text, models, keep, **options):
 def train(text, path, heldout=None, vocab=None, **options):
     """Train a neural language model, as `lmtk nplm-train` does, and write it to the file `path`. Return the Model.
 
-        lmtk.train("train.txt", "nplm.bin", heldout="valid.txt", unk=True, hidden=50)
+        lmtk.train("train.txt", "nplm.bin", heldout="valid.txt", hidden=50)
 
     vocab: a list of words (str or bytes), or the name of a word list; other words become <unk>. None: all words.
     options: the fields of `lmtk.jobs.training.TrainJob`.
