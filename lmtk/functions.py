@@ -86,7 +86,8 @@ def estimate(text=None, order=3, smoothing="kn", interpolate=True, vocab=None, u
             try:
                 return Model(run(job))
             except NoDiscount as e:
-                raise LmtkError(f'{e.cause}; add fallback=(0.5, 1, 1.5), or use smoothing="wb"') from None
+                instead = "" if job.count.kenlm else ', or use smoothing="wb"'
+                raise LmtkError(f"{e.cause}; add fallback=(0.5, 1, 1.5){instead}") from None
 
 
 def check_estimate(order, minimum, fallback, vocab):
