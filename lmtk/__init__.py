@@ -6,7 +6,7 @@
     model.score("the dog barks")                       # log10 of the probability
     model.next_words("the dog", k=3)                   # the most probable words, with their probabilities
     small = lmtk.prune(model, 1e-7)                    # like lmtk ngram -prune
-    network = lmtk.train("train.txt", "nplm.bin", heldout="valid.txt", unk=True)
+    network = lmtk.train("train.txt", "nplm.bin", heldout="valid.txt")
     mixed = lmtk.mix([model, network], heldout="valid.txt")
     lmtk.perplexity(mixed, "test.txt").ppl
     lmtk.translate("en-fr.bin", ["a dog barks"])       # a list of translations

@@ -195,10 +195,13 @@ class Model:
         """
         from lmtk.files.outputs import open_out
         from lmtk.jobs.kenlm_files import write_kenlm
+        from lmtk.kenlm.hashed import NO_WORDS, Hashed
         from lmtk.kenlm.layout import Form
         from lmtk.ngram.arpa import writer
         from lmtk.ngram.model import backoff
 
+        if isinstance(self.lm, Hashed):
+            raise TypeError(f"this model {NO_WORDS}")
         if not isinstance(self.lm, Backoff):
             name = type(self.lm).__name__
             remedy = "lmtk.train(text, path) and lmtk.mix(models, write=path) write other models"

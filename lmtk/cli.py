@@ -70,6 +70,8 @@ def run(name, words, stray=False):
 
     command = click_command(name)
     if {"-h", "-help", "--help"}.intersection(words):
+        if re.search(r"(^| )-h \d", " ".join(words)) and "-hidden" in table(command):
+            raise UsageError("-h prints the help; give the number of hidden units as -hidden N")
         from lmtk.help import page
 
         sys.stdout.write(page(name, command))

@@ -86,7 +86,8 @@ def estimate(text=None, order=3, smoothing="kn", interpolate=True, vocab=None, u
             try:
                 return Model(run(job))
             except NoDiscount as e:
-                raise LmtkError(f'{e.cause}; add fallback=(0.5, 1, 1.5), or use smoothing="wb"') from None
+                instead = "" if job.count.kenlm else ', or use smoothing="wb"'
+                raise LmtkError(f"{e.cause}; add fallback=(0.5, 1, 1.5){instead}") from None
 
 
 def check_estimate(order, minimum, fallback, vocab):
@@ -358,7 +359,7 @@ def select(text, models, keep, **options):
 def train(text, path, heldout=None, vocab=None, **options):
     """Train a neural language model, as `lmtk nplm-train` does, and write it to the file `path`. Return the Model.
 
-        lmtk.train("train.txt", "nplm.bin", heldout="valid.txt", unk=True, hidden=50)
+        lmtk.train("train.txt", "nplm.bin", heldout="valid.txt", hidden=50)
 
     vocab: a list of words (str or bytes), or the name of a word list; other words become <unk>. None: all words.
     options: the fields of `lmtk.jobs.training.TrainJob`.

@@ -171,6 +171,7 @@ def test_estimate_is_ngram_count(tmp_path, large_from, smoothing, large):
             {"text": ["one\ntwo"]},
             "Kneser-Ney discounts (n1 = 3, n2 = 0, n3 = 0, n4 = 0); add fallback=",
         ),
+        ({"text": ["one\ntwo"], "kenlm": True}, "add fallback=(0.5, 1, 1.5)"),
     ],
 )
 def test_what_cannot_be_estimated(wrong, why):
@@ -181,6 +182,9 @@ def test_what_cannot_be_estimated(wrong, why):
 def test_other_models_are_not_written_from_python(tmp_path):
     with pytest.raises(TypeError, match="only back-off models can be written, not a Network"):
         lmtk.load(FILES / "old" / "plain").write(tmp_path / "m")
+    lmtk.load(FILES / "wb.arpa").write(tmp_path / "probing", "kenlm-probing")
+    with pytest.raises(TypeError, match="this model does not store the words of n-grams; give the ARPA file"):
+        lmtk.load(tmp_path / "probing").write(tmp_path / "m")
 
 
 def test_the_readmes_examples(tmp_path, monkeypatch):

@@ -7,6 +7,7 @@ import pytest
 from helpers import random_text, set_large
 
 import lmtk
+from lmtk.errors import UsageError
 from lmtk.files import decoding
 from lmtk.jobs.selecting import SelectJob, select
 
@@ -53,6 +54,8 @@ def test_the_function_returns_the_lines_that_the_command_writes(pool, tmp_path):
     sentences = lmtk.select(path, models, 40)
     assert "".join(line + "\n" for line in sentences) == out.read_text() and len(sentences) == 40
     assert lmtk.select(path.read_text().split("\n"), models, keep=40) == sentences
+    with pytest.raises(UsageError, match="keep takes a whole number"):
+        lmtk.select(path, models, keep=1.0)
 
 
 def test_no_output_appears_if_one_cannot_be_written(pool, tmp_path, monkeypatch):

@@ -2,7 +2,7 @@ import sys
 
 from lmtk.commands.options import MODELS, UNK_AS_IS, option, shared, takes
 from lmtk.jobs.mixing import MixJob, mix
-from lmtk.jobs.rules import build, check, wrong
+from lmtk.jobs.rules import Rule, build, check, wrong
 
 READ = "no_sos no_eos stream tolower field tokenizer encode normalize"
 OPTIONS = {
@@ -18,15 +18,22 @@ OPTIONS = {
     "Training": shared("iterations tolerance"),
     "Parallel": shared("threads"),
 }
+
+
+def weights_missing(job):
+    """The message about missing weights, or None. It lists the models, since a text may be one of them by mistake."""
+    if job.heldout or job.weight:
+        return None
+    weights = f"the weights of the models {', '.join(job.lm)} are missing"
+    return f"{weights}; give -heldout FILE to learn them, or -lambda X ... and -write FILE"
+
+
 RULES = (
     wrong(
         lambda job: job.weight and not (job.heldout or job.write),
         "-lambda alone writes nothing; add -write FILE to write the mixture, or -heldout FILE to learn weights",
     ),
-    wrong(
-        lambda job: not (job.heldout or job.weight),
-        "the weights are missing; give -heldout FILE to learn them, or -lambda X ... and -write FILE",
-    ),
+    Rule(weights_missing),
 )
 
 

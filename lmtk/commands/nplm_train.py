@@ -123,6 +123,6 @@ def command(**options):
     The model of the epoch with the lowest held-out perplexity is written. -debug 1 prints one line per epoch.
 
     \b
-    Example: lmtk nplm-train -text train.txt -heldout valid.txt -unk -hidden 50 -lm nplm.bin
+    Example: lmtk nplm-train -text train.txt -heldout valid.txt -hidden 50 -lm nplm.bin
     """
     train(build(TrainJob, options))

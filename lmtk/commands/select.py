@@ -1,8 +1,19 @@
 from lmtk.commands.options import option, shared, takes
+from lmtk.commands.spelling import Option, checked
 from lmtk.jobs.rules import build
 from lmtk.jobs.selecting import SelectJob, select
 
 TWO = "the model of the domain, then the model of general text"
+
+
+def size_kept(text):
+    """The value of -keep, an int or a float: 1 is one sentence, but 1.0 could also be all of them."""
+    if text is None:
+        return None
+    checked("-keep", text, Option("one", number=float))
+    return int(text) if text.isdecimal() else float(text)
+
+
 OPTIONS = {
     "Data": {
         "text": option("The text to select from, called the pool, one sentence per line (-: stdin).", "FILE"),
@@ -14,7 +25,7 @@ OPTIONS = {
         **shared("tolower field tokenizer encode normalize"),
     },
     "Output": {
-        "keep": option("The number of sentences to keep, or a fraction of them such as 0.2.", "N"),
+        "keep": option("The number of sentences to keep, or a fraction of them such as 0.2.", "N", parse=size_kept),
         "write": option("Output file for the selected sentences (-: stdout).", "FILE"),
         "write_source": option("Output file for the selected lines of -source.", "FILE"),
         "write_target": option("Output file for the selected lines of -target.", "FILE"),

@@ -86,7 +86,8 @@ def spelled(words, options, plain=None, stray=False, command=None):
                 continue
             if not plain:
                 _, first, *_ = options  # after -help, what the command reads
-                hint = f"; did you mean {first} {word}?" if os.path.exists(word) else ""
+                free = [o for o in (first, "-ppl") if o in options and (options[o].several or o not in out)]
+                hint = f"; did you mean {free[0]} {word}?" if free and os.path.exists(word) else ""
                 raise UsageError(f"'{word}' has no option before it{hint}")
             if plain in out and not options[plain].several:
                 value = out[out.index(plain) + 1]

@@ -1,7 +1,7 @@
 """Find the kind of a text file whose format does not name itself, from all of its lines, for `lmtk info`.
 
-`describe` tries one function for each kind: word classes, paths in a tree, alignments, n-best lists, weights, counts
-and word lists. Each looks at the rows of words of the file.
+`describe` tries one function for each kind: word classes, paths in a tree, alignments, n-best lists, weights, symbol
+tables, counts and word lists. Each looks at the rows of words of the file.
 """
 
 import os
@@ -28,7 +28,7 @@ def describe(lines, shown=10):
     rows = [row for _, line in lines if (row := WORD.findall(line))]
     if not rows:
         return [("kind", "empty file")], []
-    for kind in (classes, paths, soft_alignments, nbest, weights, links, counts, words):
+    for kind in (classes, paths, soft_alignments, nbest, weights, links, symbols, counts, words):
         if description := kind(rows, shown):
             return description
     return [("kind", "text"), ("lines", len(rows)), ("tokens", sum(map(len, rows)))], []
@@ -85,6 +85,12 @@ def links(rows, shown):
     """Pharaoh's `0-0 2-1`"""
     if all(LINK.match(word) for row in rows for word in row):
         return [("kind", "alignments"), ("lines", len(rows)), ("links", sum(map(len, rows)))], []
+
+
+def symbols(rows, shown):
+    """`word number`, and 0 is <eps>."""
+    if rows[0] == [b"<eps>", b"0"] and all(len(row) == 2 and row[1].isdigit() for row in rows):
+        return [("kind", "symbol table of OpenFst's form"), ("words", len(rows))], [row[0] for row in rows]
 
 
 def counts(rows, shown):

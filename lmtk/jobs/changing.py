@@ -181,14 +181,14 @@ def check_kind(name, model):
     from lmtk.joint.classes import ClassModel
     from lmtk.joint.expansions import Expanding
     from lmtk.joint.mixture import Mixture
-    from lmtk.kenlm.hashed import Hashed
+    from lmtk.kenlm.hashed import NO_WORDS, Hashed
     from lmtk.ngram.model.backoff import Backoff
 
     if not isinstance(model, Backoff):
         kind = next(value for name, value in model.describe() if name == "kind")
         remedies = {Mixture: "; lmtk ngram -write-lm converts a mixture if all its models are back-off models"}
-        remedies |= dict.fromkeys((ClassModel, Expanding), "; lmtk ngram -expand-classes converts a class model")
-        remedies[Hashed] = ", which does not store the words of n-grams; give the ARPA file or a KenLM trie"
+        expand = "; lmtk ngram -expand-classes converts a class model if its classes are small"
+        remedies |= dict.fromkeys((ClassModel, Expanding), expand) | {Hashed: f", which {NO_WORDS}"}
         raise LmtkError(
             f"{name_of(name)}: expected a back-off n-gram model, but its kind is {kind}"
             f"{remedies.get(type(model), '; lmtk mix and lmtk ppl take models of any kind')}"

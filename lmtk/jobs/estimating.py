@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
 
-from lmtk.errors import LmtkWarning, UsageError
+from lmtk.errors import LmtkWarning, UsageError, name_of
 from lmtk.files.inputs import is_file
 from lmtk.jobs import counting
 from lmtk.jobs.counting import CountJob
@@ -175,7 +175,7 @@ RULES = (
     needs("prune_contexts", "prune prune_to prune_to_size"),
     excludes("prune_kneser", "prune prune_contexts kn_counts_modified trust_totals limit_vocab_file vocab_pad maxent"),
     wrong(lambda job: job.grow and not job.prune_kneser, "-grow needs -prune-kneser with a threshold above 0"),
-    excludes("grow", "nonevents memory mpi"),
+    excludes("grow", "nonevents memory mpi read text_has_weights text_has_weights_last classes"),
     wrong(
         lambda job: job.prune_kneser is not None and leaves_out(job.smoothing),
         "-prune-kneser chooses the n-grams that stay; leave out -gtmin, -gtNmin and -prune-by-count",
@@ -328,9 +328,8 @@ def count_ngrams(job, lists, comm):
     count_job = job.count
     again = can_read_again(count_job)
     if job.grow and not again:
-        raise UsageError(
-            "-grow needs texts in files, to read them several times; leave out -read, -text-has-weights and -classes"
-        )
+        path = next(path for path in count_job.text if not is_file(path))
+        raise UsageError(f"-grow reads a text several times, but {name_of(path)} is not a regular file; give a file")
     uses_counts = count_job.writes_counts or (job.prunes_by_counts and not again)
     # where memory is bounded a text is read once for the model and once for its counts
     twice = count_job.memory and job.model_wanted and uses_counts and comm.size == 1 and again

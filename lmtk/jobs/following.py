@@ -1,13 +1,11 @@
 """The next word, for models of any kind: the most probable words after contexts, and random sentences."""
 
-import os
-import shlex
 import warnings
 from dataclasses import dataclass, field
 from itertools import islice
 
 from lmtk.errors import LmtkError, LmtkWarning, counted, name_of
-from lmtk.jobs.rules import Rule, check, check_outputs, model_missing, one_stdin, required, wrong
+from lmtk.jobs.rules import Rule, check, check_outputs, check_texts, model_missing, one_stdin, required, wrong
 from lmtk.jobs.texts import LOWERED_RULES, READING_RULES, Reading, convert_texts, needs_text
 
 TOGETHER = 64  # contexts, or sentences, that are computed at once
@@ -81,10 +79,7 @@ def print_next_words(job):
     from lmtk.reports.following import Follower, largest
     from lmtk.text.vocab import lower
 
-    for path in job.text:
-        if path != "-" and not os.path.exists(path):
-            echo = f"echo {shlex.quote(path)} | lmtk next -lm {shlex.quote(os.fspath(job.lm))}"
-            raise LmtkError(f"{path}: No such file or directory; to give a context itself: {echo}")
+    check_texts(job.text, "context", "lmtk next -lm", job.lm)
     model, unknown = Follower(load(job.lm)), [0, 0, 0]
     check_outputs(job.write, texts=job.text, inputs=[job.reading.tokenizer])
     job.reading.check_model(model.lm, job.lm)

@@ -4,7 +4,7 @@ import warnings
 from dataclasses import dataclass, field
 
 from lmtk.errors import LmtkWarning, counted, name_of
-from lmtk.jobs.rules import Rule, check, check_outputs, model_missing, one_of, one_stdin, required, wrong
+from lmtk.jobs.rules import Rule, check, check_outputs, check_texts, model_missing, one_of, one_stdin, required, wrong
 from lmtk.jobs.texts import LOWERED_RULES, READING_RULES, Reading, convert_texts
 
 BLOCK = 1 << 18  # bytes of phrases that a thread counts at once
@@ -85,6 +85,7 @@ def print_counts(job):
     from lmtk.text.index import load
 
     check_outputs(job.write, texts=job.text, inputs=[job.index, job.reading.tokenizer])
+    check_texts(job.text, "phrase", "lmtk count-of -index", job.index)
     index = load(job.index)
     job.reading.check_digest(index.settings.get("tokenizer"), job.index)
     parts = rows_of_texts(index, job)

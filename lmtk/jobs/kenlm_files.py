@@ -29,12 +29,14 @@ def write_kenlm(model, path, form, name):
     """Writes a model as a KenLM file. name: what messages call the model. Raises LmtkError."""
     from lmtk.files.outputs import open_out
     from lmtk.kenlm import levels, probing, trie
+    from lmtk.kenlm.hashed import NO_WORDS, Hashed
     from lmtk.ngram.edit.closing import close
     from lmtk.ngram.model.backoff import Backoff
 
     if not isinstance(model, Backoff):
         kind = dict(model.describe())["kind"]
-        raise LmtkError(f"{name}: this model, {kind}, has no list of n-grams; give an ARPA file or lmtk's binary form")
+        reason = "has no list of n-grams; give an ARPA file or lmtk's binary form"
+        raise LmtkError(f"{name}: this model, {kind}, {NO_WORDS if isinstance(model, Hashed) else reason}")
     of_model = levels.of_backoff(model)
     check_levels(form, name, of_model)
     if form.kind == "trie":

@@ -19,12 +19,12 @@ from lmtk.jobs.rules import (
     check,
     check_outputs,
     excludes,
-    from_stdin,
     marks_of,
     model_missing,
     one_of,
     one_stdin,
     required,
+    text_missing,
     twice,
     wrong,
 )
@@ -80,15 +80,6 @@ class SurprisalJob:
         return Reading(self.field, self.tokenizer, self.encode)
 
 
-def text_missing(job):
-    """The message about a missing -text, or None. Without -text its files were read as models."""
-    if job.text:
-        return None
-    if len(job.lm) > 1:
-        return f"-text is missing, and {job.lm[-1]} was taken as a model; give the text as -text FILE"
-    return f"-text is missing{from_stdin()}"
-
-
 def field_of_table(job):
     from lmtk.text.items import is_table
 
@@ -98,7 +89,7 @@ def field_of_table(job):
 RULES = (
     Rule(lambda job: model_missing(job.lm, job.text)),
     required("lm"),
-    Rule(text_missing),
+    Rule(lambda job: None if job.text else text_missing(job.lm, 1)),
     one_of("unit", tuple(UNITS)),
     excludes("bits", "unit", "-bits cannot be combined with -unit {unit}"),
     one_of("by", ("token", "word")),

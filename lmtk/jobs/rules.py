@@ -12,12 +12,13 @@ A field that does not have its default value counts as given. A message may name
 
 import math
 import os
+import shlex
 import stat
 from collections.abc import Callable
 from dataclasses import MISSING, field, fields, is_dataclass
 from typing import NamedTuple
 
-from lmtk.errors import UsageError, counted, nearest, option_name
+from lmtk.errors import LmtkError, UsageError, counted, nearest, option_name
 
 
 class Rule(NamedTuple):
@@ -113,6 +114,15 @@ def model_missing(lm, texts, option="-lm", content="model"):
     return f"{option} is missing; {names} {were}; give the {content} as {option} FILE"
 
 
+def text_missing(models, most, clause="-text is missing"):
+    """The message about a missing -text. models: of -lm; if they are more than `most`, the last was a text. clause: the
+    beginning of the message.
+    """
+    if len(models) > most:
+        return f"{clause}, and {models[-1]} was taken as a model; give the text as -text FILE"
+    return f"{clause}{from_stdin()}"
+
+
 def needs(names, others, message=None):
     """Each of the options `names` needs one of the options `others`."""
 
@@ -174,6 +184,16 @@ def from_stdin():
     except OSError:
         return ""
     return "; -text - reads stdin" if kind in (stat.S_IFIFO, stat.S_IFREG) else ""
+
+
+def check_texts(texts, content, command, model):
+    """Raises LmtkError if a text, which has a `content` on each line, is missing; the user may have typed a line of it.
+    command, model: the command line that reads such lines from stdin.
+    """
+    for path in texts:
+        if path != "-" and not os.path.exists(path):
+            echo = f"echo {shlex.quote(path)} | {command} {shlex.quote(os.fspath(model))}"
+            raise LmtkError(f"{path}: No such file or directory; to give a {content} itself: {echo}")
 
 
 def one_stdin(*paths):

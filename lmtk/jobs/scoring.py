@@ -26,7 +26,7 @@ from lmtk.jobs.rules import (
     required,
     wrong,
 )
-from lmtk.jobs.texts import LOWERED_RULES, Reading, convert_texts, needs_text
+from lmtk.jobs.texts import LOWERED_RULES, SHORT_TEXT, Reading, convert_texts, needs_text
 
 
 @dataclass(frozen=True)
@@ -221,7 +221,7 @@ def score_text(job, model, path, tell):
 
         return report(model, job.lm, path, scoring.marks, LEVELS[: scoring.debug + 1], tell)
     tally, unknown = report_text(following(job, model), path, scoring, tell)
-    if tally and (scoring.reading.tokenizer or scoring.reading.field):
+    if tally and (scoring.reading.tokenizer or scoring.reading.field or tally.words >= SHORT_TEXT):
         scoring.reading.check_pieces(unknown + tally.oovs, tally.words, name_of(path))
     if scoring.debug and unknown and not job.oov_features:
         name = os.fsdecode(model.vocab.words[model.vocab.unk_id])

@@ -12,10 +12,11 @@ import sys
 import warnings
 from dataclasses import dataclass, field
 from itertools import chain, compress
+from numbers import Integral
 
 from lmtk.errors import LmtkError, LmtkWarning, counted, name_of
 from lmtk.files.inputs import is_file
-from lmtk.jobs.rules import Rule, check, check_outputs, excludes, from_stdin, needs, one_stdin, twice, wrong
+from lmtk.jobs.rules import Rule, check, check_outputs, excludes, needs, one_stdin, text_missing, twice, wrong
 from lmtk.jobs.texts import LOWERED_RULES, Reading, convert_texts
 
 
@@ -68,7 +69,9 @@ def models_of_sides(job):
 RULES = (
     Rule(
         lambda job: (
-            None if job.text or job.source or job.target else f"-text is missing, or -source and -target{from_stdin()}"
+            None
+            if job.text or job.source or job.target
+            else text_missing(job.lm, 2, "-text is missing, or -source and -target")
         )
     ),
     excludes(
@@ -94,8 +97,8 @@ RULES = (
         "-keep must be above 0; give a number of sentences or a fraction below 1",
     ),
     wrong(
-        lambda job: (job.keep or 0) > 1 and job.keep % 1,
-        "-keep takes a whole number of sentences, or a fraction below 1 such as 0.2, not {keep:g}",
+        lambda job: (job.keep or 0) >= 1 and (job.keep % 1 or (job.keep == 1 and not isinstance(job.keep, Integral))),
+        "-keep takes a whole number of sentences, or a fraction below 1 such as 0.2, not {keep}",
     ),
     wrong(lambda job: job.source and job.keep and not job.write_source, "-source needs -write-source"),
     wrong(lambda job: job.target and job.keep and not job.write_target, "-target needs -write-target"),

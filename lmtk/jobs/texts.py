@@ -17,6 +17,7 @@ from lmtk.files.inputs import is_file
 from lmtk.jobs.rules import excludes, flatten, needs, one_of, wrong
 
 SHOWN = 10  # numbers of lines in a warning
+SHORT_TEXT = 100  # words; a shorter plain text gives no warning about unknown words
 DOCUMENTS = (".jsonl", ".ndjson", ".json", ".parquet")  # how the names of files with fields end
 BLANKS = " \t\r\n"
 BLANK_LINE = re.compile(r"\n[ \t\r]*(?=\n)")
@@ -200,6 +201,7 @@ class Reading:
         units, remedy = "piece", f"was the model made with the tokenizer {self.tokenizer}?"
         if not self.tokenizer:
             units, remedy = "word", "if the model was made with a tokenizer, give the tokenizer as -tokenizer FILE"
+            remedy += "; if it is a model of classes, give the classes too"
         text = f"{name}: {int(unknown)} of {counted(int(number), units)} are not in the model"
         warnings.warn(f"{text}; {remedy}", LmtkWarning, stacklevel=1)
 

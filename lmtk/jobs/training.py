@@ -8,7 +8,7 @@ import zlib
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from lmtk.errors import LmtkError, LmtkWarning, UsageError
+from lmtk.errors import LmtkError, LmtkWarning, UsageError, name_of
 from lmtk.jobs.rules import (
     Rule,
     check,
@@ -23,7 +23,7 @@ from lmtk.jobs.rules import (
     unknown_word,
     wrong,
 )
-from lmtk.jobs.texts import LOWERED_RULES, Reading, convert_texts
+from lmtk.jobs.texts import LOWERED_RULES, SHORT_TEXT, Reading, convert_texts
 
 
 @dataclass(frozen=True)
@@ -360,6 +360,10 @@ def vocabulary_of(job):
     else:
         counts = count_words([job.text], job.tolower)
         words = sorted(counts, key=lambda w: (-counts[w], w))
+        if job.unk and os.fsencode(job.map_unk) not in counts and sum(counts.values()) >= SHORT_TEXT:
+            clause = f"does not contain {job.map_unk}, so the network does not learn the probability of {job.map_unk}"
+            remedy = "give a -vocab that leaves out rare words, or leave out -unk"
+            warnings.warn(f"{name_of(job.text)} {clause}; {remedy}", LmtkWarning, stacklevel=1)
     vocab = make_vocab(words, job.unk, job.marks.eos, os.fsencode(job.map_unk), job.vocab or job.text)
     return with_tokenizer(vocab, job.reading.digest())
 

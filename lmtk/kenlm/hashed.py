@@ -30,6 +30,7 @@ LOG10P, BOW = 2, 3  # places in the record of an n-gram
 AT, BUCKETS, WIDTH = range(3)  # columns of `where`
 BLOCK = 1 << 16  # tokens that a thread scores at once
 BATCH = 32  # tokens whose places are prefetched together
+NO_WORDS = "does not store the words of n-grams; give the ARPA file or a KenLM trie"  # in messages
 prefetch = of_numba("lmtk.machine.intrinsics", "prefetch")
 
 

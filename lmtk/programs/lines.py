@@ -465,7 +465,8 @@ def compute_best_mix(words):
         if not column[0]:
             raise FormatError(path, "no probabilities of words in it; make it by ngram -debug 2 -ppl TEXT")
         if len(column[0]) != len(columns[0][0]):
-            raise FormatError(path, f"{len(column[0])} words; {files[0]} has {len(columns[0][0])}")
+            sizes = f"{len(column[0])} words, but {files[0]} has {len(columns[0][0])}"
+            raise FormatError(path, f"{sizes}; make both reports from the same text")
     warn_of_differences(columns, files)
     logp = np.array([column[1] for column in columns]).T.reshape(-1, len(files))
     times = np.array(columns[-1][2])

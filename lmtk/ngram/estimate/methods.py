@@ -25,12 +25,12 @@ EPSILON = 3e-6  # a smaller probability mass counts as none, as in SRILM
 class NoDiscount(LmtkError):
     """The counts of counts n_1 .. n_r of an order do not give the discounts that Kneser-Ney smoothing needs."""
 
-    def __init__(self, order, n):
+    def __init__(self, order, n, kenlm=False):
         counts = ", ".join(f"n{r} = {n_r}" for r, n_r in enumerate(n, 1))
         self.order = order
         self.cause = f"order {order} has too few different counts for Kneser-Ney discounts ({counts})"
-        remedy = f"add -discount-fallback, or use Witten-Bell smoothing (ngram-count -wbdiscount{order})"
-        super().__init__(f"{self.cause}; {remedy}")
+        instead = "" if kenlm else f", or use Witten-Bell smoothing (ngram-count -wbdiscount{order})"
+        super().__init__(f"{self.cause}; add -discount-fallback{instead}")
 
 
 @dataclass(frozen=True)
@@ -199,7 +199,7 @@ def kneser_ney_discounts(method, k, n, fallback, tell, kenlm):
     if why:
         if fallback is None:
             tell(why)
-            raise NoDiscount(k, n)
+            raise NoDiscount(k, n, kenlm)
         D = tuple(fallback[: len(names)])
         sys.stderr.write(f"fallback discounts for order {k}: {' '.join(map(str, D))}\n")
     for name, value in zip(names, D):
