@@ -25,6 +25,7 @@ from weakref import ref
 import numpy as np
 
 from lmtk import __version__
+from lmtk.clock import UNLIMITED
 from lmtk.errors import FormatError
 from lmtk.files.outputs import Output
 from lmtk.machine import memory
@@ -34,6 +35,7 @@ VERSION = 1
 DTYPES = {"I64": "<i8", "F64": "<f8", "F32": "<f4", "I32": "<i4", "U8": "<u1"}  # in the order of a file's arrays
 MAX_HEADER = 100_000_000  # bytes, as in the safetensors library
 PAGE = 4096  # bytes
+NO_LIMIT = ("patience", 0), ("epochs", UNLIMITED)  # settings that do not end a run
 LARGE = 1 << 24  # bytes: from this size on arrays begin at memory pages, and threads check them
 
 
@@ -246,14 +248,14 @@ def read_data(stream, path, offset, total):
 def settings_for_people(settings):
     """Yield settings as (name, value) pairs: named like options, nested settings inlined.
 
-    None is left out, and a patience of 0, which means that a run does not end early.
+    None is left out, and so are values that stand for no limit: a patience of 0, and the epochs of a run in minutes.
     """
     from lmtk.files import curve
 
     for name, value in settings.items():
         if isinstance(value, dict):
             yield from settings_for_people(value)
-        elif value is not None and name != "curve" and (name, value) != ("patience", 0):
+        elif value is not None and name != "curve" and (name, value) not in NO_LIMIT:
             yield name.replace("_", "-"), {True: "yes", False: "no"}[value] if isinstance(value, bool) else value
     if curve.is_table(settings.get("curve")) and len(settings["curve"]) > 1:
         epochs = curve.epochs(settings["curve"])

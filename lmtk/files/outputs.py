@@ -159,9 +159,11 @@ def open_in_place(path):
 
 
 def check_output(path):
-    """Raise OSError now if `open_out(path)` would later, before any long work is done."""
+    """Raise OSError or UsageError now if `open_out(path)` would later, before any long work is done."""
     if path in STDOUT:
         return
+    if os.path.splitext(path)[1] == ".zst":
+        zstd_module()
     try:
         if (number := descriptor_of(path)) is not None:
             os.fstat(number)

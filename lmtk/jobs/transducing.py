@@ -6,7 +6,7 @@ import warnings
 from dataclasses import dataclass, replace
 
 from lmtk.errors import FormatError, LmtkWarning, counted, first_words, shown
-from lmtk.jobs.rules import check, check_outputs, excludes, one_stdin, required, wrong
+from lmtk.jobs.rules import check, check_outputs, excludes, needs, one_stdin, required, wrong
 
 
 @dataclass(frozen=True)
@@ -45,6 +45,7 @@ class FstJob:
 
 RULES = (
     required("lm"),
+    needs("remove_redundant", "disambig"),
     excludes("keep_symbols", "text", "-keep-symbols needs the binary form; leave out -text"),
     wrong(
         lambda job: job.text and not (job.symbols or job.write_symbols),
@@ -77,7 +78,7 @@ def make_fst(job):
     highest = len(kept.rows if job.order else ngrams.rows)
     form = compiling.Form(number(job.sos), number(job.eos), number(job.disambig), highest, job.is_sorted)
     fst = compiling.compile_ngrams(kept, numbers, form)
-    return (compiling.remove_redundant(fst) if job.remove_redundant and job.disambig else fst), symbols
+    return (compiling.remove_redundant(fst) if job.remove_redundant else fst), symbols
 
 
 def complete_symbols(job, ngrams, symbols):

@@ -39,7 +39,8 @@ def arpa2fst(words):
     """[OPTION ...] ARPA [FST]: Kaldi's program. Without FST, or with -, the FST goes to stdout."""
     values, files = parse(words, "arpa2fst [OPTION ...] ARPA [FST]")
     if files:
-        run(values | {"lm": files[0], "write": (files[1:] or ["-"])[0] or "-", "remove_redundant": True})
+        redundant = bool(values.get("disambig"))
+        run(values | {"lm": files[0], "write": (files[1:] or ["-"])[0] or "-", "remove_redundant": redundant})
 
 
 def kaldilm(words):

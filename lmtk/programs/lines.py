@@ -291,7 +291,7 @@ def reverse_lm(words):
                     sys.stderr.write(f"warning: p({os.fsdecode(v)}|{os.fsdecode(w)}) > 0\n")
                 out.write(b"%s\t%s %s\n" % (f"{new:.6g}".encode(), w, v))
             elif k or ((size := SIZE.match(line)) and int(size[1]) > 2 and int(size[2])):
-                raise FormatError(path, "expected a bigram model")
+                raise FormatError(path, "expected a bigram model; ngram -order 2 -write-lm makes one")
             else:
                 out.write(line + b"\n")
     return [("ngram", ["-order", "2", "-lm", name, "-renorm", "-write-lm", "-"])]
@@ -361,6 +361,7 @@ def compute_oov_rate(words):
                 n = float(rest[0]) if rest else 0
             except ValueError:
                 problem = f"expected a word and its count, not '{os.fsdecode(line)[:60]}'"
+                problem += "; ngram-count -order 1 -write makes such a file"
                 raise FormatError(path, problem, number) from None
             unknown, broken = word not in listed, bool(FRAGMENT.search(word[-2:]) or FRAGMENT.match(word))
             tokens[unknown, broken] += n
