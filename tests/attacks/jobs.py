@@ -17,7 +17,7 @@ JOBS = {
     "mixture": "ngram -lm lm -mix-lm lm -lambda 0.5 -write-lm out",
     "classes": "ngram-class -text words -numclasses 4 -classes out -quiet",
     "interpolate": "ngram-interp -text words -heldout words -order 2 -lm out",
-    "score": "ppl -lm lm -text words -debug 2 -write out",
+    "score": "ppl -lm lm -text refs refs refs refs refs refs -debug 2 -write out",
     "vocabulary": "vocab -text words -write out",
     "train": f"nplm-train -text words -heldout en {TRAINING} -lm out",
     "translate": "translate -model nmt -text en -write out",
@@ -30,7 +30,7 @@ def prepare(folder):
     """The files that jobs read, in a folder, and a folder for temporary files."""
     folder.mkdir(exist_ok=True)
     (folder / "tmp").mkdir()
-    links = {"words": "words.txt", "lm": "wb.arpa", "nmt": "nmt.bin", "en": "nmt-held.en"}
+    links = {"words": "words.txt", "lm": "wb.arpa", "nmt": "nmt.bin", "en": "nmt-held.en", "refs": "refs.txt"}
     for name, file in links.items():
         (folder / name).symlink_to(FILES / file)
     (folder / "counts").write_text("a 3\nb 2\na b 2\nb a 1\n")
