@@ -53,6 +53,11 @@ def begin_writing(number):
         ctypes.CDLL(None).sync_file_range(number, ctypes.c_int64(0), ctypes.c_int64(0), SYNC_FILE_RANGE_WRITE)
 
 
+def compression(path):
+    """The kind of compression that the suffix of an output file chooses, or None."""
+    return SUFFIX.get(os.path.splitext(path)[1])
+
+
 def compress(raw, kind):
     """A stream that compresses bytes into `raw`."""
     import bz2
@@ -162,7 +167,7 @@ def check_output(path):
     """Raise OSError or UsageError now if `open_out(path)` would later, before any long work is done."""
     if path in STDOUT:
         return
-    if os.path.splitext(path)[1] == ".zst":
+    if compression(path) == "zstd":
         zstd_module()
     try:
         if (number := descriptor_of(path)) is not None:
@@ -190,7 +195,7 @@ def open_out(path, lasting=False):
     a file that is already open (`descriptor_of`) is written in place. The suffix chooses the compression. Raises
     OSError with the name `path`.
     """
-    kind = SUFFIX.get(os.path.splitext(path)[1])
+    kind = compression(path)
     if path in STDOUT:
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()

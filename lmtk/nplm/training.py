@@ -292,8 +292,8 @@ def train(progress, data, settings, threads, comm=ALONE, common=None):
 def make_batches(data, settings, epoch):
     """A function from the number of a minibatch to the indices of its examples.
 
-    The order is drawn anew for each epoch; or the word that the first row begins with, if the layer carries its state.
-    It is that of the text with settings.paper.
+    Each epoch has another random order. If the layer carries its state, the text stays in order, and each epoch begins
+    at another random word. With settings.paper, all epochs read the text from its beginning, in order.
     """
     N, K, random = len(data.w), settings.minibatch, np.random.default_rng([settings.seed, epoch])
     if data.fresh is not None:

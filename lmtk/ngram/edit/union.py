@@ -240,8 +240,8 @@ def unite(models, ids, W, weights=None, may_reuse=False):
     """Unite the n-grams of all models over W words: (memory, where, far), the arrays of `nodes`. ids[m]: the new ids of
     the words of model m, -1 for words that are left out.
 
-    Back-off weights are those of the first model. With `weights`, the n-grams get the probabilities of the mixture. If
-    `weights` is None, the n-grams of the first model keep their probabilities, and the other n-grams have none.
+    The n-grams of the first model keep their back-off weights. `weights` mixes the models: each n-gram gets its
+    probability in the mixture. None: the n-grams of the first model keep their probabilities, and the others have none.
     may_reuse: the caller gives up the models, and their memory is freed, an order at a time. Memory is allocated for
     the n-grams of all models together; the part that is never written costs nothing.
     """
