@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from helpers import ENVIRONMENT
 
+from lmtk.errors import UsageError
 from lmtk.files import decoding, inputs, outputs
 from lmtk.nmt import alignment
 
@@ -144,3 +145,15 @@ def test_a_check_of_an_output_that_a_signal_ends_leaves_nothing(tmp_path, monkey
     with pytest.raises(SystemExit):
         outputs.check_output(str(tmp_path / "out"))
     assert not names(tmp_path)
+
+
+def test_a_missing_package_is_told_before_the_work(tmp_path, monkeypatch):
+    """Not when the output is opened, since the work would then be lost."""
+
+    def missing():
+        raise UsageError("zstd files need a package")
+
+    monkeypatch.setattr(outputs, "zstd_module", missing)
+    outputs.check_output(str(tmp_path / "out.xz"))
+    with pytest.raises(UsageError, match="zstd files need"):
+        outputs.check_output(str(tmp_path / "out.zst"))
