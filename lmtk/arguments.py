@@ -6,6 +6,7 @@ import json
 import os
 import re
 import reprlib
+import sys
 import warnings
 from contextlib import contextmanager
 from numbers import Integral, Real
@@ -35,7 +36,7 @@ PLURALS = {bool: "switches", int: "whole numbers", float: "numbers", str: "strin
 @contextmanager
 def run_of(job, arguments, options, names=None):
     """Yields the job, a class, of a function's arguments and options, {field: value}, for a block that runs it. In its
-    errors and warnings, options have the names of Python.
+    errors and warnings, options have the names of Python. Warnings name the line that called lmtk.
 
     names: {option: argument} of arguments with another name than their field. Raises TypeError for an option that does
     not exist.
@@ -48,12 +49,26 @@ def run_of(job, arguments, options, names=None):
     names = {option_name(field): name for name, field in declared.items()} | (names or {})
     with warnings.catch_warnings():
         show = warnings.showwarning
-        warnings.showwarning = lambda message, *more: show(rename_options(message, names), *more)
+
+        def show_renamed(message, category, path, line, *more):
+            show(rename_options(message, names), category, *(caller() or (path, line)), *more)
+
+        warnings.showwarning = show_renamed
         try:
             yield build(job, arguments | options)
         except (LmtkError, LmtkWarning) as e:
             rename_options(e, names)
             raise
+
+
+def caller():
+    """(file, line) of the call to lmtk by another program, or None."""
+    frame, place = sys._getframe(), None
+    while frame.f_back:
+        is_ours = frame.f_globals.get("__name__", "").startswith("lmtk.")
+        frame = frame.f_back
+        place = (frame.f_code.co_filename, frame.f_lineno) if is_ours else place
+    return place
 
 
 def rename_options(problem, names):

@@ -12,7 +12,7 @@ import warnings
 
 from lmtk.errors import FormatError, LmtkError, LmtkWarning
 from lmtk.files import container, declared, texts
-from lmtk.files.decoding import BOM, KENLM, OPENFST, decode_blocks, split_lines, warn_about_bytes
+from lmtk.files.decoding import BOM, JSONL, KENLM, OPENFST, PARQUET, decode_blocks, split_lines, warn_about_bytes
 from lmtk.files.inputs import open_in
 
 TEXT = {
@@ -173,6 +173,11 @@ def describe(path, shown=10):
             return import_function(FST_HEADER)(stream, path)
         if describe_bytes := import_function(TOKENIZERS)(head):
             return describe_bytes(stream.read(), path), []
+        if head.startswith(PARQUET):
+            return [("kind", "parquet table; commands that have -field read a column of it")], []
+        if JSONL.match(head):
+            lines = sum(1 for _ in split_lines(decode_blocks(stream, path)))
+            return [("kind", "JSON lines; commands that have -field read a field of them"), ("lines", lines)], []
         name = find_reader(head)
         if not name:
             blocks = warn_about_bytes(decode_blocks(stream, path), path)

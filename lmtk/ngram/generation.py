@@ -85,9 +85,8 @@ def mean_chances(model, vocab):
     chances = after(model)
 
     def mean(contexts):
-        rows, nodes = ids[contexts[:, : model.order - 1]], []
-        for k in range(1, rows.shape[1] + 1):
-            nodes.append(find_rows(model.nodes, rows[:, :k][:, ::-1]).tolist())
+        rows = ids[contexts[:, : model.order - 1]]
+        nodes = [find_rows(model.nodes, rows[:, k::-1]).tolist() for k in range(rows.shape[1])]
         total = sum(map(chances, zip(*nodes))) if nodes else chances(())
         q = np.where(predicted, total[model_ids], 0)
         return q / q.sum()

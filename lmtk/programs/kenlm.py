@@ -237,6 +237,8 @@ def filter(words):
     chosen = [word for word in chosen if not word.startswith(("threads:", "batch_size:"))]
     modes = [word for word in chosen if word in MODES]
     left = set(chosen) - {*MODES, "context", "raw", "arpa"}
+    if any(word.startswith(("vocab:", "model:")) for word in (*left, out)):
+        raise UsageError("give vocab:FILE or model:FILE before OUT, not both; stdin is the other file")
     if left or not modes:
         raise UsageError(f"{f'no mode {left.pop()}; ' if left else ''}{usage}")
     kind, _, name = source.rpartition(":")

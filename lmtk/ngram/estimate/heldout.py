@@ -64,9 +64,8 @@ class HeldOut:
             for j, below in enumerate(levels[: k - 1]):
                 context = find(below.keys, context, self.words[:, k - 1 - j].astype(np.int64), W)
             node = find(level.keys, context, self.words[:, 0].astype(np.int64), W)
-            features.append(
-                self.of_words(k, (level.parent, level.count, event), len(levels[k - 2].keys), context, node)
-            )
+            grams = level.parent, level.count, event
+            features.append(self.of_words(k, grams, len(levels[k - 2].keys), context, node))
         return features
 
     def unseen(self):

@@ -318,7 +318,10 @@ class Recipe:
         """The Recipe with the discounts under which the held-out text is most likely. first, features: as in
         HeldOut.tune.
         """
-        return replace(self, fixed=self.heldout.tune(first, features) | self.fixed)
+        tuned = self.heldout.tune(first, features) | self.fixed
+        for k in sorted(tuned.keys() - self.fixed):
+            self.tell(f"tuned discounts for order {k}: {' '.join(f'{d:.6g}' for d in tuned[k].parameters)}")
+        return replace(self, fixed=tuned)
 
 
 def least_count(k, above=None):

@@ -116,10 +116,8 @@ def view_records(memory, where):
     """Return the records of orders 0 to n as structured arrays, each with its sentinel record. Order 0 is the root."""
     root = np.zeros(2, NODE)
     root["child"][1] = where[0, N]
-    levels = [root]
-    for at, size, width, _ in where.tolist():
-        levels.append(memory[at : at + (size + 1) * width].view(NODE if width == WIDE else LAST))
-    return levels
+    levels = ((memory[at : at + (size + 1) * width], width) for at, size, width, _ in where.tolist())
+    return [root, *(level.view(NODE if width == WIDE else LAST) for level, width in levels)]
 
 
 def lay_out(sizes):
