@@ -4,6 +4,7 @@ import math
 import os
 from functools import cached_property, lru_cache
 from itertools import islice
+from numbers import Integral
 
 import numpy as np
 
@@ -278,19 +279,24 @@ class Model:
 
     def states(self, size=1, bos=True):
         """An array (size,) of states, all at the beginning of a sentence or, with bos=False, in the empty context."""
+        if not isinstance(size, Integral) or size < 0:
+            raise ValueError(f"size must be a whole number of states, not {size!r}")
         return self._follower.states(size, bos)
 
     def advance(self, states, ids):
         """The states (B,) after one more word in each of B states. ids (B,): for each state, the id of its word;
         `vocab.index` maps words to ids.
         """
-        return self._follower.advance(states, self._check_ids(ids))
+        states, ids = self._follower.checked(states), self._check_ids(ids)
+        if len(ids) != len(states):
+            raise ValueError(f"there are {len(states)} states and {len(ids)} ids; give an id for each state")
+        return self._follower.advance(states, ids)
 
     def scores(self, states):
         """log10 p of each of the V words that the model predicts, in each of B states: an array (B, V) of float32. The
         columns are in the order of `vocab.words`.
         """
-        return self._follower.scores(states)
+        return self._follower.scores(self._follower.checked(states))
 
     def __contains__(self, word):
         """Whether the word is in the model's vocabulary. False for <unk>."""
@@ -439,10 +445,12 @@ class Model:
             yield ids
 
     def _check_ids(self, ids):
-        ids, W = np.asarray(ids, np.int32), len(self.vocab.words)
+        ids, W = np.asarray(ids), len(self.vocab.words)
+        if ids.ndim != 1 or (len(ids) and ids.dtype.kind not in "iu"):
+            raise ValueError("ids must be a list of whole numbers; vocab.index[word] is the id of a word, bytes")
         if len(ids) and not (ids.min() >= 0 and ids.max() < W):
             raise ValueError(f"ids must lie between 0 and {W - 1}")
-        return ids
+        return ids.astype(np.int32)
 
     def _parts_of_ids(self, ids, starts):
         ids = self._check_ids(ids)

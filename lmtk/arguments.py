@@ -2,6 +2,7 @@
 messages.
 """
 
+import difflib
 import json
 import os
 import re
@@ -9,6 +10,7 @@ import reprlib
 import sys
 import warnings
 from contextlib import contextmanager
+from importlib import import_module
 from numbers import Integral, Real
 from types import NoneType, UnionType
 from typing import get_args, get_origin
@@ -20,9 +22,21 @@ from lmtk.jobs.rules import build, fields_of
 # in a message, an option of another job that Python can set; the rest of a clause that is about a command; an option
 OPTION = re.compile(
     r"ngram-count \(-(?P<estimate>[a-z-]+)\)|lmtk [a-z-]+ [^;]*|[a-z]+-(?:count|train|class|interp) \(?-|"
-    r"(?<![\w-])-(?!inf\b)(?P<option>[a-z][a-zN-]*)"
+    r"(?<![\w-])-(?!inf\b)(?P<option>[a-z][a-zN-]*)(?: (?P<value>[A-Z]+\b|[0-9][0-9.e-]*\b))?"
 )
 LONGEST = 100  # characters of a value in a message
+# the module of the command that has the options of a job
+COMMANDS = {
+    "EstimateJob": "ngram_count",
+    "EditJob": "ngram",
+    "MixJob": "mix",
+    "ClassJob": "ngram_class",
+    "ScoreJob": "ppl",
+    "SurprisalJob": "surprisal",
+    "SelectJob": "select",
+    "TrainJob": "nplm_train",
+    "TranslateJob": "translate",
+}
 IN_MESSAGES = {"text": "the text", "heldout": "the held-out text", "vocab": "the vocabulary"}
 KINDS = {
     bool: ("True or False", lambda x: x in (True, False)),
@@ -43,10 +57,12 @@ def run_of(job, arguments, options, names=None):
     """
     declared = fields_of(job)
     options = {name: plain(value) for name, value in options.items()}
-    for name, value in options.items():
-        if name in declared and (wanted := mismatch(value, declared[name].type)):
-            raise UsageError(f"{name} must be {wanted}, not {reprlib.repr(value)}")
     names = {option_name(field): name for name, field in declared.items()} | (names or {})
+    for name, value in options.items():
+        if name not in declared:
+            raise TypeError(f"unknown option '{name}'{similar(name, names)}")
+        if wanted := mismatch(value, declared[name].type):
+            raise UsageError(f"{name} must be {wanted}, not {reprlib.repr(value)}")
     with warnings.catch_warnings():
         show = warnings.showwarning
 
@@ -55,6 +71,7 @@ def run_of(job, arguments, options, names=None):
 
         warnings.showwarning = show_renamed
         try:
+            check_ranges(job, arguments | options)
             yield build(job, arguments | options)
         except (LmtkError, LmtkWarning) as e:
             rename_options(e, names)
@@ -82,8 +99,35 @@ def python_name(match, names):
     """What Python's message has in place of a match of OPTION."""
     if option := match["estimate"]:
         return f"lmtk.estimate({option.replace('-', '_')}=...)"
-    option = match["option"]
-    return names.get(option, option.replace("-", "_")) if option else match[0]
+    if not (option := match["option"]):
+        return match[0]
+    name = names.get(option, option.replace("-", "_"))
+    return f"{name}={match['value']}" if match["value"] else name
+
+
+def similar(name, names):
+    """ "; did you mean X?" for an unknown option, or "". names: {option: argument}."""
+    if order := re.search("[0-9]+", name):
+        family = names.get(name.replace("_", "-").replace(order[0], "N"))
+        return f"; did you mean {family}={{{order[0]}: ...}}?" if family else ""
+    near = difflib.get_close_matches(name.replace("_", "-"), names, 1, 0.7)
+    return f"; did you mean '{names[near[0]]}'?" if near else ""
+
+
+def check_ranges(job, values):
+    """Raises UsageError for a number that the command of the job, a class, would refuse. values: {field: value}."""
+    from lmtk.commands.spelling import Option, checked
+
+    records = import_module(f"lmtk.commands.{COMMANDS[job.__name__]}").OPTIONS.values()
+    records = {name: record for group in records for name, record in group.items()}
+    for name, field in fields_of(job).items():
+        value, record = values.get(name), records.get(name)
+        if value is None or record is None or record.parse or (record.low is None and record.high is None):
+            continue
+        number = float if float in (field.type, *get_args(field.type)) else int
+        option = Option("one", number=number, low=record.low, high=record.high)
+        for one in value.values() if isinstance(value, dict) else value if isinstance(value, tuple) else (value,):
+            checked(f"-{option_name(field)}", str(one), option)
 
 
 def mismatch(value, kind):
@@ -166,7 +210,7 @@ def in_json_lines(documents, field):
             raise UsageError(f"a document cannot be written as JSON ({e})") from None
 
     if is_name(documents):
-        yield os.fsdecode(documents)
+        yield path_of(documents, "documents", "texts")
     elif not is_iterable(documents):
         raise UsageError(f"documents must be the name of a file or a list of texts, not {documents!r}")
     else:
@@ -190,16 +234,23 @@ def in_file(text, name="text", needed=True, items="sentences"):
     if text is None and not needed:
         yield None
     elif is_name(text):
-        path = os.fsdecode(text)
-        if " " in path and not os.path.exists(path):
-            quoted = repr(path if len(path) < LONGEST else f"{path[:LONGEST]} ...")
-            raise UsageError(f"{name} is the name of a file, but {quoted} does not exist; give {items} as a list")
-        yield path
+        yield path_of(text, name, items)
     elif not is_iterable(text):
         raise UsageError(f"{name} must be the name of a file or a list of {items}, not {text!r}")
     else:
         with file_of(map(line_of, text), IN_MESSAGES.get(name, name)) as path:
             yield path
+
+
+def path_of(value, name, items):
+    """The name of a file, as a string. Raises UsageError if it looks like the content of a file. name, items: as in
+    `in_file`.
+    """
+    path = os.fsdecode(value)
+    if " " in path and not os.path.exists(path):
+        quoted = repr(path if len(path) < LONGEST else f"{path[:LONGEST]} ...")
+        raise UsageError(f"{name} is the name of a file, but {quoted} does not exist; give {items} as a list")
+    return path
 
 
 @contextmanager

@@ -6,6 +6,7 @@ bytes. A model is the name of a file, or a `lmtk.Model`. An argument of another 
 """
 
 import io
+import math
 import os
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ from lmtk.arguments import (
     inner_models,
     is_iterable,
     is_name,
+    path_of,
     run_of,
 )
 from lmtk.errors import LmtkError, UsageError
@@ -53,9 +55,11 @@ def estimate(text=None, order=3, smoothing="kn", interpolate=True, vocab=None, u
     interpolate: whether each order is interpolated with the order below, if the method allows it.
     vocab: a list of words (str or bytes), or the name of a word list; other words become <unk>. None: all words.
     unk: whether <unk> is predicted.
-    sources: several texts instead of `text`. The option heldout names a file, on which their weights are learned.
-    options: two options of this function, and the fields of `lmtk.jobs.estimating.EstimateJob` and of its records
-    CountJob and Smoothing. The two options are:
+    sources: several texts instead of `text`. Their weights are learned on the text of the option heldout.
+    options: three options of this function, and the fields of `lmtk.jobs.estimating.EstimateJob` and of its records
+    CountJob and Smoothing. The three options are:
+    heldout: the name of a file, or an iterable of sentences. The discounts, and the weights of `sources`, are learned
+    on this text.
     minimum: n-grams with a count below this number are left out. A list has a number for each order; its last number
     is used for all higher orders.
     fallback: the discounts (D1, D2, D3+) of an order whose Kneser-Ney discounts cannot be computed. Small texts often
@@ -74,15 +78,20 @@ def estimate(text=None, order=3, smoothing="kn", interpolate=True, vocab=None, u
     if not sources or minimum != 1:
         chosen["gtmin_n"] = {k: least[min(k, len(least)) - 1] for k in range(1, order + 1)}
     chosen["discount_fallback"] = fallback and tuple(fallback)
-    words = None if vocab is None else os.fsdecode(vocab) if is_name(vocab) else tuple(map(as_bytes, vocab))
+    words = path_of(vocab, "vocab", "words") if is_name(vocab) else vocab
+    words = words if words is None or is_name(words) else tuple(map(as_bytes, words))
     if is_name(sources) or not is_iterable(sources):
         raise UsageError(f"sources must be a list of texts, not {sources!r}")
     with ExitStack() as files:
         paths = [files.enter_context(in_file(one, "a text in sources")) for one in sources]
         path = files.enter_context(in_file(text, needed=not paths))
+        held = files.enter_context(in_file(options.pop("heldout", None), "heldout", needed=False))
         arguments = {"text": (path,) if path else (), "sources": tuple(paths), "order": order, "vocab": words}
-        arguments |= chosen | {"unk": unk, "keep": True, "interpolate": interpolate}
-        with run_of(EstimateJob, arguments, options, {"discount-fallback": "fallback"}) as job:
+        arguments |= chosen | {"unk": unk, "keep": True, "interpolate": interpolate, "heldout": held}
+        names = {name: name for name in ("smoothing", "minimum", "sources")}
+        names |= dict.fromkeys(("cdiscount", "addsmooth"), "the number of smoothing")
+        names["discount-fallback"] = "fallback"
+        with run_of(EstimateJob, arguments, options, names) as job:
             try:
                 return Model(run(job))
             except NoDiscount as e:
@@ -94,8 +103,8 @@ def check_estimate(order, minimum, fallback, vocab):
     """Raises UsageError for a wrong argument of `estimate`. minimum: a list."""
     if not isinstance(order, Integral) or order < 1:
         raise UsageError(f"order must be a whole number of at least 1, not {order!r}")
-    if not are_numbers(minimum) or not minimum:
-        raise UsageError(f"minimum must be a number, or a list with a number for each order, not {minimum!r}")
+    if not are_numbers(minimum) or not minimum or not all(0 <= count < math.inf for count in minimum):
+        raise UsageError(f"minimum must be a count, or a list with a count for each order, not {minimum!r}")
     if fallback is not None and not (are_numbers(fallback) and len(fallback) == 3):
         raise UsageError(f"fallback must be the three numbers D1, D2 and D3+, not {fallback!r}")
     if not (vocab is None or is_name(vocab) or is_iterable(vocab)):
@@ -143,6 +152,8 @@ def merge(models, weights=(), **options):
     Raises LmtkError, OSError.
     """
     first, *others = inner_models(models)
+    if not others:
+        raise UsageError("models has one model; give at least two")
     return edit_model(first, {"mix_lm": tuple(others), "weight": checked_weights(weights)}, options)
 
 

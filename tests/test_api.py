@@ -164,7 +164,7 @@ def test_estimate_is_ngram_count(tmp_path, large_from, smoothing, large):
         ({"smoothing": "x"}, "smoothing 'x' does not exist; choose one of gt, wb, n, cd, add, ukn, kn"),
         ({"smoothing": "cd"}, 'only "cd" and "add" take a number, and they need it'),
         ({"smoothing": ("kn", 0.7)}, 'only "cd" and "add" take a number, and they need it'),
-        ({"minimum": []}, "minimum must be a number, or a list with a number for each order, not []"),
+        ({"minimum": []}, "minimum must be a count, or a list with a count for each order, not []"),
         ({"fallback": (0.5,)}, "fallback must be the three numbers D1, D2 and D3+, not (0.5,)"),
         ({"text": []}, "the text: no words in it"),
         (
@@ -494,6 +494,7 @@ WB, UNI = FILES / "wb.arpa", FILES / "uni.arpa"
     [
         (lambda: lmtk.mix([]), "models is empty; give at least one model"),
         (lambda: lmtk.merge([]), "models is empty; give at least one model"),
+        (lambda: lmtk.merge([WB]), "models has one model; give at least two"),
         (lambda: lmtk.mix(WB), "models must be a list of models, not "),
         (lambda: lmtk.mix([WB, 3]), "a model in models must be the name of a file or a Model, not 3"),
         (
@@ -515,13 +516,23 @@ WB, UNI = FILES / "wb.arpa", FILES / "uni.arpa"
         (lambda: lmtk.estimate(["a b"], vocab=3), "vocab must be a list of words or the name of a word list, not 3"),
         (
             lambda: lmtk.estimate(["a b"], minimum="x"),
-            "minimum must be a number, or a list with a number for each order, not 'x'",
+            "minimum must be a count, or a list with a count for each order, not 'x'",
         ),
         (lambda: lmtk.estimate(["a b"], gtmax_n=3), "gtmax_n must be a dictionary from orders to whole numbers, not 3"),
+        (
+            lambda: lmtk.estimate(["a b"], smoothing=("cd", 2)),
+            "the number of smoothing takes a number from 0 to 1, not 2",
+        ),
+        (lambda: lmtk.estimate(["a b"], minimum=-1), "minimum must be a count, or a list with a count for each order"),
+        (lambda: lmtk.estimate(["a b"], fallback=(3, 4, 5)), "fallback takes up to three discounts: D1 from 0 to 1, "),
+        (lambda: lmtk.estimate(["a b"], vocab="the a b"), "'the a b' does not exist; give words as a list"),
+        (lambda: lmtk.estimate(sources=[["a b"]]), "sources needs heldout=FILE"),
+        (lambda: lmtk.score_documents(WB, "the cat"), "'the cat' does not exist; give texts as a list"),
+        (lambda: lmtk.train(["a b"], "m", dropout=2.0), "dropout takes a number from 0 to 0.99, not 2.0"),
         (lambda: lmtk.perplexity(WB, 3), "text must be the name of a file or a list of sentences, not 3"),
         (lambda: lmtk.perplexity(WB, [], tolower="x"), "tolower must be True or False, not 'x'"),
         (lambda: lmtk.classes(["a b"], "x"), "number must be a whole number, not 'x'"),
-        (lambda: lmtk.classes(["a b"], 0), "number must be 2 or more"),
+        (lambda: lmtk.classes(["a b"], 0), "number takes a whole number of at least 2, not"),
         (
             lambda: lmtk.select(["a b", "b"], [WB, FILES / "uni.arpa"], 3),
             "the text: it has 2 sentences, and keep is 3; give at most 2",
@@ -549,6 +560,17 @@ def test_warnings_have_the_names_of_python(monkeypatch):
     monkeypatch.setattr("lmtk.ngram.mass.is_far_from_text", lambda model: True)
     with pytest.warns(LmtkWarning, match=re.escape("; prune in lmtk.estimate(prune=...), or add prune_history_lm")):
         lmtk.prune(WB, 1e-6)
+
+
+@pytest.mark.parametrize(
+    ("option", "hint"),
+    [("smooting", "; did you mean 'smoothing'?"), ("gt3min", "; did you mean gtmin_n={3: ...}?"), ("x", "")],
+)
+def test_unknown_options_have_hints(option, hint):
+    with pytest.raises(TypeError, match=re.escape(f"unknown option '{option}'{hint}") + "$"):
+        lmtk.estimate(["a b"], **{option: 2})
+    with pytest.raises(TypeError, match="unknown option 'lambda_'; did you mean 'weights'"):
+        lmtk.merge([WB, UNI], lambda_=[1])
 
 
 def test_unknown_options_are_errors():

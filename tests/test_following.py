@@ -68,6 +68,23 @@ def test_wrong_numbers_of_words_are_refused():
     model = Model(FILES / "wb.arpa")
     with pytest.raises(ValueError, match="ids must lie between"):
         model.advance(model.states(1), [len(model.vocab.words)])
+    with pytest.raises(ValueError, match="there are 2000 states and 1 ids; give an id for each state"):
+        model.advance(model.states(2000), [1])
+    for ids in (["the"], [1.5], [[1]]):
+        with pytest.raises(ValueError, match="ids must be a list of whole numbers"):
+            model.advance(model.states(1), ids)
+
+
+def test_states_of_no_model_are_refused():
+    model = Model(FILES / "wb.arpa")
+    for number in (-5, 3, 1 << 32 | 10**6, 9 << 32, 2**62 + 7):
+        with pytest.raises(ValueError, match="states must be an array that states"):
+            model.scores(np.array([number]))
+    for states in ([1 << 32], np.array([1.0]), np.array([[0]])):
+        with pytest.raises(ValueError, match="states must be an array that states"):
+            model.advance(states, [1])
+    with pytest.raises(ValueError, match="size must be a whole number of states, not -1"):
+        model.states(-1)
 
 
 def test_samples_have_the_frequencies_of_the_model():

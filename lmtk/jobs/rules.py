@@ -18,7 +18,7 @@ from collections.abc import Callable
 from dataclasses import MISSING, field, fields, is_dataclass
 from typing import NamedTuple
 
-from lmtk.errors import LmtkError, UsageError, counted, nearest, option_name
+from lmtk.errors import LmtkError, UsageError, counted, option_name
 
 
 class Rule(NamedTuple):
@@ -53,10 +53,8 @@ def build(job, values):
     and a record inside it have fields of the same name, such as `order`, both get the value. Raises TypeError for a
     name that is not a field, UsageError where a rule is broken.
     """
-    options = fields_of(job)
-    for name in values:
-        if name not in options:
-            raise TypeError(f"unknown option '{name}'{nearest(repr(name), map(repr, options))}")
+    if unknown := values.keys() - fields_of(job):
+        raise TypeError(f"unknown option '{min(unknown)}'")
 
     def part(job):
         inside = {about.name: part(about.type) for about in fields(job) if is_dataclass(about.type)}

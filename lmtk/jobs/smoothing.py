@@ -81,11 +81,18 @@ class Smoothing:
         return files
 
 
+def are_discounts(D):
+    """Whether D1, D2 and D3+ leave every count a part of it."""
+    return len(D) == 3 and all(0 <= d <= r for r, d in enumerate(D, 1))
+
+
 def rising(cutoffs):
     return not cutoffs[0] and list(cutoffs) == sorted(cutoffs)
 
 
+FALLBACK = "-discount-fallback takes up to three discounts: D1 from 0 to 1, D2 from 0 to 2, D3+ from 0 to 3"
 RULES = (
+    wrong(lambda job: job.discount_fallback and not are_discounts(job.discount_fallback), FALLBACK),
     wrong(
         lambda job: job.prune_by_count and not rising(job.prune_by_count),
         "-prune-by-count must begin with 0, for 1-grams, and must not fall from order to order; to remove rare words "
@@ -145,24 +152,13 @@ def method_of(n, chosen, files):
 
 
 def fallback_discounts(values):
-    """D1, D2, D3+ of -discount-fallback; None if it is not given. Raises UsageError."""
+    """D1, D2, D3+ of -discount-fallback, whose last number is repeated; None if it is not given. Raises UsageError."""
     if not values:
         return None
     if list(values) == ["default"]:
         return 0.5, 1.0, 1.5
     try:
-        D = [positive(v) for v in values]
+        D = [float(v) for v in values]
     except ValueError:
-        raise UsageError("-discount-fallback takes three numbers, D1 D2 D3+") from None
-    if len(D) > 3 or any(d > r for r, d in enumerate(D, 1)):
-        raise UsageError(
-            "-discount-fallback takes up to three discounts: D1 from 0 to 1, D2 from 0 to 2, D3+ from 0 to 3"
-        )
+        raise UsageError(FALLBACK) from None
     return *D, *[D[-1]] * (3 - len(D))
-
-
-def positive(text):
-    value = float(text)
-    if not 0 <= value < float("inf"):
-        raise ValueError
-    return value

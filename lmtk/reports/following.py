@@ -62,6 +62,24 @@ class Follower:
             states[:] = [()] * size
         return self.advance(states, [self.lm.vocab.index[SOS]] * size) if bos else states
 
+    @cached_property
+    def sizes(self):
+        """How many states of each order a back-off model has."""
+        # after no word, there are walking.NULL and UNKNOWN
+        return np.array([2, *(self.lm.nodes.size(k) for k in range(1, self.lm.order))])
+
+    def checked(self, states):
+        """The states of a caller as an array. Raises ValueError if they cannot be states of this model."""
+        if isinstance(states, np.ndarray) and states.ndim == 1:
+            if not isinstance(self.lm, Backoff):
+                is_valid = all(isinstance(state, tuple) for state in states)
+            elif is_valid := states.dtype == np.int64:
+                order, place = states >> 32, states & 0xFFFFFFFF
+                is_valid = ((order >= 0) & (order < len(self.sizes))).all() and (place < self.sizes[order]).all()
+            if is_valid:
+                return states
+        raise ValueError("states must be an array that states() or advance() of the same model returned")
+
     def advance(self, states, ids):
         """The states after a word each; ids (B,)."""
         if isinstance(self.lm, Backoff):
