@@ -197,8 +197,10 @@ def no_command(word):
         return f"no command {word}; run lmtk -as {word}, or the program in the folder that lmtk -bin prints"
     from lmtk.commands.absent import about_program
 
-    kind = "option" if word.startswith("-") else "command"
-    return f"no {kind} {word}{about_program(word) or nearest(word, COMMANDS) or '; lmtk -help lists the commands'}"
+    kind, remedy = "command", "; lmtk -help lists the commands"
+    if word.startswith("-"):
+        kind, remedy = "option", f"; give the command first, as in lmtk ppl {word}, or see lmtk -help"
+    return f"no {kind} {word}{about_program(word) or nearest(word, COMMANDS) or remedy}"
 
 
 def programs_folder():

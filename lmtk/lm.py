@@ -68,13 +68,12 @@ def has_sentence_starts(model):
     return getattr(model, "has_sentence_starts", True)
 
 
-def find_running_text(models, marks):
+def find_running_text(models, marks, names=("the model",)):
     """Find evidence that a model was made from running text, although `marks` has <s> or </s>.
 
-    Returns a clause for a warning, or None.
+    Returns a clause for a warning, or None. names: what the clause calls the models.
     """
-    for i, model in enumerate(models, 1):
-        name = "the model" if len(models) == 1 else f"model {i}"
+    for model, name in zip(models, names):
         if marks.eos and not model.vocab.predicts(EOS):
             return f"{name} does not predict </s>"
         if marks.sos and not has_sentence_starts(model):

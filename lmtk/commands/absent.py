@@ -22,6 +22,7 @@ PROGRAMS = {
     "convert": ("", "lmtk ngram -lm MODEL -write-lm FILE (or -write-bin FILE) converts a model"),
     "merge": ("", "lmtk ngram -mix-lm merges models into one; lmtk mix mixes models of any kind"),
     "generate": ("", "lmtk sample -lm MODEL prints random sentences"),
+    "tokenize": ("", "lmtk normalize -tokenize FILE splits text into tokens"),
     "align": ("", "lmtk translate -align FILE writes alignments"),
     "anti-ngram": ("expected counts of n-grams in n-best lists", ""),
     "fngram": ("factored models", ""),
@@ -50,7 +51,7 @@ OPTIONS = {
     "-m": ("", "-features M is the number of features of a word"),
     "-v": ("", "-debug 1 reports more; lmtk -version prints the version"),
     "-verbose": ("", "-debug 1 reports more"),
-    "-o": ("", "-order N is the order; -write FILE or -lm FILE is the output"),
+    "-o": ("", "-order N is the order; the output is -lm or -write FILE, and -write-lm FILE in lmtk ngram"),
     "-n": ("", "-order N is the order"),
     "-dim": ("", "-features M is the number of features of a word"),
     "-lr": ("", "-rate X is the learning rate"),
@@ -137,6 +138,8 @@ OPTIONS = {
 OWN_PIECES = "a translation model splits words by its own pieces, which lmtk nmt-train -bpe learns"
 WORDS_ONLY = "this command writes words; ngram-count, ppl and others split words into pieces as they read a text"
 REFUSED = {
+    "-mix-lm": {"mix": "give all models after -lm"},
+    "-lambda": {"rescore": "-lmw X is the weight of -lm; -weights FILE reads the weights of all features"},
     "-field": {
         "nmt-train": "line n of -target must translate line n of -source; first write both sides to text files "
         "(jq -r .text)",

@@ -8,7 +8,7 @@ import warnings
 from typing import NamedTuple
 
 from lmtk.commands import COMMANDS, click_command
-from lmtk.errors import LmtkWarning, UsageError, nearest
+from lmtk.errors import LmtkError, LmtkWarning, UsageError, nearest
 
 # the one obvious input of a command: words that follow no option are its values
 INPUT = {
@@ -40,11 +40,14 @@ ALIKE = {
     "-beam-size": ["-beam"],
     "-embedding": ["-features"],
     "-mix-lambda": ["-lambda"],
+    "-weights": ["-lambda"],
+    "-batch-size": ["-minibatch"],
     "-read-symbols": ["-symbols"],
     "-read-symbol-table": ["-symbols"],
     "-write-symbol-table": ["-write-symbols"],
     "-disambig-symbol": ["-disambig"],
 }
+DASHES = "\N{HYPHEN}", "\N{EN DASH}", "\N{EM DASH}", "\N{MINUS SIGN}"  # of pasted text
 LISTED = 6  # commands in a message
 MOST = 2**31 - 1  # of a whole number in an option that says no other bound
 
@@ -85,18 +88,18 @@ def spelled(words, options, plain=None, stray=False, command=None):
     while words:
         word = words.pop(0)
         if not is_option(word):
+            if word.startswith(DASHES):
+                raise UsageError(f"{word} begins with a dash that is not the minus sign of options; type -{word[1:]}")
             if stray and word:
                 warnings.warn(f"'{word}' has no option before it and is ignored", LmtkWarning, stacklevel=1)
                 continue
             if not plain:
-                _, first, *_ = options  # after -help, what the command reads
-                free = [o for o in (first, "-ppl") if o in options and (options[o].several or o not in out)]
-                hint = f"; did you mean {free[0]} {word}?" if free and os.path.exists(word) else ""
-                raise UsageError(f"'{word}' has no option before it{hint}")
+                raise UsageError(f"'{word}' has no option before it{likely_option(word, options, out)}")
             if plain in out and not options[plain].several:
                 value = out[out.index(plain) + 1]
                 model = next((o for o in ("-lm", "-model") if o in options and o not in out), None)
                 hint = f"; give the model as {model} FILE" if model else ""
+                hint = f"; did you mean -neighbours {word}?" if "-neighbours" in options else hint
                 raise UsageError(f"'{word}' has no option before it; {plain} takes one value and has {value}{hint}")
             out += [plain, checked(plain, word, options[plain])]
             continue
@@ -128,10 +131,41 @@ def spelled(words, options, plain=None, stray=False, command=None):
     return out
 
 
+def likely_option(word, options, out):
+    """The end of the message about a word without an option: the option that was probably meant, or the option before
+    the word if it takes one value. out: the words so far, as `spelled` returns them.
+    """
+    _, first, *_ = options  # after -help, what the command reads
+    free = [o for o in (first, "-mix-lm", "-ppl") if o in options and (options[o].several or o not in out)]
+    if os.path.exists(word):
+        if "-mix-lm" in free and not is_model(word):
+            free.remove("-mix-lm")
+        return f"; did you mean {free[0]} {word}?" if free else ""
+    before = next((o for o in out[-2:-1] if o in options and options[o].values == "one"), None)
+    return f"; {before} takes one value here" if before else ""
+
+
+def is_model(path):
+    """Whether a file begins like a model."""
+    from lmtk.files.container import looks_binary
+    from lmtk.files.inputs import open_in
+    from lmtk.files.registry import find_reader
+
+    try:
+        with open_in(path) as stream:
+            head = stream.peek(1 << 12)
+    except (OSError, LmtkError):
+        return False
+    return looks_binary(head) or find_reader(head) is not None
+
+
 def checked(word, value, option):
     """The value of an option as typed. Raises UsageError if it is empty, or not the number that the option takes."""
     if not value:
         raise UsageError(f"{word} got an empty value")
+    parts, is_value = value.split(","), is_number if option.number else os.path.exists
+    if option.several and len(parts) > 1 and not os.path.exists(value) and all(map(is_value, parts)):
+        raise UsageError(f"{word} takes values with blanks between them: {' '.join(parts)}")
     if option.number is None:
         return value
     low, high, number = option.low, option.high, None
@@ -149,6 +183,12 @@ def checked(word, value, option):
     if option.number is int and high is None and number > MOST:
         raise UsageError(f"{word} takes a whole number of at most {MOST}, not {value}")
     return value
+
+
+def is_number(text):
+    with contextlib.suppress(ValueError):
+        return math.isfinite(float(text))
+    return False
 
 
 def plain_number(value, number):

@@ -25,6 +25,7 @@ KENLM = b"mmap lm http://kheafield.com/code "
 OPENFST = b"\xd6\xfd\xb2\x7e"
 FORMS = {"latin1": "Latin-1", "utf-16le": "UTF-16"}
 JSONL = re.compile(rb"\s*\{\s*\"[^\"\n]*\"\s*:")
+JSON = re.compile(rb"\s*\[?" + JSONL.pattern)
 ARPA = re.compile(rb"\s*\\data\\[ \t\r]*\n[ \t]*ngram[ \t]")
 NO_UTF8 = re.compile("[\udc80-\udcff].*")  # the rest of a line, in a text decoded with surrogateescape
 WORD = re.compile(rb"[^ \t\r\n]+")  # as in SRILM and KenLM, no other character separates words
@@ -65,9 +66,9 @@ def warn_if_model(blocks, path):
     for i, block in enumerate(blocks):
         if i == 0 and ARPA.match(block):
             message = f"{name_of(path)}: it looks like a model, but is read as plain text"
-            warnings.warn(f"{message}; lmtk ppl reads models with -lm", LmtkWarning, stacklevel=2)
-        elif i == 0 and JSONL.match(block):
-            message = f"{name_of(path)}: it looks like JSON lines, but is read as plain text"
+            warnings.warn(f"{message}; lmtk ppl and lmtk vocab read models with -lm", LmtkWarning, stacklevel=2)
+        elif i == 0 and JSON.match(block):
+            message = f"{name_of(path)}: it looks like JSON, but is read as plain text"
             warnings.warn(f"{message}; to read a field of it, add -field NAME", LmtkWarning, stacklevel=2)
         yield block
 
@@ -131,7 +132,8 @@ def decode_blocks(stream, path, size=BLOCK, eager=False, pieces=False, as_is=Fal
             has_nul = True
             place = (number if counts_lines else line_number(path, offset)) + block.count(b"\n", 0, block.index(b"\0"))
             warnings.warn(
-                f"{name_of(path)}:{place}: NUL bytes in the text; they are read as parts of words",
+                f"{name_of(path)}:{place}: NUL bytes in the text; they are read as parts of words; "
+                "if the text is UTF-16, convert it: iconv -f utf-16le -t utf-8",
                 LmtkWarning,
                 stacklevel=2,
             )

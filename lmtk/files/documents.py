@@ -17,6 +17,7 @@ BLOCK = 1 << 19  # bytes of lines that are read together, few enough for the cac
 LONGEST = 256 << 20  # bytes of a line
 ROWS = 1 << 12  # of a parquet file that are read together
 BLANK, NOT_JSON, NO_FIELD, NO_STRING = range(4)  # why a line has no text
+ARRAY = re.compile(rb"\s*\[\s*(\{|$)")
 SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -75,6 +76,8 @@ def take(stream, path, at, end):
                 path,
                 "a parquet file, not JSON lines; convert it to JSON lines, or give its name to -text with -field",
             )
+        if at == size == 0 and ARRAY.match(line):
+            raise FormatError(path, "a JSON array, not JSON lines; jq -c '.[]' FILE writes its documents as lines", 1)
         if len(line) > LONGEST:
             message = f"the line is longer than {LONGEST >> 20} MB; are there line ends between the documents?"
             raise FormatError(path, message, line_number(path, at + size))

@@ -12,7 +12,7 @@ import warnings
 
 from lmtk.errors import FormatError, LmtkError, LmtkWarning
 from lmtk.files import container, declared, texts
-from lmtk.files.decoding import BOM, JSONL, KENLM, OPENFST, PARQUET, decode_blocks, split_lines, warn_about_bytes
+from lmtk.files.decoding import BOM, JSONL, KENLM, OPENFST, PARQUET, UTF16, decode_blocks, split_lines, warn_about_bytes
 from lmtk.files.inputs import open_in
 
 TEXT = {
@@ -74,7 +74,8 @@ def load(path, seen=(), sums="now", home=None, linked=True, arpa=None):
         if container.looks_binary(head):
             about, arrays = container.read(stream, path, sums)
             if about["kind"] in TRANSLATION:
-                raise FormatError(path, "a translation model, which lmtk translate reads; expected a language model")
+                readers = "lmtk translate and lmtk rescore read it with -model"
+                raise FormatError(path, f"a translation model; expected a language model ({readers})")
             if about["kind"] == "index":
                 raise FormatError(path, "an index, which lmtk count-of reads; expected a language model")
             if about["kind"] not in BINARY:
@@ -179,6 +180,8 @@ def describe(path, shown=10):
             lines = sum(1 for _ in split_lines(decode_blocks(stream, path)))
             return [("kind", "JSON lines; commands that have -field read a field of them"), ("lines", lines)], []
         name = find_reader(head)
+        if not name and b"\0" in head and not head.startswith(UTF16):
+            return [("kind", "binary file of another program")], []
         if not name:
             blocks = warn_about_bytes(decode_blocks(stream, path), path)
             return texts.describe(split_lines(block for block in blocks if block.strip(b" \t\r\n")), shown)

@@ -8,7 +8,7 @@ from functools import partial
 
 from lmtk.errors import FormatError, LmtkError, LmtkWarning
 from lmtk.jobs.pruning import files_of, prune_model, sizes_line
-from lmtk.jobs.rules import complete_weights
+from lmtk.jobs.rules import complete_weights, names_of
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ def change(job, home=None, threshold=None):
     if closed:
         models = [vocabulary.predict_unknown(m, False) for m in models]
     if merging and job.is_product:
-        names = [path if isinstance(path, str) else f"model {i}" for i, path in enumerate(files, 1)]
+        names = names_of(files)
         models = [report_sizes(job, "-loglinear-mix", interpolate(job, models, names, weights))]
     elif merging:
         mix = vocabulary.merge if job.read_mix_lms else vocabulary.merge_in_turn
@@ -186,12 +186,12 @@ def check_kind(name, model):
 
     if not isinstance(model, Backoff):
         kind = next(value for name, value in model.describe() if name == "kind")
-        remedies = {Mixture: "; lmtk ngram -write-lm converts a mixture if all its models are back-off models"}
+        remedies = {Mixture: "; lmtk ngram -write-lm converts mixtures of back-off models only, with one weight each"}
         expand = "; lmtk ngram -expand-classes converts a class model if its classes are small"
         remedies |= dict.fromkeys((ClassModel, Expanding), expand) | {Hashed: f", which {NO_WORDS}"}
         raise LmtkError(
             f"{name_of(name)}: expected a back-off n-gram model, but its kind is {kind}"
-            f"{remedies.get(type(model), '; lmtk mix and lmtk ppl take models of any kind')}"
+            f"{remedies.get(type(model), '; lmtk ppl, mix, next and sample take models of any kind')}"
         )
 
 

@@ -234,11 +234,12 @@ def edit(job):
         return print_table(job)
     with output(job) as (out, home):
         model, others, weights = change(job, home)
+        names = [job.name, *job.mix_lm]
         if job.scoring.text or job.gen_prefixes:
-            job.scoring.reading.check_models([model, *others], [job.name, *job.mix_lm])
+            job.scoring.reading.check_models([model, *others], names)
         scored = mix_for_scoring(job, [model, *others], weights)
         if job.scores:
-            score(job, scored, [model, *others])
+            score(job, scored, [model, *others], names if others else ["the model"])
         if job.generates:
             generate(job, model)
         write(job, model, scored.vocab, out)
@@ -278,7 +279,7 @@ def print_table(job):
     """-prune with several values: a line for each, with the numbers of n-grams that stay and, with -ppl, the
     perplexity.
     """
-    from lmtk.jobs.changing import change
+    from lmtk.jobs.changing import change, warn_of_kneser_ney
     from lmtk.reports.srilm import Tally, report
     from lmtk.text.corpus import read_corpus
 
@@ -288,6 +289,8 @@ def print_table(job):
         if texts is None:
             if job.scoring.text:
                 job.scoring.reading.check_model(model, job.name)
+            if not job.prune_history_lm:
+                warn_of_kneser_ney(job, model)
             sizes = [f"{k}-grams" for k in range(1, model.order + 1)]
             print("prune", "n-grams", *sizes, *["ppl"] * job.scores, sep="\t")
             how = model.vocab, job.scoring.marks, model.order
@@ -298,12 +301,12 @@ def print_table(job):
         print(f"{threshold:g}", sum(model.sizes), *model.sizes, *ppl, sep="\t", flush=True)
 
 
-def score(job, model, parts):
-    """-ppl and -counts. parts: the models that `model` was made of."""
+def score(job, model, parts, names):
+    """-ppl and -counts. parts, names: the models that `model` was made of, and what messages call them."""
     from lmtk.lm import find_running_text
 
     scoring, write = job.scoring, sys.stdout.buffer.write
-    if scoring.text and (clause := find_running_text(parts, scoring.marks)):
+    if scoring.text and (clause := find_running_text(parts, scoring.marks, names)):
         message = f"{clause}; if the model was trained with -stream, score texts by lmtk ppl -stream"
         warnings.warn(message, LmtkWarning, stacklevel=1)
     for path in scoring.text:

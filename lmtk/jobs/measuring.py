@@ -21,6 +21,7 @@ from lmtk.jobs.rules import (
     excludes,
     marks_of,
     model_missing,
+    names_of,
     one_of,
     one_stdin,
     required,
@@ -162,7 +163,7 @@ def measure(job):
     for model in job.lm:
         with reading([model] if isinstance(model, str) else [], "reading the model", job.quiet):
             models.append(load(model, sums="later") if isinstance(model, str) else model)
-    if clause := find_running_text(models, job.marks):
+    if clause := find_running_text(models, job.marks, names_of(job.lm)):
         remedy = "if the model was trained with -stream, add -stream here too"
         warnings.warn(f"{clause}; {remedy}", LmtkWarning, stacklevel=1)
     job.reading.check_models(models, job.lm)
@@ -246,7 +247,7 @@ def check_names(path, names, header, added):
     if header and names != header[1]:
         columns, expected = (f"({', '.join(map(shown, n))})" for n in (names, header[1]))
         message = f"the columns {columns} are not the columns {expected} of {name_of(header[0])}"
-        raise FormatError(path, f"{message}; score this table separately", 1)
+        raise FormatError(path, f"{message}; score this file separately", 1)
     for name in names[1:]:
         if os.fsdecode(name) in added:
             raise FormatError(path, f"the column {shown(name)} has the name of an output column; rename this column", 1)

@@ -12,6 +12,7 @@ from lmtk.jobs.rules import (
     check_outputs,
     complete_weights,
     marks_of,
+    names_of,
     needs,
     one_stdin,
     option_named,
@@ -91,11 +92,11 @@ def mix(job, tell=lambda line: None):
     check_outputs(job.write, texts=[job.heldout], inputs=[job.reading.tokenizer])
     use(job.threads)
     parts = [load(path) if isinstance(path, str) else path for path in job.lm]
-    names = [path if isinstance(path, str) else f"model {i}" for i, path in enumerate(job.lm, 1)]
+    names = names_of(job.lm)
     mixture.check_vocabularies(parts, names)
     if job.heldout:
         job.reading.check_models(parts, names)
-        if clause := find_running_text(parts, marks_of(job)):
+        if clause := find_running_text(parts, marks_of(job), names):
             remedy = "mix models of sentences, or models that were all trained with -stream"
             warnings.warn(f"{clause}; {remedy}", LmtkWarning, stacklevel=1)
     binned = mixture.binned_part(parts) if job.bins else None

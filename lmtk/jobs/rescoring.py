@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from lmtk.errors import FormatError, LmtkError, LmtkWarning, UsageError, counted
-from lmtk.jobs.rules import Rule, check, check_outputs, excludes, needs, one_of, one_stdin, required, wrong
+from lmtk.jobs.rules import Rule, check, check_outputs, excludes, needs, one_of, one_stdin, wrong
 from lmtk.jobs.texts import NOT_LOWERED, PIECE_RULES, Reading
 
 
@@ -92,8 +92,14 @@ def overwrites_lists(job):
     return job.write_nbest_dir and os.path.realpath(job.write_nbest_dir) in folders
 
 
+def lists_missing(job):
+    """The message about a missing -nbest, or None."""
+    lists = f", and {job.lm[-1]} was taken as a model; give the lists as -nbest FILE" if len(job.lm) > 1 else ""
+    return None if job.nbest else f"-nbest is missing{lists}"
+
+
 RULES = (
-    required("nbest"),
+    Rule(lists_missing),
     wrong(lambda job: not (job.models or job.is_weighted or job.words), "-lm is missing"),
     wrong(lambda job: bool(job.model) != bool(job.source), "-model and -source must be given together"),
     Rule(added_and_made),

@@ -101,6 +101,11 @@ def twice(models, option="-lm"):
     return again and f"{option} lists {again} twice; give each model once"
 
 
+def names_of(models):
+    """What messages call models, which are names of files, or models in memory."""
+    return [model if isinstance(model, str) else f"model {i}" for i, model in enumerate(models, 1)]
+
+
 def model_missing(lm, texts, option="-lm", content="model"):
     """The message about a missing -lm, or None. Without -lm the model's file was read as a text. option, content:
     another option than -lm, and what its file contains.

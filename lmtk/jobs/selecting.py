@@ -16,7 +16,7 @@ from numbers import Integral
 
 from lmtk.errors import LmtkError, LmtkWarning, counted, name_of
 from lmtk.files.inputs import is_file
-from lmtk.jobs.rules import Rule, check, check_outputs, excludes, needs, one_stdin, text_missing, twice, wrong
+from lmtk.jobs.rules import Rule, check, check_outputs, excludes, names_of, needs, one_stdin, text_missing, twice, wrong
 from lmtk.jobs.texts import LOWERED_RULES, Reading, convert_texts
 
 
@@ -188,10 +188,10 @@ def load_models(job, side):
     for model in side.names:
         with reading([model] if isinstance(model, str) else [], "reading the model", job.quiet):
             models.append(load(model, sums="later") if isinstance(model, str) else model)
-    names = [name if isinstance(name, str) else f"model {i}" for i, name in enumerate(side.names, 1)]
+    names = names_of(side.names)
     check_vocabularies(models, names)
     job.reading.check_models(models, names)
-    if clause := find_running_text(models, Marks()):
+    if clause := find_running_text(models, Marks(), names):
         warnings.warn(f"{clause}; select needs models of sentences, trained without -stream", LmtkWarning, stacklevel=1)
     return models
 

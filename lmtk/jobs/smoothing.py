@@ -105,6 +105,9 @@ def methods_of(smoothing, order, kenlm=False):
     """A methods.Method for each order. Raises UsageError where several methods are chosen for an order."""
     from lmtk.ngram.estimate import methods
 
+    if len(smoothing.prune_by_count) > order:
+        numbers = len(smoothing.prune_by_count)
+        raise UsageError(f"-prune-by-count has {numbers} numbers, but -order is {order}; give one for each order")
     chosen, files, at = smoothing.chosen(kenlm), smoothing.files(order), smoothing
     several = [name for name, (everywhere, _) in chosen.items() if everywhere or (name == "kn" and at.kn_all)]
     if len(several) > 1:

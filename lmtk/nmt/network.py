@@ -62,7 +62,7 @@ class Model:
     def describe(self):
         attention = self.sizes["alignment"] > 0
         yield "kind", "nmt: translation model, " + ("RNNsearch" if attention else "RNNencdec")
-        yield "source words", len(self.source.words)
+        yield "source words", self.source.V
         yield "target words", self.vocab.V
         yield "embedding m", self.sizes["embedding"]
         yield "hidden units n", self.sizes["hidden"]

@@ -1,11 +1,13 @@
 """Vocabularies: words as bytes, their ids, and which of them a model predicts."""
 
+import warnings
 from dataclasses import dataclass, field, replace
 
-from lmtk.errors import FormatError, LmtkError, name_of, shown
+from lmtk.errors import FormatError, LmtkError, LmtkWarning, name_of, shown
 from lmtk.files.decoding import lines
 
 UNK, SOS, EOS = b"<unk>", b"<s>", b"</s>"
+FIRST = 100  # lines of a word list that are looked at
 PAUSE = b"-pau-"  # as in SRILM, it occurs only in contexts and is never predicted
 
 
@@ -104,7 +106,11 @@ def lower(text):
 
 def read_vocab(path, tolower=False):
     """The words of a word list, each once: the first field of each line, so that a count file can be used too."""
-    words = (line.replace(b"\t", b" ").strip(b" ").split(b" ", 1)[0] for _, line in lines(path, True))
+    rows = [line.replace(b"\t", b" ").strip(b" ") for _, line in lines(path, True)]
+    words = (row.split(b" ", 1)[0] for row in rows)
+    if 2 * sum(len(row.split()) > 2 for row in rows[:FIRST]) > len(rows[:FIRST]):
+        message = f"{name_of(path)}: a word list has a word on each line; of these lines, only the first words are read"
+        warnings.warn(f"{message}; lmtk vocab makes a word list of a text", LmtkWarning, stacklevel=2)
     return list(dict.fromkeys(lower(w) if tolower else w for w in words if w))
 
 
