@@ -186,13 +186,26 @@ def check_kind(name, model):
 
     if not isinstance(model, Backoff):
         kind = next(value for name, value in model.describe() if name == "kind")
-        remedies = {Mixture: "; lmtk ngram -write-lm converts mixtures of back-off models only, with one weight each"}
+        remedies = {Mixture: about_mixture(model)} if isinstance(model, Mixture) else {}
         expand = "; lmtk ngram -expand-classes converts a class model if its classes are small"
         remedies |= dict.fromkeys((ClassModel, Expanding), expand) | {Hashed: f", which {NO_WORDS}"}
         raise LmtkError(
             f"{name_of(name)}: expected a back-off n-gram model, but its kind is {kind}"
             f"{remedies.get(type(model), '; lmtk ppl, mix, next and sample take models of any kind')}"
         )
+
+
+def about_mixture(model):
+    """How a Mixture can become a back-off model, or why it cannot, as the end of a message."""
+    from lmtk.joint.mixture import Mixture
+    from lmtk.ngram.model.backoff import Backoff
+
+    if model.binned is not None:
+        return "; its weights depend on the context (mix -bins), so it cannot be converted"
+    others = [name for name, part in zip(model.names, model.parts) if not isinstance(part, Backoff | Mixture)]
+    if others:
+        return f"; it cannot be converted, because {os.path.basename(others[0])} is not a back-off model"
+    return "; lmtk ngram -write-lm makes one back-off model of it"
 
 
 def merge_parts(model):
