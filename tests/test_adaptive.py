@@ -9,6 +9,7 @@ import pytest
 from small_models import SENTENCES, neural
 
 from lmtk.errors import Diverged
+from lmtk.joint.mixture import Mixture
 from lmtk.nplm import adaptive
 from lmtk.nplm.adaptive import AdaptiveNetwork, Cache, Steps
 from lmtk.text.corpus import Marks, contexts, corpora, whole_corpus
@@ -54,6 +55,17 @@ def test_dynamic_evaluation_is_that_of_plain_loops(texts, direct, segment):
     assert np.exp(logp) == pytest.approx(expected, rel=1e-4)
     if segment == 100:  # no segment is whole
         assert logp.tolist() == scored(model, TEXT)[1].tolist()
+
+
+def test_the_networks_of_a_mixture_follow_the_text(texts):
+    """In blocks that cut the text inside sentences; the weights stay."""
+    network, other = neural(texts, RUNNING, **CARRYING, tied=True, hidden=3), neural(texts, RUNNING, order=2)
+    blocks = [TEXT[:31].encode(), TEXT[31:47].encode(), TEXT[47:].encode()]
+    follow = lambda: AdaptiveNetwork(network, Steps(0.3, 4, 0.1), Cache(5, 0.5, 0.2))
+    _, alone = scored(follow(), TEXT, RUNNING, blocks)
+    _, beside = scored(other, TEXT, RUNNING, blocks)
+    _, mixed = scored(Mixture([follow(), other], np.array([[0.7, 0.3]])), TEXT, RUNNING, blocks)
+    assert np.exp(mixed) == pytest.approx(0.7 * np.exp(alone) + 0.3 * np.exp(beside), rel=1e-6)
 
 
 def follow_lstm(C, H, d, R, b, steps, state):

@@ -309,18 +309,31 @@ def following(job, model):
 
 def adaptive(job, model):
     """The model with -dynamic and -cache, anew for each text. Raises UsageError if its kind cannot follow a text."""
+    from lmtk.joint.mixture import Mixture
     from lmtk.ngram.model.backoff import Backoff
-    from lmtk.nplm.adaptive import ADAPTIVE, AdaptiveNetwork, Cache, Steps
-    from lmtk.nplm.network import Network
+    from lmtk.nplm.adaptive import AdaptiveNetwork, Cache, Steps
 
-    if not isinstance(model, Network) or model.output not in ADAPTIVE:
+    if not can_follow(model):
         instead = "; for a cache with n-grams use lmtk ngram -cache" if isinstance(model, Backoff) and job.cache else ""
         raise UsageError(
-            f"{follows(job)} needs a model of nplm-train (without -model energy and -objective shortlist), but the "
-            f"kind of the model is {next(model.describe())[1]}{instead}"
+            f"{follows(job)} needs a model of nplm-train (without -model energy and -objective shortlist), or a "
+            f"mixture with one, but the kind of the model is {next(model.describe())[1]}{instead}"
         )
+    if isinstance(model, Mixture):
+        return replace(model, parts=[adaptive(job, part) if can_follow(part) else part for part in model.parts])
     steps = Steps(job.dynamic_rate, job.dynamic_segment, job.dynamic_decay) if job.dynamic else None
     return AdaptiveNetwork(model, steps, Cache(job.cache, job.cache_theta, job.cache_lambda) if job.cache else None)
+
+
+def can_follow(model):
+    """Whether a model, or one of the models in a mixture, is a network that can follow a text."""
+    from lmtk.joint.mixture import Mixture
+    from lmtk.nplm.adaptive import ADAPTIVE
+    from lmtk.nplm.network import Network
+
+    if isinstance(model, Mixture):
+        return any(map(can_follow, model.parts))
+    return isinstance(model, Network) and model.output in ADAPTIVE
 
 
 def open_vocabulary(model):

@@ -6,7 +6,7 @@ depend on the frequency of the context. The bins are those of the deleted-interp
 """
 
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -16,7 +16,6 @@ from lmtk.errors import FormatError, LmtkError, counted, first_words
 from lmtk.files import registry
 from lmtk.files.decoding import lines_in
 from lmtk.lm import ABSENT, UNKNOWN, Scores, after_each, after_each_by_scores, has_sentence_starts, reach
-from lmtk.text.corpus import Corpus
 from lmtk.text.vocab import common_tokenizer, differences, with_tokenizer
 
 
@@ -107,7 +106,7 @@ def part_scores(parts, corpus, binned):
     scores = []
     for part in parts:
         ids = corpus.ids if part.vocab.words == first.words else ids_in(part, first)[corpus.ids]
-        renumbered = Corpus(ids, corpus.starts, corpus.scored)
+        renumbered = replace(corpus, ids=ids)
         scores.append(part.score(renumbered))
         if len(scores) - 1 == binned:
             bins = part.bins(renumbered)[0]
