@@ -88,8 +88,8 @@ def estimate(text=None, order=3, smoothing="kn", interpolate=True, vocab=None, u
         held = files.enter_context(in_file(options.pop("heldout", None), "heldout", needed=False))
         arguments = {"text": (path,) if path else (), "sources": tuple(paths), "order": order, "vocab": words}
         arguments |= chosen | {"unk": unk, "keep": True, "interpolate": interpolate, "heldout": held}
-        names = {name: name for name in ("smoothing", "minimum", "sources")}
-        names |= dict.fromkeys(("cdiscount", "addsmooth"), "the number of smoothing")
+        names = {name: name for name in ("smoothing", "minimum", "sources")}  # for hints about wrong names
+        names |= dict.fromkeys(("cdiscount", "addsmooth"), "the parameter of smoothing")
         names["discount-fallback"] = "fallback"
         with run_of(EstimateJob, arguments, options, names) as job:
             try:

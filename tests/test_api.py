@@ -521,7 +521,7 @@ WB, UNI = FILES / "wb.arpa", FILES / "uni.arpa"
         (lambda: lmtk.estimate(["a b"], gtmax_n=3), "gtmax_n must be a dictionary from orders to whole numbers, not 3"),
         (
             lambda: lmtk.estimate(["a b"], smoothing=("cd", 2)),
-            "the number of smoothing takes a number from 0 to 1, not 2",
+            "the parameter of smoothing takes a number from 0 to 1, not 2",
         ),
         (lambda: lmtk.estimate(["a b"], minimum=-1), "minimum must be a count, or a list with a count for each order"),
         (lambda: lmtk.estimate(["a b"], fallback=(3, 4, 5)), "fallback takes up to three discounts: D1 from 0 to 1, "),

@@ -200,11 +200,9 @@ class Reading:
             return
         units, remedy = "piece", f"was the model made with the tokenizer {self.tokenizer}?"
         if not self.tokenizer:
-            units, remedy = (
-                "word",
-                "if the model is in lower case, add -tolower; if it was made with a tokenizer, give ",
-            )
-            remedy += "the tokenizer as -tokenizer FILE; if it is a model of classes, give the classes too"
+            units, remedy = "word", "if the model is in lower case, add -tolower; "
+            remedy += "if it was made with a tokenizer, give the tokenizer as -tokenizer FILE; "
+            remedy += "if it is a model of classes, give the classes too"
         text = f"{name}: {int(unknown)} of {counted(int(number), units)} are not in the model"
         warnings.warn(f"{text}; {remedy}", LmtkWarning, stacklevel=1)
 
