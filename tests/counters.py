@@ -124,7 +124,7 @@ LIMITS = {
     "names that say nothing, such as `given`": (0, 0),
     "modules that a small ngram-count enters": (17, 20),
     "calls between modules of a small ngram-count": (74, 100),
-    "lines of lmtk/ngram": (11184, 9000),
+    "lines of lmtk/ngram": (11181, 9000),
     "lines of lmtk/machine": (1922, 1400),
 }
 

@@ -30,6 +30,7 @@ NUMBER = re.compile(rb"([-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?|-[Ii]nf(inity)?)$"
 BLOCK = 1 << 20  # bytes read together: their ids and numbers stay in a cache
 MOST = 1 << 25  # n-grams of an order for which memory is allocated on the word of \data\ alone
 SECTION = re.compile(rb"\\(\d{1,9})-grams:$")
+DAMAGED = "the file may be damaged or cut short"
 SECOND = re.compile(rb"^[ \t\r]*[^ \t\r\n]+[ \t\r]+([^ \t\r\n]+)", re.M)  # field of each line: a 1-gram's word
 ENDED = -1  # the order after \end\, or after the head of a section that cannot stand there
 UNKNOWN = -2  # the id of a word that has no 1-gram
@@ -166,13 +167,10 @@ def parse(line, k):
     """A line of order k -> (log10 p, words, log10 back-off weight, 0 if missing), or an error message."""
     fields = TOKEN.findall(line)
     if len(fields) not in (k + 1, k + 2):
-        return (
-            f"expected {counted(k, 'word')} after the probability, got {len(fields) - 1}; "
-            "the file may be damaged or cut short"
-        )
+        return f"expected {counted(k, 'word')} after the probability, got {len(fields) - 1}; {DAMAGED}"
     numbers = [fields[0], *fields[k + 1 :], b"0"]
     if not all(map(NUMBER.match, numbers[:2])):
-        return "a probability or back-off weight is not a number"
+        return f"a probability or back-off weight is not a number; {DAMAGED}"
     p, bow = float(numbers[0]), float(numbers[1])
     if max(p, bow) > 1e30:
         return "a probability or back-off weight is too large"
