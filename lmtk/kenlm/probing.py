@@ -76,6 +76,7 @@ def write(out, model, form):
         make = lambda first, k=k, unused=unused: np.ascontiguousarray(rows_of(nodes, k, first, ids, unused)[:, :-1])
         for rows in map_in_order(make, range(0, nodes.size(k), PIECE)):
             tables.insert(rows, "the model")
+        tables.let_go(k - 1)
     tables.write()
 
 
@@ -124,6 +125,8 @@ class Growing:
             raise FormatError(self.path, f"{reason}; KenLM needs the right numbers")
         self.size = 0
         sections[k].clear()
+        if k > 1:
+            self.tables.let_go(k - 1)
 
     def start(self, section, stated):
         """Makes the tables, and inserts the 1-grams. Returns their number."""
@@ -185,6 +188,12 @@ class Tables:
         if failure == FULL:
             reason = "a hash table is full: the model lacks many n-grams that longer n-grams end with"
             raise LmtkError(f"{name}: {reason}; give a larger multiplier (build_binary -p 2) or write a trie")
+
+    def let_go(self, k):
+        """Takes the pages of order k from this process. They stay in the file, and come back if they are used."""
+        if self.is_mapped:
+            begin, buckets, width = self.where[k - 1].tolist()
+            memory.give_back(self.memory[begin : begin + buckets * width])
 
     def write(self):
         """Writes what the file still lacks."""
