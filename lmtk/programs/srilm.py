@@ -70,10 +70,11 @@ def ngram_count(words):
 
 
 def ngram_class(words):
-    """-read is -init; -save is of mergers."""
+    """-read is -init; -save is of mergers, and SRILM's default is -incremental."""
     words = ["-init" if word in ("-read", "--read") else word for word in words]
     names = names_of(words)
-    return [("ngram-class", words if "save" not in names or names & {"full", "incremental"} else ["-full", *words])]
+    added = ["-incremental"] if "save" in names and not names & {"full", "incremental"} else []
+    return [("ngram-class", [*added, *words])]
 
 
 def ngram_merge(words):
