@@ -34,6 +34,8 @@ def make_settings(options, paper, V):
     values = (PAPER if paper else ours) | ({"epochs": UNLIMITED} if "minutes" in options else {}) | options
     values["objective"] = values["objective"] or ("full" if V <= FEW else "sampled")
     values.setdefault("order", layer.order)
+    if layer.carries:  # whole rows of the text
+        values["minibatch"] -= values["minibatch"] % min(values["order"], values["minibatch"])
     # if the rate falls to 0, a worse epoch says little: most of the gain comes at the end
     values.setdefault("patience", 0 if values["decay"] is None else 3)
     if values["objective"] in DRAWN:
