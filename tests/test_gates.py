@@ -17,6 +17,7 @@ from lmtk.machine.parallel import ALONE
 from lmtk.nplm import dropout, kernels, objectives, running, training
 from lmtk.nplm import model as scoring
 from lmtk.nplm.layers import LAYERS, Batch
+from lmtk.nplm.recipes import make_settings
 from lmtk.text.corpus import Marks, whole_corpus
 
 STEP = {"gru": naive.gated_unit, "lstm": naive.lstm}
@@ -220,6 +221,12 @@ def test_minibatches_are_rows_of_the_text(N, minibatch, order, first):
     assert rows[0, 0] == first % N
     assert (after == np.where(before == N - 1, 0, before + 1))[after < N].all()
     assert sorted(rows[rows < N]) == list(range(N))
+
+
+@pytest.mark.parametrize(("minibatch", "rounded"), [(20, 20), (32, 32), (40, 32), (1000, 992)])
+def test_a_minibatch_is_rounded_to_whole_rows(minibatch, rounded):
+    options = {"model": "lstm", "minibatch": minibatch, "hidden": 2, "features": 2, "direct": False, "seed": 1}
+    assert make_settings(options, False, 10).minibatch == rounded
 
 
 def test_a_run_out_of_time_counts_the_words_that_it_has_read(texts):
