@@ -450,7 +450,7 @@ class Model:
             raise ValueError("ids must be a list of whole numbers; vocab.index[word] is the id of a word, bytes")
         if len(ids) and not (ids.min() >= 0 and ids.max() < W):
             raise ValueError(f"ids must lie between 0 and {W - 1}")
-        return ids.astype(np.int32)
+        return ids.astype(np.int32, copy=False)
 
     def _parts_of_ids(self, ids, starts):
         ids = self._check_ids(ids)

@@ -73,7 +73,7 @@ def find_running_text(models, marks, names=("the model",)):
 
     Returns a clause for a warning, or None. names: what the clause calls the models.
     """
-    for model, name in zip(models, names):
+    for model, name in zip(models, names, strict=True):
         if marks.eos and not model.vocab.predicts(EOS):
             return f"{name} does not predict </s>"
         if marks.sos and not has_sentence_starts(model):

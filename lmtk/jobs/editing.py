@@ -15,6 +15,7 @@ from lmtk.jobs.rules import (
     check_outputs,
     complete_weights,
     excludes,
+    names_of,
     needs,
     one_of,
     one_stdin,
@@ -234,12 +235,11 @@ def edit(job):
         return print_table(job)
     with output(job) as (out, home):
         model, others, weights = change(job, home)
-        names = [job.name, *job.mix_lm]
         if job.scoring.text or job.gen_prefixes:
-            job.scoring.reading.check_models([model, *others], names)
+            job.scoring.reading.check_models([model, *others], [job.name, *job.mix_lm])
         scored = mix_for_scoring(job, [model, *others], weights)
         if job.scores:
-            score(job, scored, [model, *others], names if others else ["the model"])
+            score(job, scored, [model, *others])
         if job.generates:
             generate(job, model)
         write(job, model, scored.vocab, out)
@@ -301,11 +301,13 @@ def print_table(job):
         print(f"{threshold:g}", sum(model.sizes), *model.sizes, *ppl, sep="\t", flush=True)
 
 
-def score(job, model, parts, names):
-    """-ppl and -counts. parts, names: the models that `model` was made of, and what messages call them."""
+def score(job, model, parts):
+    """-ppl and -counts. parts: the models that `model` was made of."""
     from lmtk.lm import find_running_text
 
     scoring, write = job.scoring, sys.stdout.buffer.write
+    names = names_of(parts) if job.read_mix_lms else [job.name, *job.mix_lm]
+    names = names if len(parts) > 1 else ["the model"]
     if scoring.text and (clause := find_running_text(parts, scoring.marks, names)):
         message = f"{clause}; if the model was trained with -stream, score texts by lmtk ppl -stream"
         warnings.warn(message, LmtkWarning, stacklevel=1)

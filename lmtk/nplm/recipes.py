@@ -1,6 +1,9 @@
 """Settings of a training run: ours, chosen by experiments, and those of Bengio et al. 2003, section 4."""
 
+from dataclasses import replace
+
 from lmtk.clock import UNLIMITED
+from lmtk.nplm import running
 from lmtk.nplm.layers import LAYERS
 from lmtk.nplm.training import Settings
 
@@ -34,12 +37,11 @@ def make_settings(options, paper, V):
     values = (PAPER if paper else ours) | ({"epochs": UNLIMITED} if "minutes" in options else {}) | options
     values["objective"] = values["objective"] or ("full" if V <= FEW else "sampled")
     values.setdefault("order", layer.order)
-    if layer.carries:  # whole rows of the text
-        values["minibatch"] -= values["minibatch"] % min(values["order"], values["minibatch"])
     # if the rate falls to 0, a worse epoch says little: most of the gain comes at the end
     values.setdefault("patience", 0 if values["decay"] is None else 3)
     if values["objective"] in DRAWN:
         values.setdefault("samples", SAMPLES)
     if values["objective"] == "shortlist":
         values.setdefault("shortlist", SHORTLIST)
-    return Settings(**values)
+    settings = Settings(**values)
+    return replace(settings, minibatch=running.minibatch_size(settings)) if layer.carries else settings
