@@ -194,12 +194,8 @@ class Model:
         Raises OSError if the file cannot be written, TypeError if this is not a back-off model, UsageError for an
         unknown format, and LmtkError if KenLM could not read the model.
         """
-        from lmtk.files.outputs import open_out
-        from lmtk.jobs.kenlm_files import write_kenlm
+        from lmtk.jobs.model_files import ModelFiles, write_files
         from lmtk.kenlm.hashed import NO_WORDS, Hashed
-        from lmtk.kenlm.layout import Form
-        from lmtk.ngram.arpa import writer
-        from lmtk.ngram.model import backoff
 
         if isinstance(self.lm, Hashed):
             raise TypeError(f"this model {NO_WORDS}")
@@ -207,15 +203,10 @@ class Model:
             name = type(self.lm).__name__
             remedy = "lmtk.train(text, path) and lmtk.mix(models, write=path) write other models"
             raise TypeError(f"only back-off models can be written, not a {name}; {remedy}")
-        path = os.fsdecode(path)
-        if format in ("kenlm-probing", "kenlm-trie"):
-            write_kenlm(self.lm, path, Form(format.removeprefix("kenlm-")), "the model")
-            return
-        writers = {"arpa": writer.write_text, "binary": backoff.write_binary}
-        if format not in writers:
+        if format not in ("arpa", "binary", "kenlm-probing", "kenlm-trie"):
             raise UsageError(f"format is arpa, binary, kenlm-probing or kenlm-trie, not {format!r}")
-        with open_out(path) as out:
-            writers[format](out, self.lm)
+        field, _, kenlm_type = format.partition("-")
+        write_files(self.lm, ModelFiles(**{field: os.fsdecode(path)}, kenlm_type=kenlm_type or "probing"))
 
     def perplexity(self, sentence):
         """The perplexity of a sentence between <s> and </s>, 10^(-log10 p / (words + 1)). OOVs are included."""

@@ -2,7 +2,7 @@ import os
 
 from lmtk.commands.options import MAX_ORDER, option, shared, takes, tell_memory
 from lmtk.errors import UsageError
-from lmtk.jobs.editing import EditJob, edit, makes_model
+from lmtk.jobs.editing import EditJob, edit
 from lmtk.jobs.rules import build, check, complete_weights, wrong
 
 OPTIONS = {
@@ -98,7 +98,7 @@ OPTIONS = {
 }
 RULES = (
     wrong(
-        lambda job: not (makes_model(job) or job.write_vocab or job.scores or job.heldout),
+        lambda job: not (job.needs_backoff or job.write_vocab or job.scores or job.heldout),
         "no output is asked for; give -write-lm, -write-bin, -write-kenlm, -write-vocab, -ppl, -counts, -gen or "
         "-gen-prefixes",
     ),

@@ -3,11 +3,10 @@
 import os
 import sys
 import warnings
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass
 
 from lmtk.errors import FormatError, LmtkError, LmtkWarning
-from lmtk.jobs.pruning import files_of, prune_model, sizes_line
+from lmtk.jobs.pruning import prune_model, sizes_line
 from lmtk.jobs.rules import complete_weights, names_of
 
 
@@ -78,7 +77,7 @@ def change(job, home=None, threshold=None):
             context = contexts.history_probabilities(history, model)
         elif not job.is_table:
             warn_of_kneser_ney(job, model)
-        pruned, done = prune_model(job, model, threshold, context, job.is_own, partial(write_elsewhere, job))
+        pruned, done = prune_model(job, job.model_files, model, threshold, context, job.is_own)
         model = report_sizes(job, done, pruned)
     if job.prune_lowprobs:
         model = report_sizes(job, "-prune-lowprobs", prune.prune_low(model, job.minprune))
@@ -98,14 +97,6 @@ def warn_of_kneser_ney(job, model):
             LmtkWarning,
             stacklevel=2,
         )
-
-
-def write_elsewhere(job, model, path):
-    """Writes the file of a job that writes one to another path. The model stays as it is."""
-    from lmtk.jobs.editing import write
-
-    (name,) = files_of(job)
-    write(replace(job, **{name: path}, write_vocab=None, keep=True), model, model.vocab, None)
 
 
 def parts_of(job):

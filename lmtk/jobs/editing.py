@@ -8,8 +8,9 @@ from functools import partial
 from itertools import pairwise
 
 from lmtk.errors import LmtkError, LmtkWarning, name_of
-from lmtk.jobs.kenlm_files import KENLM_RULES, form_of, write_kenlm
-from lmtk.jobs.pruning import PRUNING_RULES, is_pruned
+from lmtk.jobs.kenlm_files import KENLM_RULES
+from lmtk.jobs.model_files import ModelFiles, write_files
+from lmtk.jobs.pruning import PRUNING_RULES
 from lmtk.jobs.rules import (
     check,
     check_outputs,
@@ -118,7 +119,29 @@ class EditJob:
     @property
     def is_product(self):
         """Whether several models become one by log-linear interpolation."""
-        return self.loglinear_mix and bool(makes_model(self) or self.heldout or self.keep)
+        return self.loglinear_mix and bool(self.needs_backoff or self.heldout or self.keep)
+
+    @property
+    def model_files(self):
+        return ModelFiles(
+            self.write_lm, self.write_bin, self.write_kenlm, self.layout, kenlm_type=self.kenlm_type,
+            compact=self.compact, quantize=self.quantize, closed=self.closed, name=self.name,
+        )  # fmt: skip
+
+    @property
+    def outputs(self):
+        """The files that the job writes, None for those that are not wanted."""
+        return self.write_lm, self.write_bin, self.write_kenlm, self.write_vocab
+
+    @property
+    def needs_backoff(self):
+        """Whether something is asked for that only a back-off model can do."""
+        return bool(self.model_files.paths or self.generates or self.is_table)
+
+    @property
+    def is_pruned(self):
+        """Whether the job prunes by entropy. A threshold of 0 keeps the whole model."""
+        return any((*self.prune, self.prune_to, self.prune_to_size))
 
     @property
     def is_table(self):
@@ -137,7 +160,7 @@ class EditJob:
     def is_changed(self):
         """Whether the model is another than that in the file."""
         changes = self.mix_lm, self.read_mix_lms, self.limit_vocab, self.vocab, self.renorm, self.prune_lowprobs
-        return any(changes) or is_pruned(self) or self.closed
+        return any(changes) or self.is_pruned or self.closed
 
     @property
     def is_own(self):
@@ -150,19 +173,13 @@ class EditJob:
         return name_of(self.lm) if isinstance(self.lm, str) else "the model"
 
 
-def makes_model(job):
-    """Whether something is asked for that only a back-off model can do."""
-    return job.write_lm or job.write_bin or job.write_kenlm or job.generates or job.is_table
-
-
 def writes_several_to_stdout(job):
     printed = "-" if job.generates or job.scores else None
-    return [job.write_lm, job.write_bin, job.write_kenlm, job.write_vocab, printed].count("-") > 1
+    return [*job.outputs, printed].count("-") > 1
 
 
 def refused_in_table(job):
-    others = job.write_lm, job.write_bin, job.write_kenlm, job.write_vocab, job.generates, job.scoring.counts
-    return job.is_table and any(others)
+    return job.is_table and any((*job.outputs, job.generates, job.scoring.counts))
 
 
 RULES = (
@@ -183,11 +200,11 @@ RULES = (
     excludes("heldout", "weight read_mix_lms"),
     wrong(lambda job: job.heldout and job.is_table, "-heldout makes one model; give one value of -prune"),
     wrong(
-        lambda job: (job.by_word or job.cache) and makes_model(job),
+        lambda job: (job.by_word or job.cache) and job.needs_backoff,
         "-bayes and -cache can only score (-ppl, -counts); they do not make a back-off model",
     ),
     wrong(
-        lambda job: job.multiwords and (job.by_word or job.cache or makes_model(job)),
+        lambda job: job.multiwords and (job.by_word or job.cache or job.needs_backoff),
         "-multiwords works only with -ppl and -counts, with one model and without -cache",
     ),
     wrong(
@@ -242,7 +259,7 @@ def edit(job):
             score(job, scored, [model, *others])
         if job.generates:
             generate(job, model)
-        write(job, model, scored.vocab, out)
+        model = write(job, model, scored.vocab, out)
     return model if job.keep else None
 
 
@@ -253,7 +270,7 @@ def get_ready(job):
     texts = [*job.scoring.text, *job.scoring.counts]
     inputs = job.classes, job.gen_prefixes, job.heldout, job.vocab if job.vocab != job.write_vocab else None
     inputs = *inputs, job.scoring.reading.tokenizer
-    check_outputs(job.write_lm, job.write_bin, job.write_kenlm, job.write_vocab, texts=texts, inputs=inputs)
+    check_outputs(*job.outputs, texts=texts, inputs=inputs)
     if not job.keep:  # a Python program goes on when the job is done, and needs its memory back
         memory.keep_all()
 
@@ -333,37 +350,22 @@ def generate(job, model):
 
 
 def write(job, model, vocab, out):
-    """-write-lm, -write-bin, -write-vocab. vocab: of the model as it is scored. out: the open file of -write-bin, or
-    None.
+    """Writes the model and -write-vocab. Returns the model as it is written. vocab: of the model as it is scored. out:
+    the open file of -write-bin, or None.
     """
     from lmtk.files.outputs import open_out
     from lmtk.joint import classes
-    from lmtk.ngram.arpa import kenlm_layout, writer
-    from lmtk.ngram.model import compact
 
-    is_classed = isinstance(model, classes.ClassModel)
-    if is_classed and (job.compact or job.quantize or job.write_kenlm or job.closed or job.layout != "srilm"):
-        options = "-compact, -quantize, -write-kenlm, -closed and -layout"
-        raise LmtkError(f"{job.name}: {options} need a back-off model, but this is a class model; add -expand-classes")
-    if job.closed:
-        from lmtk.ngram.edit.closing import close
-
-        model = close(model)
-    if job.write_lm:
-        with open_out(job.write_lm) as text:
-            if job.layout == "kenlm":
-                kenlm_layout.write_text(text, model)
-            else:
-                is_last = job.is_own and not (job.write_bin or job.write_kenlm or job.keep)
-                writer.write_text(text, model, may_reuse=is_last)
-    if job.write_bin:
-        with contextlib.nullcontext(out) if out else open_out(job.write_bin) as binary:
-            if is_classed:
-                classes.write_binary(binary, model, job.lm)
-            else:
-                compact.write_binary(binary, model, job.compact, job.quantize or 0)
-    if job.write_kenlm:
-        write_kenlm(model, job.write_kenlm, form_of(job), job.name)
     if job.write_vocab:
         with open_out(job.write_vocab) as words:
             words.write(b"".join(w + b"\n" for w in sorted(vocab.words)))
+    if not job.model_files.paths:
+        return model
+    if not isinstance(model, classes.ClassModel):
+        return write_files(model, job.model_files, job.is_own and not job.keep, out)
+    if job.compact or job.quantize or job.write_kenlm or job.closed or job.layout != "srilm":
+        options = "-compact, -quantize, -write-kenlm, -closed and -layout"
+        raise LmtkError(f"{job.name}: {options} need a back-off model, but this is a class model; add -expand-classes")
+    with contextlib.nullcontext(out) if out else open_out(job.write_bin) as binary:
+        classes.write_binary(binary, model, job.lm)
+    return model

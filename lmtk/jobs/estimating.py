@@ -16,8 +16,9 @@ from lmtk.errors import LmtkWarning, UsageError, name_of
 from lmtk.files.inputs import is_file
 from lmtk.jobs import counting
 from lmtk.jobs.counting import CountJob
-from lmtk.jobs.kenlm_files import KENLM_RULES, form_of, write_estimate, write_kenlm
-from lmtk.jobs.pruning import PRUNING_RULES, files_of, is_pruned, prune_kneser, prune_model, sizes_line
+from lmtk.jobs.kenlm_files import KENLM_RULES, write_estimate
+from lmtk.jobs.model_files import ModelFiles, write_files
+from lmtk.jobs.pruning import PRUNING_RULES, prune_kneser, prune_model, sizes_line
 from lmtk.jobs.rules import check, check_outputs, excludes, needs, one_of, one_stdin, wrong
 from lmtk.jobs.smoothing import Smoothing, methods_of
 from lmtk.jobs.texts import convert_texts
@@ -82,8 +83,20 @@ class EstimateJob:
             check_method(self, n, method)
 
     @property
+    def model_files(self):
+        return ModelFiles(
+            self.lm, self.write_bin, self.write_kenlm, self.layout, sort=self.count.sort, kenlm_type=self.kenlm_type,
+            compact=self.compact, quantize=self.quantize, closed=self.closed,
+        )  # fmt: skip
+
+    @property
     def model_written(self):
-        return bool(self.lm or self.write_bin or self.write_kenlm or self.class_lm)
+        return bool(self.model_files.paths or self.class_lm)
+
+    @property
+    def is_pruned(self):
+        """Whether the job prunes by entropy. A threshold of 0 keeps the whole model."""
+        return any((self.prune, self.prune_kneser, self.prune_to, self.prune_to_size))
 
     @property
     def model_wanted(self):
@@ -111,14 +124,14 @@ class EstimateJob:
     def is_changed(self):
         """Whether the model is changed, or sorted anew, once it is estimated."""
         sorts = self.count.sort or (self.has_kenlm_layout and not self.count.kenlm)
-        return bool(self.reads_discounts and (sorts or is_pruned(self) or self.limit_vocab_file or self.closed))
+        return bool(self.reads_discounts and (sorts or self.is_pruned or self.limit_vocab_file or self.closed))
 
     @property
     def prunes_by_counts(self):
         """Whether pruning takes the probabilities of contexts from the counts."""
         is_continued = self.count.sources or any(method.formulas.continuation for method in self.methods)
         wants_counts = is_continued or self.prune_contexts == "counts"
-        return bool(is_pruned(self) and self.prune_contexts != "model" and wants_counts)
+        return bool(self.is_pruned and self.prune_contexts != "model" and wants_counts)
 
     @property
     def has_kenlm_layout(self):
@@ -181,7 +194,7 @@ RULES = (
         "-prune-kneser chooses the n-grams that stay; leave out -gtmin, -gtNmin and -prune-by-count",
     ),
     wrong(
-        lambda job: (is_pruned(job) or job.minprune != 2) and not job.model_wanted,
+        lambda job: (job.is_pruned or job.minprune != 2) and not job.model_wanted,
         "pruning options need a model to prune; add -lm or -write-bin",
     ),
     excludes(
@@ -313,7 +326,7 @@ def outputs_of(job):
     count_job, smoothing = job.count, job.smoothing
     # if several orders have one file of discounts, the last of them stays in it
     discounts = [] if job.reads_discounts else [*smoothing.gt.values(), *smoothing.kn.values(), smoothing.kn_all]
-    models = job.lm, job.write_bin, job.write_kenlm, job.class_lm
+    models = *job.model_files.paths.values(), job.class_lm
     return count_job.write, *count_job.write_n.values(), count_job.write_vocab, *models, *discounts
 
 
@@ -481,7 +494,7 @@ def write_model(job, counted, model, methods, layout, rank):
 
         of_estimate = levels.of_estimate(model)
         if of_estimate:
-            return write_estimate(of_estimate, job.write_kenlm, form_of(job))
+            return write_estimate(of_estimate, job.write_kenlm, job.model_files.form)
     needs_whole = changed or job.compact or job.quantize or job.write_kenlm or job.class_lm or job.keep
     if job.write_bin and not needs_whole:
         with open_out(job.write_bin) as out:
@@ -498,23 +511,21 @@ def write_backoff(job, counted, model, methods, lm):
     """
     from lmtk.ngram.edit import vocabulary
 
+    files = replace(job.model_files, arpa=lm, header=counted.header)
     if job.limit_vocab_file:
         model = vocabulary.limit(model, counted.listed)
-    if is_pruned(job):
-
-        def write(model, path):
-            (name,) = files_of(job)
-            write_files(replace(job, **{name: path}, keep=True), counted, model, path if name == "lm" else None)
-
+    if job.is_pruned:
         if job.prune_kneser is not None:
-            model, done = prune_kneser(job, kneser_model(job, counted, model, methods), write)
+            model, done = prune_kneser(job, files, kneser_model(job, counted, model, methods))
         else:
             has_contexts = model.order > 1 and job.prunes_by_counts
             context = context_probabilities(job, counted, model) if has_contexts else None
-            model, done = prune_model(job, model, job.prune, context, True, write)
+            model, done = prune_model(job, files, model, job.prune, context, True)
         if job.debug:
             sys.stderr.write(sizes_line(done, model))
-    write_files(job, counted, model, lm)
+    model = write_files(model, files, not job.keep)
+    if job.class_lm:
+        write_class_model(job, counted, model)
     return model if job.keep else None
 
 
@@ -547,33 +558,6 @@ def kneser_model(job, counted, model, methods):
     model = closing.close(model)
     times, tokens = times_of_ngrams(job, counted, model, model.order)
     return kneser.kneser_ney(model, times, tokens, methods)
-
-
-def write_files(job, counted, model, lm):
-    """Writes a Backoff to the files that the job names, as ARPA to `lm`."""
-    from lmtk.files.outputs import open_out
-    from lmtk.ngram.arpa import kenlm_layout, writer
-    from lmtk.ngram.model import compact
-
-    if job.closed:
-        from lmtk.ngram.edit.closing import close
-
-        model = close(model)
-    if lm:
-        with open_out(lm) as out:
-            out.write(counted.header)
-            if job.has_kenlm_layout:
-                kenlm_layout.write_text(out, model)
-            else:
-                is_last = not (job.write_bin or job.write_kenlm or job.class_lm or job.keep)
-                writer.write_text(out, model, job.count.sort, may_reuse=is_last)
-    if job.write_bin:
-        with open_out(job.write_bin) as out:
-            compact.write_binary(out, model, job.compact, job.quantize or 0)
-    if job.write_kenlm:
-        write_kenlm(model, job.write_kenlm, form_of(job), "the model")
-    if job.class_lm:
-        write_class_model(job, counted, model)
 
 
 def write_class_model(job, counted, model):

@@ -17,14 +17,6 @@ KENLM_RULES = (
 )
 
 
-def form_of(job):
-    """The `kenlm.layout.Form` of a job with the fields of KENLM_RULES."""
-    from lmtk.kenlm.layout import Form
-
-    bits = job.quantize or 0
-    return Form(job.kenlm_type, bits, bits, 255 if job.compact else None)
-
-
 def write_kenlm(model, path, form, name):
     """Writes a model as a KenLM file. name: what messages call the model. Raises LmtkError."""
     from lmtk.files.outputs import open_out

@@ -18,7 +18,7 @@ def interpolate(job, models, names, weights):
     if job.heldout:
         job.scoring.reading.check_models(models, names)
         weights, words = learn_weights(job, united)
-        out = sys.stderr if "-" in (job.write_lm, job.write_bin, job.write_kenlm, job.write_vocab) else sys.stdout
+        out = sys.stderr if "-" in job.outputs else sys.stdout
         out.write(f"{words} non-oov words, best lambda ({short(weights)})\n")
         out.flush()
     return loglinear.interpolate(united, weights)

@@ -9,6 +9,7 @@ import tempfile
 import warnings
 
 from lmtk.errors import LmtkError, LmtkWarning, counted
+from lmtk.jobs.model_files import write_files
 from lmtk.jobs.rules import excludes, wrong
 
 ENOUGH = 0.99  # of the size that is asked for
@@ -19,7 +20,7 @@ PRUNING_RULES = (
     excludes("prune_to prune_to_size", "prune"),
     excludes("prune_to", "prune_to_size"),
     wrong(
-        lambda job: job.prune_to_size and len(files_of(job)) != 1,
+        lambda job: job.prune_to_size and len(job.model_files.paths) != 1,
         "-prune-to-size needs exactly one model file, such as -write-bin FILE",
     ),
     wrong(
@@ -29,29 +30,17 @@ PRUNING_RULES = (
 )
 
 
-def files_of(job):
-    """The names of the fields with the files that a job writes its model to."""
-    names = "write_lm" if hasattr(job, "write_lm") else "lm", "write_bin", "write_kenlm"
-    return [name for name in names if getattr(job, name)]
-
-
 def sizes_line(step, model):
     """The line that -debug prints after a step: what was done, and the number of n-grams of each order."""
     return f"{step}: {', '.join(f'{size} {k}-grams' for k, size in enumerate(model.sizes, 1))}\n"
 
 
-def is_pruned(job):
-    """Whether a job prunes by entropy. A threshold of 0 keeps the whole model."""
-    thresholds = job.prune if isinstance(job.prune, tuple) else (job.prune,)
-    return any((*thresholds, getattr(job, "prune_kneser", None), job.prune_to, job.prune_to_size))
-
-
-def prune_model(job, model, threshold, context, may_reuse, write):
+def prune_model(job, files, model, threshold, context, may_reuse):
     """Prune a Backoff as a job asks. Returns (the model, what was done: the option that does the same).
 
-    threshold: of -prune, if neither -prune-to nor -prune-to-size is given. context, may_reuse: as for
-    `edit.prune.find_limits`. write(model, path): writes the file of the job to another path. Raises LmtkError if the
-    size cannot be reached.
+    files: the ModelFiles, whose size -prune-to-size bounds. threshold: of -prune, if neither -prune-to nor
+    -prune-to-size is given. context, may_reuse: as for `edit.prune.find_limits`. Raises LmtkError if the size cannot be
+    reached.
     """
     from lmtk.ngram.edit import prune
 
@@ -74,11 +63,11 @@ def prune_model(job, model, threshold, context, may_reuse, write):
                 return pruned, limit
             wanted = max(wanted - excess, 0)
 
-    pruned, limit = fit(job, len(limits), cut_to, write)
+    pruned, limit = fit(job, files, len(limits), cut_to)
     return pruned, f"-prune {max(limit, 0):.9g}"
 
 
-def prune_kneser(job, whole, write):
+def prune_kneser(job, files, whole):
     """`prune_model` by revised Kneser pruning. whole: the kneser.KneserNey of the model."""
 
     def cut_to(most):
@@ -87,13 +76,13 @@ def prune_kneser(job, whole, write):
 
     if not (job.prune_to or job.prune_to_size):
         return whole.cut(*whole.mark(job.prune_kneser, job.minprune)), f"-prune-kneser {job.prune_kneser:g}"
-    pruned, limit = fit(job, len(whole.counts), cut_to, write)
+    pruned, limit = fit(job, files, len(whole.counts), cut_to)
     return pruned, f"-prune-kneser {limit:.9g}"
 
 
-def fit(job, total, cut_to, write):
+def fit(job, files, total, cut_to):
     """(the pruned model, the threshold) with the size that a job asks for. cut_to(n) -> (the model with at most n
-    n-grams, the threshold, inf if it has more). total, write: as in `fit_to_size` and `prune_model`. Raises LmtkError.
+    n-grams, the threshold, inf if it has more). files, total: as in `fit_to_size`. Raises LmtkError.
     """
     if job.prune_to:
         pruned, limit = cut_to(job.prune_to)
@@ -102,20 +91,21 @@ def fit(job, total, cut_to, write):
             floor = f"{counted(number, 'n-gram')} cannot be removed, among them all 1-grams"
             raise LmtkError(f"-prune-to {job.prune_to} is too low: {floor}; give {number} or more")
         return pruned, limit
-    return fit_to_size(job, total, cut_to, write)
+    return fit_to_size(job, files, total, cut_to)
 
 
-def fit_to_size(job, total, cut_to, write):
+def fit_to_size(job, files, total, cut_to):
     """(the model, the threshold) with the most n-grams whose file has at most the bytes of -prune-to-size. The number
-    of n-grams is found from the sizes of a few files. total: the number of n-grams of the whole model.
+    of n-grams is found from the sizes of a few files. files: the ModelFiles, which name one file. total: the number of
+    n-grams of the whole model.
     """
-    (name,), best, low, high, rounds = files_of(job), None, 0, total + 1, 0
+    (name,), best, low, high, rounds = files.paths.values(), None, 0, total + 1, 0
     most = min(max(job.prune_to_size // GUESS, 1), total)
     with tempfile.TemporaryDirectory() as folder:
-        path = os.path.join(folder, os.path.basename(getattr(job, name)) if getattr(job, name) != "-" else "model")
+        path = os.path.join(folder, os.path.basename(name) if name != "-" else "model")
         while best is None or (low + 1 < high and rounds < ROUNDS):
             pruned, limit = cut_to(most)
-            write(pruned, path)
+            write_files(pruned, files.moved(path))
             size, number, rounds = os.path.getsize(path), sum(pruned.sizes), rounds + 1
             if size <= job.prune_to_size:
                 best, low = (pruned, limit), most
