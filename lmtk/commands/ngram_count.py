@@ -62,10 +62,10 @@ OPTIONS = {
     },
     "Smoothing": {
         "gtmin": option("Leave out n-grams with counts below C, at orders above 9.", "C", low=0),
-        "gtmin_n": option("Leave out n-grams of order N with counts below C (default: 1; 2 from order 3 on).", "C"),
+        "gtmin_n": option("Leave out n-grams of order N with counts below C (default: 1; 2 at orders 3 to 9).", "C"),
         "gtmax": option("The highest count that Good-Turing discounts, at orders above 9.", "C", low=0),
         "gtmax_n": option(
-            "The highest count that Good-Turing discounts, at order N (default: 1; 7 from order 2 on).", "C"
+            "The highest count that Good-Turing discounts, at order N (default: 1; 7 at orders 2 to 9; 5 above).", "C"
         ),
         "gt": option(
             "Read the Good-Turing discounts of order N from this file; if no model is estimated, write them to it.",

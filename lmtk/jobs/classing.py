@@ -79,8 +79,8 @@ RULES = (
 
 @dataclass(frozen=True)
 class Bigrams:
-    """What there is to sort. data: a classes.Bigrams. words: the ids to sort, by use. unseen: ids without a count. G:
-    the number of classes. unk: the word for unknown words.
+    """What there is to sort. data: an `induction.Bigrams`. words: the ids to sort, by use. unseen: ids without a count.
+    G: the number of classes. unk: the word for unknown words.
     """
 
     data: object
@@ -148,7 +148,7 @@ def number_of_classes(job, start, words):
 
 
 def exchange_words(job, bigrams, start):
-    """The words in classes, as `classes.exchange_of` has them, merged and exchanged. start: as in bigrams_of."""
+    """The words in classes, as `induction.exchange_of` has them, merged and exchanged. start: as in bigrams_of."""
     from lmtk.jobs.bar import Bar
     from lmtk.ngram.classes import induction
 

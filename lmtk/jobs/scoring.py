@@ -232,7 +232,7 @@ def score_text(job, model, path, tell):
 
 
 def report_text(model, path, scoring, write):
-    """SRILM's report of a text, as the Scoring `what` says. Returns (the Tally, None if lines are copied; the number of
+    """SRILM's report of a text, as the Scoring says. Returns (the Tally, None if lines are copied; the number of
     words that are <unk> or unknown, where <unk> has a probability).
     """
     from lmtk.files.decoding import blocks, lines, passages
@@ -287,7 +287,7 @@ def weighted_corpora(path, blocks, *how):
 
 
 def report_count_file(model, path, scoring, write):
-    """SRILM's report of a count file, and of each passage before a line that is copied, as the Scoring `what` says."""
+    """SRILM's report of a count file, and of each passage before a line that is copied, as the Scoring says."""
     from lmtk.files.decoding import lines, passages
     from lmtk.ngram.counting.counts import read_rows
     from lmtk.reports.srilm import report_counts

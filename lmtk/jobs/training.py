@@ -129,8 +129,6 @@ class TrainJob:
 
 
 NO_EPOCHS = wrong(lambda job: job.epochs is not None and job.epochs < 1, "-epochs must be 1 or more")
-DRAWN = "sampled", "nce"
-RUNNING = "gru", "lstm"  # models that carry their state
 
 
 def no_such_model(job):
@@ -149,8 +147,16 @@ def is_energy(job):
     return job.model == "energy"
 
 
+def layer_of(job):
+    from lmtk.nplm.layers import LAYERS
+
+    return LAYERS[job.model]
+
+
 def draws(job):
-    return job.objective in (None, *DRAWN)
+    from lmtk.nplm.objectives import ESTIMATED
+
+    return job.objective in (None, *ESTIMATED)
 
 
 def is_read_twice(job):
@@ -164,16 +170,9 @@ RULES = (
     Rule(no_such_model),
     NO_EPOCHS,
     wrong(lambda job: is_energy(job) and job.direct, "-direct cannot be combined with -model energy"),
+    wrong(lambda job: job.order == 1 and layer_of(job).reads_words, "-model {model} needs -order 2 or more"),
     wrong(
-        lambda job: is_energy(job) and job.hidden == 0,
-        "-model energy needs hidden units; -hidden must be above 0",
-    ),
-    wrong(
-        lambda job: job.model in ("tdnn", "rnn") and job.order == 1,
-        "-model {model} needs -order 2 or more",
-    ),
-    wrong(
-        lambda job: job.model in ("tdnn", "rnn", *RUNNING) and job.hidden == 0,
+        lambda job: job.hidden == 0 and layer_of(job).needs_hidden,
         "-model {model} needs hidden units; -hidden must be above 0",
     ),
     wrong(
@@ -189,11 +188,11 @@ RULES = (
     wrong(lambda job: is_energy(job) and job.dropout, "-dropout cannot be combined with -model energy"),
     wrong(lambda job: is_energy(job) and job.word_dropout, "-word-dropout cannot be combined with -model energy"),
     wrong(
-        lambda job: job.weight_dropout and job.model not in ("rnn", *RUNNING),
+        lambda job: job.weight_dropout and not layer_of(job).is_recurrent,
         "-weight-dropout needs -model rnn, gru or lstm, not {model}",
     ),
     wrong(
-        lambda job: job.senses and job.model in (*RUNNING, "energy"),
+        lambda job: job.senses and (is_energy(job) or layer_of(job).carries),
         "-senses needs -model nplm, tdnn or rnn, not {model}",
     ),
     wrong(lambda job: job.senses and job.tied, "-senses cannot be combined with -tied"),
@@ -238,7 +237,7 @@ RULES = (
     ),
     wrong(lambda job: job.mpi and job.tied, "-mpi cannot be combined with -tied"),
     wrong(
-        lambda job: job.mpi and job.parallel == "data" and job.model in RUNNING,
+        lambda job: job.mpi and job.parallel == "data" and layer_of(job).carries,
         "-parallel data cannot be combined with -model {model}, which reads the text in order",
     ),
     wrong(
@@ -298,7 +297,7 @@ def learn(job, comm):
         data = training.replace(data, proposal=mean_chances(noise, vocab))
     course = run.Run(
         program="nplm-train", model=job.lm, settings=settings, inputs=inputs,
-        words=("vocab, -unk, -no-eos or -stream", vocab.words), steps=training.count_steps(data, settings),
+        words=("vocab, -unk, -no-eos or -stream", vocab.words), steps=training.minibatches(data, settings)[1],
         unigram=training.unigram_logp(data, vocab), save_every=job.life.save_every,
         arrays=lambda progress, now: training.checkpoint_arrays(now, progress),
         parts=lambda progress: training.best_network(progress, settings).parts(),

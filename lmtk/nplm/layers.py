@@ -64,6 +64,7 @@ class Layer:
     once: whether H multiplies each word separately, so that x needs each distinct word only once.
     carries: whether the state is carried from word to word of a text; width(h): how many numbers this state has.
     order: the default of -order. open(d): sets the biases of gates that start open, in place.
+    reads_words: whether it needs a word before the predicted one. needs_hidden: whether it needs hidden units.
     """
 
     sees: Callable
@@ -75,6 +76,13 @@ class Layer:
     carries: bool = False
     order: int = 8
     open: Callable = lambda d: None
+    reads_words: bool = False
+    needs_hidden: bool = True
+
+    @property
+    def is_recurrent(self):
+        """Whether it has recurrent weights R."""
+        return "R" in self.shapes(2, 1, 1)
 
 
 @dataclass(frozen=True)
@@ -240,14 +248,21 @@ def recurrent_shapes(m, h, g=1):
     return {"H": (g * h, m), "d": (g * h,), "R": (g * h, h)}
 
 
+# fmt: off
 LAYERS = {  # by the name in -model and in files
-    "nplm": Layer(lambda n: n - 1, lambda n, m, h: {"H": (h, (n - 1) * m), "d": (h,)}, window, window_back),
-    "tdnn": Layer(lambda n: n - 1, delayed_shapes, delayed, delayed_back),
-    "rnn": Layer(lambda n: 1, lambda n, m, h: recurrent_shapes(m, h), recurrent, recurrent_back, once=True, order=10),
+    "nplm": Layer(
+        lambda n: n - 1, lambda n, m, h: {"H": (h, (n - 1) * m), "d": (h,)}, window, window_back, needs_hidden=False,
+    ),
+    "tdnn": Layer(lambda n: n - 1, delayed_shapes, delayed, delayed_back, reads_words=True),
+    "rnn": Layer(
+        lambda n: 1, lambda n, m, h: recurrent_shapes(m, h), recurrent, recurrent_back, once=True, order=10,
+        reads_words=True,
+    ),
     "gru": Layer(**recurrent_fields(units.GATED)),
     "lstm": Layer(**recurrent_fields(units.LSTM)),
     "energy": Layer(lambda n: 1, lambda n, m, h: {"H": (h, n * m), "d": (h,)}, linear, linear_back),
 }
+# fmt: on
 
 
 def initial_arrays(layer, random, n, m, h):

@@ -186,7 +186,7 @@ OBJECTIVES = {  # by output, and then by name
 OF_WORDS = ["full", "shortlist", "sampled", "nce", "class", "tree"]
 MODELS = dict.fromkeys(LAYERS, OF_WORDS) | {"energy": ["full", "sampled"]}  # the objectives by model
 EXACT = {"full", "class", "tree"}  # objectives that give the exact perplexity of the training text
-ESTIMATED = {"sampled", "nce"}  # objectives that estimate it
+ESTIMATED = {"sampled", "nce"}  # objectives that estimate it from words that they draw
 
 
 def make_learner(now, data, settings, threads, comm, state=None):
@@ -298,7 +298,7 @@ def is_fused(data, settings):
 
 
 def minibatches(data, settings):
-    """(The number of examples in a minibatch, the number of minibatches in an epoch)."""
+    """(the number of examples in a minibatch, the number of minibatches in an epoch)."""
     if data.fresh is not None:
         return running.minibatch_size(settings), running.count_minibatches(len(data.w), settings)
     return settings.minibatch, -(-len(data.w) // settings.minibatch)

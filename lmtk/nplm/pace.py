@@ -12,11 +12,11 @@ factor = min(1, MOST / (eps_0 K c curvature)).
 
 `make_pace` computes eps_0 K c of all parameters before training, a Pace. `rate_factors` computes the factors of an
 update from a Pace and a curvature. eps_0 is the first learning rate. c is the share of the examples that a parameter
-takes part in: 1 for H, d and R; for a row of C, how often its word is in a context; for an output, p (1 - p), where p
-is its share of the text.
+takes part in: 1 for the arrays of a layer; for a row of C, how often its word is in a context; for an output,
+p (1 - p), where p is its share of the text.
 
 The curvature of a layer is that of its Fisher information in the two factors of Martens and Grosse 2015, of the inputs
-and of the gradients at the outputs, each with its largest eigenvalue: x and dL/do for H, d and R; z for the outputs;
+and of the gradients at the outputs, each with its largest eigenvalue: x and dL/do for a layer; z for the outputs;
 dL/dx, a block for each word, for C. Rare words, and all parameters in a small minibatch, keep the full rate. With a
 minibatch of one example the update is the paper's.
 """
@@ -36,7 +36,7 @@ MOST = 0.5  # bound of rate times curvature; at 2 an update ends as far beyond t
 class Pace:
     """eps_0 K c of the parameters; with 0 a parameter learns with the full rate.
 
-    C (words,): of the rows of C, times -feature-rate; H: of H, d and R; outputs (V,): of the outputs; top (c,): of the
+    C (words,): of the rows of C, times -feature-rate; H: of the layers; outputs (V,): of the outputs; top (c,): of the
     classes.
     """
 

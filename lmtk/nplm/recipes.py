@@ -5,6 +5,7 @@ from dataclasses import replace
 from lmtk.clock import UNLIMITED
 from lmtk.nplm import running
 from lmtk.nplm.layers import LAYERS
+from lmtk.nplm.objectives import ESTIMATED
 from lmtk.nplm.training import Settings
 
 OURS = {
@@ -12,14 +13,13 @@ OURS = {
     "objective": None,
 }  # fmt: skip
 # for layers that carry their state
-RUNNING = {"epochs": 8, "rate": 0.03, "weight_decay": 0.0, "feature_rate": 1.0, "minibatch": 1024}
+CARRYING = {"epochs": 8, "rate": 0.03, "weight_decay": 0.0, "feature_rate": 1.0, "minibatch": 1024}
 # section 4, one example an update; 10 to 20 epochs for the Brown corpus, with early stopping by the held-out text
 PAPER = {
     "epochs": 20, "rate": 1e-3, "decay": 1e-8, "weight_decay": 1e-4, "feature_rate": 1.0, "minibatch": 1,
     "objective": "full", "paper": True,
 }  # fmt: skip
 FEW = 2000  # up to this number of words an update is trained on all of them
-DRAWN = "sampled", "nce"  # objectives that draw a sample of the words
 SAMPLES, SHORTLIST = 250, 2000
 
 
@@ -33,13 +33,13 @@ def make_settings(options, paper, V):
     if any(name in options for name in ("samples", "proposal", "effective_samples")):
         options.setdefault("objective", "sampled")
     layer = LAYERS[options.get("model") or "nplm"]
-    ours = OURS | RUNNING if layer.carries else OURS
+    ours = OURS | CARRYING if layer.carries else OURS
     values = (PAPER if paper else ours) | ({"epochs": UNLIMITED} if "minutes" in options else {}) | options
     values["objective"] = values["objective"] or ("full" if V <= FEW else "sampled")
     values.setdefault("order", layer.order)
     # if the rate falls to 0, a worse epoch says little: most of the gain comes at the end
     values.setdefault("patience", 0 if values["decay"] is None else 3)
-    if values["objective"] in DRAWN:
+    if values["objective"] in ESTIMATED:
         values.setdefault("samples", SAMPLES)
     if values["objective"] == "shortlist":
         values.setdefault("shortlist", SHORTLIST)

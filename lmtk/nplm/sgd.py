@@ -83,7 +83,7 @@ def backward(theta, memory, gz, rates, factors=dropout.NONE):
     The n - 1 steps of the layer rnn share its arrays, as do the groups of the layer tdnn. These arrays learn with the
     mean of the gradients of the steps, because the sum diverges at rates that suit the other parameters.
     """
-    p, pace, (K, D), m, (memory, scaled, chosen, contexts, once) = theta.p, theta.pace, gz.shape, theta.m, memory
+    p, (K, D), m, (memory, scaled, chosen, contexts, once) = theta.p, gz.shape, theta.m, memory
     h = D - 1 - theta.direct * m
     g = theta.layer.backward(scaled, memory, factors.scale_activations(gz[:, :h]))
     factors.scale_gradients(g.arrays)
@@ -93,24 +93,8 @@ def backward(theta, memory, gz, rates, factors=dropout.NONE):
     factors.scale_features(gx.reshape(*contexts.shape, m), contexts)
     gx = senses.back(chosen, gx)
     layers = [g, g.above] if g.above else [g]
-    of_C = np.full(len(p.C), f32(rates.epsilon * rates.feature_rate))
-    steps = [max(len(layer.go) / K, 1) for layer in layers]
-    of_layers = [rates.epsilon / number for number in steps]
-    if pace.H:
-        slopes_of_C = gx.reshape(-1, p.C.shape[1]), gx.size // p.C.shape[1]
-        if once:
-            slopes_of_C = g.go, len(g.go), p.H
-        factors = [slopes_of_C, *((layer.go, K) for layer in layers)]
-        factors += [(X, len(layer.go)) for layer in layers for X in layer.inputs]
-        largest = lambda arguments: largest_eigenvalue(*arguments)
-        of_features, *rest = map_at_once(
-            largest, factors, shares(theta.threads, PASSES * sum(X.size for X, *_ in factors))
-        )
-        of_go, of_inputs = rest[: len(layers)], iter(rest[len(layers) :])
-        for i, layer in enumerate(layers):
-            curvature = sum(next(of_inputs) for _ in layer.inputs) * of_go[i]
-            of_layers[i] *= rate_factors(pace.H / steps[i], curvature)
-        of_C *= rate_factors(pace.C, of_features)
+    slopes_of_C = (g.go, len(g.go), p.H) if once else (gx.reshape(-1, p.C.shape[1]), gx.size // p.C.shape[1])
+    of_C, of_layers = limited_rates(theta, layers, slopes_of_C, rates, K)
     if rates.decay:
         shrink(theta, *rates.keep(K))
     for layer, rate in zip(layers, of_layers):
@@ -119,6 +103,27 @@ def backward(theta, memory, gz, rates, factors=dropout.NONE):
             a = getattr(p, name)
             a += gradient
     kernels.add_features(p.C, contexts, gx, of_C)
+
+
+def limited_rates(theta, layers, slopes_of_C, rates, K):
+    """The learning rates of an update of K examples, as `pace` limits them: (those of the rows of C, a number for each
+    layer). layers: a Gradient for each. slopes_of_C: the arguments of `largest_eigenvalue` for the features.
+    """
+    pace = theta.pace
+    of_C = np.full(len(theta.p.C), f32(rates.epsilon * rates.feature_rate))
+    steps = [max(len(layer.go) / K, 1) for layer in layers]
+    of_layers = [rates.epsilon / number for number in steps]
+    if not pace.H:
+        return of_C, of_layers
+    products = [slopes_of_C, *((layer.go, K) for layer in layers)]
+    products += [(X, len(layer.go)) for layer in layers for X in layer.inputs]
+    threads = shares(theta.threads, PASSES * sum(X.size for X, *_ in products))
+    of_features, *rest = map_at_once(lambda product: largest_eigenvalue(*product), products, threads)
+    of_go, of_inputs = rest[: len(layers)], iter(rest[len(layers) :])
+    for i, layer in enumerate(layers):
+        curvature = sum(next(of_inputs) for _ in layer.inputs) * of_go[i]
+        of_layers[i] *= rate_factors(pace.H / steps[i], curvature)
+    return of_C * rate_factors(pace.C, of_features), of_layers
 
 
 def shrink(theta, keep, keep_C):
@@ -138,7 +143,7 @@ def step(theta, update_output, contexts, w, rates, factors=dropout.NONE, batch=N
     nothing changes.
 
     contexts (K, n-1) and w (K,): ids; an example with w below 0 is read, but not predicted. The learning rate is that
-    of one example, as in the paper, before the limits of theta.pace. C, H and R decay, d does not. factors: a
+    of one example, as in the paper, before the limits of theta.pace. Weights decay, biases do not. factors: a
     `dropout.Factors`; batch: a `layers.Batch`.
 
     Returns (sum of ln p, norm of dL/dz), from before the update.

@@ -22,7 +22,7 @@ from lmtk.machine.parallel import ALONE
 from lmtk.nplm import classes, energy, layers, objectives, running, tree
 from lmtk.nplm.model import Neural
 from lmtk.nplm.network import Network
-from lmtk.nplm.objectives import ESTIMATED, EXACT, with_low, without_low
+from lmtk.nplm.objectives import ESTIMATED, EXACT, minibatches, with_low, without_low
 from lmtk.nplm.pace import split_contexts
 
 f32 = np.float32
@@ -69,7 +69,7 @@ class Settings:
 
     @property
     def output(self):
-        """The name of the output layer, as in `network.OUTPUTS`, or "shortlist"."""
+        """The name of the output layer in `network.OUTPUTS`. That of "shortlist" trains as "full" does."""
         if self.model == "energy":
             return "energy-each" if self.target_weights else "energy"
         if self.objective in ("class", "tree", "shortlist"):
@@ -210,13 +210,6 @@ def learning_rate(settings, t, share):
     return settings.rate / (1 + settings.decay * t)
 
 
-def count_steps(data, settings):
-    """The number of minibatches of an epoch."""
-    if data.fresh is not None:
-        return running.count_minibatches(len(data.w), settings)
-    return -(-len(data.w) // settings.minibatch)
-
-
 def heldout_tokens(corpus, vocab):
     """The positions of the tokens of a held-out text that can have a probability."""
     return np.flatnonzero(corpus.scored & (corpus.ids < vocab.V))
@@ -254,8 +247,7 @@ def train(progress, data, settings, threads, comm=ALONE, common=None):
     Raises Diverged if the likelihood is not finite; `progress` then still has the best network so far.
     """
     memory.keep()
-    N, last = len(data.w), count_steps(data, settings)
-    K = running.minibatch_size(settings) if data.fresh is not None else settings.minibatch
+    N, (K, last) = len(data.w), minibatches(data, settings)
     learner = objectives.make_learner(progress.network, data, settings, threads, common or comm, progress.state)
     first, stride, rounds = (comm.rank, comm.size, ROUNDS) if common else (0, 1, 1)
 
@@ -328,7 +320,7 @@ def finish_epoch(progress, network, data, settings, comm, clock):
 
 def count_scored(data, settings, progress):
     """The number of words that the epoch of `progress` has predicted so far."""
-    if progress.step == count_steps(data, settings):
+    if progress.step == minibatches(data, settings)[1]:
         return np.count_nonzero(data.w >= 0)
     N, batch = len(data.w), make_batches(data, settings, progress.epoch)
     steps = (batch(number) for number in range(progress.step))

@@ -23,7 +23,7 @@ def numbers(vocab):
 
 
 def layout(vocab, order):
-    """Return the printing.Layout of lmplz's files, for an engine.Estimate of a text without <unk>. Among n-grams that
+    """Return the printing.Layout of lmplz's files, for the Buckets of a text without <unk>. Among n-grams that
     differ only in their oldest word, the one with <s> is the last in the estimate, but the first in lmplz's files.
     """
     words, rank = numbers(vocab)

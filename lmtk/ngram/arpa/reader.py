@@ -178,7 +178,7 @@ def parse(line, k):
 
 
 def pieces(blocks, unigrams):
-    """Yields (number, line) as `rows_of` does, but Rows in place of the lines that `kernels.read_lines` reads.
+    """Yields (number, line) as `split_lines` does, but Rows in place of the lines that `kernels.read_lines` reads.
 
     From the 2-grams on, threads read the blocks. A block is first read with a guess of the order of its first
     line: `last_order` of the block before. After a wrong guess it is read again.
