@@ -148,7 +148,7 @@ def start(job, run):
 def precompile(run):
     """Runs all jobs, and prints how long that took. Returns the exit status."""
     from lmtk.machine import kernel_cache
-    from lmtk.machine.threads import count
+    from lmtk.machine.threads import thread_count
 
     _, folder = kernel_cache.folder()
     if folder is None:
@@ -165,7 +165,7 @@ def precompile(run):
             for stage in STAGES:
                 waiting, running = list(stage), {}
                 while waiting or running:
-                    while waiting and len(running) < count():
+                    while waiting and len(running) < thread_count():
                         job = waiting.pop(0)
                         running[start(job, run)] = job
                     child, status = os.wait()

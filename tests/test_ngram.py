@@ -148,7 +148,7 @@ def test_pruning_to_a_number_ends(model, data):
     most = data.draw(st.integers(1, sum(model.sizes) + 1))
     job = EditJob(lm="model", prune_to=most)
     try:
-        pruned, _ = prune_model(job, model, None, None, False, None)
+        pruned, _ = prune_model(job, job.model_files, model, None, None, False)
     except LmtkError:
         assert model.sizes[0] > most
     else:
@@ -295,7 +295,7 @@ def test_sentences_are_drawn_from_the_models_probabilities(model):
     random = np.random.default_rng(1)
     for length in range(model.order):
         context = random.integers(0, len(model.vocab.words), length).tolist()
-        nodes = find_context_nodes(model.nodes, model.walk.node, context)
+        nodes = find_context_nodes(model.nodes, model.walk.unigram, context)
         every = np.array([[*context, w] for w in range(model.vocab.V)], np.int32)
         ends = np.arange(1, len(every) + 1) * (length + 1)
         scored = np.isin(np.arange(every.size), ends - 1)
@@ -308,7 +308,7 @@ def test_first_words_are_as_frequent_as_probable():
     N, sos = 4000, model.vocab.sos_id
     actual = list(sentences(model, [[sos]] * N, 3))
     first = np.bincount([s[0] if s else model.vocab.eos_id for s in actual], minlength=model.vocab.V) / N
-    p = after(model)(find_context_nodes(model.nodes, model.walk.node, [sos]))
+    p = after(model)(find_context_nodes(model.nodes, model.walk.unigram, [sos]))
     assert (abs(first - p) < 4 * np.sqrt(p * (1 - p) / N) + 1e-9).all()
     assert list(sentences(model, [[sos]] * 10, 3)) == actual[:10]
     assert list(sentences(model, [[sos]] * 10, 4)) != actual[:10]

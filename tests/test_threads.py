@@ -19,7 +19,7 @@ from lmtk.machine import blas, threads
 blas.set_threads(2)
 def told(event, arguments):
     if event == "os.rename" and arguments[1].endswith("/m"):
-        print("threads", blas.thread_count(), threads.count())
+        print("threads", blas.product_threads(), threads.thread_count())
 sys.addaudithook(told)
 lmtk.cli.main()"""
 
@@ -45,14 +45,14 @@ def test_one_thread_is_one(tmp_path, words):
     assert "threads 1 1" in done.stdout.splitlines(), done.stderr
 
 
-@pytest.mark.skipif(blas.thread_count() is None, reason="numpy is not the wheel's, with an OpenBLAS of its own")
+@pytest.mark.skipif(blas.product_threads() is None, reason="numpy is not the wheel's, with an OpenBLAS of its own")
 def test_threads_of_products_are_restored():
-    before = blas.thread_count()
+    before = blas.product_threads()
     try:
         blas.set_threads(min(2, os.cpu_count()))
-        given = blas.thread_count()
-        assert map_at_once(lambda item: blas.thread_count(), [1, 2], 2) == [1, 1]
-        assert blas.thread_count() == given
+        given = blas.product_threads()
+        assert map_at_once(lambda item: blas.product_threads(), [1, 2], 2) == [1, 1]
+        assert blas.product_threads() == given
     finally:
         blas.set_threads(before)
 

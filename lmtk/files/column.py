@@ -111,3 +111,7 @@ class Shelf:
 
     def drop(self, name):
         self.parts.pop(name, None)
+
+    def replace(self, name, array):
+        self.drop(name)
+        self.add(name, array)

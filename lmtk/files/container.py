@@ -29,7 +29,7 @@ from lmtk.clock import UNLIMITED
 from lmtk.errors import FormatError
 from lmtk.files.outputs import Output
 from lmtk.machine import memory
-from lmtk.machine.threads import count, helper_pool, map_in_order
+from lmtk.machine.threads import helper_pool, map_in_order, thread_count
 
 VERSION = 1
 DTYPES = {"I64": "<i8", "F64": "<f8", "F32": "<f4", "I32": "<i4", "U8": "<u1"}  # in the order of a file's arrays
@@ -175,7 +175,7 @@ def read(stream, path, sums="now"):
     if not (large and isinstance(data, np.memmap)) or sums == "now":
         check()
     elif sums == "later":
-        helper = helper_pool(os.getpid()).submit(check, map) if count() > 1 else None
+        helper = helper_pool(os.getpid()).submit(check, map) if thread_count() > 1 else None
         unfinished.append(lambda: (check(), helper and helper.result()))
     return about, arrays
 

@@ -3,7 +3,7 @@
 import contextlib
 import sys
 import warnings
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
 
@@ -47,8 +47,8 @@ class EditJob:
     expand_most: the largest number of n-grams that this may make. expand_exact: compute exact probabilities for n-grams
     of this number of words or more (0: for none).
     unk_prob: log10 p of unknown words; -99 is the probability 0. unk: treat <unk> as a word.
-    gen: the number of sentences to draw. scoring: the texts and counts to score; `build` copies order, unk and debug of
-    the job to it.
+    gen: the number of sentences to draw. scoring: the texts and counts to score; `build` copies order and debug of the
+    job to it.
     """
 
     lm: str | None = None
@@ -101,6 +101,7 @@ class EditJob:
     debug: int = 0
 
     def __post_init__(self):
+        object.__setattr__(self, "scoring", replace(self.scoring, sums_with_unk=self.unk))
         check(self, RULES)
         texts = *self.scoring.text, *self.scoring.counts, self.heldout
         inputs = self.lm, self.classes, *self.mix_lm, self.vocab, self.gen_prefixes, self.prune_history_lm, *texts

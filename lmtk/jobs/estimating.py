@@ -431,7 +431,7 @@ def make_model(job, counted, comm):
         model, methods = estimation.estimate(
             counted.counts.pop(), vocabulary, recipe, form, count_job.memory, comm, bar
         )
-        write_discounts(job, methods)
+        write_discount_files(job, methods)
         model = grow(job, vocabulary, methods) if job.grow else model
         if model:
             kept = write_model(job, counted, model, methods, layout, comm.rank)
@@ -462,7 +462,7 @@ def is_as_nodes(job, counted):
     return bool(counted.is_changed or job.write_bin or job.write_kenlm or job.class_lm or job.keep)
 
 
-def write_discounts(job, methods):
+def write_discount_files(job, methods):
     """Writes the discounts of the methods to the files of discounts, if no model is made that would read them."""
     from lmtk.files.outputs import open_out
     from lmtk.ngram.estimate.methods import write_discounts

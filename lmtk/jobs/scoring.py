@@ -38,7 +38,7 @@ class Scoring:
     counts_entropy: weight each count by the probability of its n-gram.
     text_has_weights: a line of a text begins with the weight of the sentence. reverse: score lines from the last word.
     escape: lines that begin with this text are copied into the report.
-    unk: whether sums over the vocabulary include <unk>.
+    sums_with_unk: whether sums over the vocabulary include <unk>.
     debug: 0: the report; 1: also each sentence; 2: also each word; 3: also the sum of all probabilities.
     reading: how the texts become lines of words.
     """
@@ -52,7 +52,7 @@ class Scoring:
     text_has_weights: bool = False
     reverse: bool = False
     escape: str = ""
-    unk: bool = True
+    sums_with_unk: bool = True
     no_sos: bool = False
     no_eos: bool = False
     stream: bool = False
@@ -248,7 +248,7 @@ def report_text(model, path, scoring, write):
     read = partial(weighted_corpora, path) if scoring.text_has_weights else corpora
     if scoring.escape:
         texts = ((read([text], *how), line) for text, line in passages(lines(path), os.fsencode(scoring.escape)))
-        report_passages(model, path, texts, debug, write, scoring.unk)
+        report_passages(model, path, texts, debug, write, scoring.sums_with_unk)
         return None, 0
     large = is_file(path) and pays("text", os.path.getsize(path))
     # whether a long line may come in pieces: not where sentences are printed, weighted or read backwards
@@ -260,7 +260,7 @@ def report_text(model, path, scoring, write):
     if index is None and large:  # no read of a file can wait
         coming = iter(texts)
         texts = takewhile(bool, map_in_order(lambda _: next(coming, None), repeat(None), threads=1))
-    tally, blank, unknown = report(model, path, texts, debug, write, scoring.unk)
+    tally, blank, unknown = report(model, path, texts, debug, write, scoring.sums_with_unk)
     if debug and blank:
         sys.stderr.write(f"{name_of(path)}: {counted(blank, 'blank line')} skipped\n")
     if debug and index is not None:
@@ -297,7 +297,7 @@ def report_count_file(model, path, scoring, write):
     texts = passages(lines(path), os.fsencode(scoring.escape)) if scoring.escape else [(None, b"")]
     how = index, scoring.count_order or scoring.order or model.order, scoring.float_counts, scoring.tolower
     rows = ((zip(*read_rows(path, *how, text if text is None else [text])), line) for text, line in texts)
-    report_counts(model, path, rows, scoring.debug, write, scoring.unk, scoring.counts_entropy)
+    report_counts(model, path, rows, scoring.debug, write, scoring.sums_with_unk, scoring.counts_entropy)
 
 
 def following(job, model):

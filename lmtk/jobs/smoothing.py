@@ -108,27 +108,27 @@ def methods_of(smoothing, order, kenlm=False):
     if len(smoothing.prune_by_count) > order:
         numbers = len(smoothing.prune_by_count)
         raise UsageError(f"-prune-by-count has {numbers} numbers, but -order is {order}; give one for each order")
-    chosen, files, at = smoothing.chosen(kenlm), smoothing.files(order), smoothing
-    several = [name for name, (everywhere, _) in chosen.items() if everywhere or (name == "kn" and at.kn_all)]
+    chosen, files = smoothing.chosen(kenlm), smoothing.files(order)
+    several = [name for name, (everywhere, _) in chosen.items() if everywhere or (name == "kn" and smoothing.kn_all)]
     if len(several) > 1:
         raise UsageError(f"several smoothing methods for all orders ({', '.join(several)}); choose one")
-    when = "never" if at.kn_counts_modified else "after" if at.kn_modify_counts_at_end else "before"
-    cutoffs, result = at.prune_by_count or [0], []
+    when = "never" if smoothing.kn_counts_modified else "after" if smoothing.kn_modify_counts_at_end else "before"
+    cutoffs, result = smoothing.prune_by_count or [0], []
     for n in range(1, order + 1):
         name, parameters = method_of(n, chosen, files)
         cutoff = cutoffs[min(n, len(cutoffs)) - 1]
         if kenlm:
-            result.append(methods.lmplz(n, name, cutoff, bool(at.interpolate_unigrams)))
+            result.append(methods.lmplz(n, name, cutoff, bool(smoothing.interpolate_unigrams)))
         else:
             if name == "gt":
-                parameters = (highest_discounted(n, at),)
-            least = at.gtmin_n.get(n, methods.least_count(n, at.gtmin))
-            interpolate = at.interpolate or n in at.interpolate_n
+                parameters = (highest_by_options(n, smoothing),)
+            least = smoothing.gtmin_n.get(n, methods.least_count(n, smoothing.gtmin))
+            interpolate = smoothing.interpolate or n in smoothing.interpolate_n
             result.append(methods.Method(name, parameters, interpolate, least, cutoff, when))
     return result
 
 
-def highest_discounted(n, smoothing):
+def highest_by_options(n, smoothing):
     """The highest count of order n that Good-Turing discounts. Raises UsageError."""
     from lmtk.ngram.estimate import methods
 

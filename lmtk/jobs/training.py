@@ -148,9 +148,10 @@ def is_energy(job):
 
 
 def layer_of(job):
+    """The Layer of a model; that of the paper for a name that `no_such_model` refuses."""
     from lmtk.nplm.layers import LAYERS
 
-    return LAYERS[job.model]
+    return LAYERS.get(job.model, LAYERS["nplm"])
 
 
 def draws(job):
@@ -286,7 +287,7 @@ def learn(job, comm):
     """Trains with the ranks of `comm`."""
     from lmtk import run
     from lmtk.jobs.progress import Reporter
-    from lmtk.machine.threads import count
+    from lmtk.machine.threads import thread_count
     from lmtk.ngram.generation import mean_chances
     from lmtk.nplm import training
     from lmtk.nplm.asynchronous import Common
@@ -309,7 +310,9 @@ def learn(job, comm):
     progress = comm.share(going_on if run.has_checkpoint(course, job.life.resume) else lambda: fresh)
     tell = Reporter(course, progress, job.life, silent=comm.rank > 0)
     common = Common(comm) if job.parallel == "data" else None
-    run.run_training(course, progress, training.train(progress, data, settings, count(), comm, common), tell, comm)
+    run.run_training(
+        course, progress, training.train(progress, data, settings, thread_count(), comm, common), tell, comm
+    )
 
 
 def prepare(job, comm):

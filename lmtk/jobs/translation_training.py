@@ -129,7 +129,7 @@ def learn(job, settings, texts):
     from lmtk.nmt import network, recipes, training
 
     x, y, text, held = texts.x, texts.y, texts.text, texts.held
-    threads = job.threads or max(1, min(machine.count(), settings.minibatch // recipes.SHARE))
+    threads = job.threads or max(1, min(machine.thread_count(), settings.minibatch // recipes.SHARE))
     steps = training.count_steps(text, settings)
     if not job.paper and job.rate is None:
         settings = replace(settings, rate=recipes.learning_rate(min(settings.epochs, recipes.EPOCHS) * steps))

@@ -140,7 +140,7 @@ def over_words(model, vocab, name, tell):
 def walk_of(model):
     """The Walk of a model; probabilities of 0 are 10^-99."""
     walk = model.walk
-    return Walk(walk.nodes, walk.node, np.maximum(walk.log10p, f32(ZERO)), walk.V)
+    return Walk(walk.nodes, walk.unigram, np.maximum(walk.log10p_1, f32(ZERO)), walk.V)
 
 
 def log_scores(walks, rows, V):

@@ -22,7 +22,7 @@ import numpy as np
 from lmtk.kenlm.layout import hash_words, is_unknown
 from lmtk.machine.jit import jit, of_numba
 from lmtk.machine.memory import trim
-from lmtk.machine.threads import count, map_at_once, parts_of
+from lmtk.machine.threads import map_at_once, parts_of, thread_count
 from lmtk.ngram.estimate.engine import IN_MODEL
 from lmtk.ngram.estimate.suffix import orders_at
 from lmtk.ngram.model.nodes import AT, WIDTH
@@ -122,7 +122,7 @@ def find_parents(nodes, k, place, size):
     """
     parents, first = np.empty(nodes.size(k), np.int32), np.zeros(size + 1, np.int32)
     map_at_once(partial(look_up, nodes.memory, nodes.where, k, place, parents), parts_of(len(parents)))
-    bounds = np.linspace(0, size, count() + 1).astype(np.int64)
+    bounds = np.linspace(0, size, thread_count() + 1).astype(np.int64)
     map_at_once(partial(count_children, parents, first), pairwise(bounds.tolist()))
     return parents, np.cumsum(first, out=first)
 
@@ -146,7 +146,7 @@ def sort_families(x, numbers):
 
 def each_part(first, work):
     """Calls work((low, high)), in threads, for ranges of parents with about as many children each."""
-    bounds = np.searchsorted(first, np.linspace(0, first[-1], count() + 1).astype(np.int32)[1:-1])
+    bounds = np.searchsorted(first, np.linspace(0, first[-1], thread_count() + 1).astype(np.int32)[1:-1])
     map_at_once(work, pairwise([0, *bounds.tolist(), len(first) - 1]))
 
 

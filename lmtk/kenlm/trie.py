@@ -14,7 +14,7 @@ import numpy as np
 from lmtk.kenlm.layout import ZERO, chop_bits, join_words, make_header
 from lmtk.kenlm.levels import AHEAD, LOWER, number_words
 from lmtk.machine.jit import inlined, jit, of_numba
-from lmtk.machine.threads import count, map_at_once, parts_of
+from lmtk.machine.threads import map_at_once, parts_of, thread_count
 from lmtk.ngram.model.nodes import freeze, view_records
 
 f32, u64 = np.float32, np.uint64
@@ -150,7 +150,7 @@ def make_records(keys, fields, numbers, tables):
     """The Parts of the records of the n-grams `keys`, (N_k,) as in `levels`, one for each thread. numbers: as from
     `numbers_of`.
     """
-    bounds = np.linspace(0, len(keys), count() + 1).astype(np.int64).tolist()
+    bounds = np.linspace(0, len(keys), thread_count() + 1).astype(np.int64).tolist()
 
     def part_of(start, end):
         base = start * fields.total >> 3

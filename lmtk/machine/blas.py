@@ -99,7 +99,7 @@ def set_threads(threads):
         call(ctypes.c_int(threads))
 
 
-def thread_count():
+def product_threads():
     """The number of threads of a matrix product; None without OpenBLAS."""
     call = named("openblas_get_num_threads64_")
     return call and call()
@@ -108,7 +108,7 @@ def thread_count():
 @contextlib.contextmanager
 def one_thread():
     """Makes each matrix product in a block of code run on one thread."""
-    before = thread_count()
+    before = product_threads()
     if before in (None, 1):
         yield
         return

@@ -310,7 +310,7 @@ def pooled():
     with contextlib.ExitStack() as stack:
         world = stack.enter_context(ranks())
         node, heads, number_of_nodes = nodes(world)
-        lent = node.allgather((threads.processors(), threads.count()))
+        lent = node.allgather((threads.processors(), threads.thread_count()))
         if heads:
             processors = set().union(*(each for each, _ in lent))
             if hasattr(os, "sched_setaffinity"):

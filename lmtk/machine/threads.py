@@ -20,8 +20,8 @@ wanted = None  # the number given to `use`
 
 
 def use(number=None, products=1):
-    """Sets the number of threads; None: the number is that of `count`. products: how many of its own threads BLAS uses
-    for each matrix product outside `map_at_once`.
+    """Sets the number of threads; None: the number is that of `thread_count`. products: how many of its own threads
+    BLAS uses for each matrix product outside `map_at_once`.
     """
     from lmtk.machine import blas
 
@@ -52,10 +52,10 @@ def import_numpy():
 def at_most(number):
     """Sets an upper bound on the number of threads, for jobs in which each thread needs memory of its own."""
     global wanted
-    wanted = min(count(), number)
+    wanted = min(thread_count(), number)
 
 
-def count():
+def thread_count():
     """The number of threads to use: the one given to `use`, else the environment's, else one for each processor."""
     return wanted or stated() or len(processors())
 
@@ -74,10 +74,10 @@ def stated():
 
 
 def map_in_order(work, items, threads=None):
-    """Yields work(item) for each item, in the order of the items. Other threads, `count` by default, work a few items
-    ahead of the caller. A single item needs no thread. The items themselves are made by this thread.
+    """Yields work(item) for each item, in the order of the items. Other threads, `thread_count` by default, work a few
+    items ahead of the caller. A single item needs no thread. The items themselves are made by this thread.
     """
-    items, threads = iter(items), threads or count()
+    items, threads = iter(items), threads or thread_count()
     first = list(islice(items, 2))
     if len(first) < 2:
         yield from map(work, first)
@@ -95,8 +95,8 @@ def map_in_order(work, items, threads=None):
 
 
 def map_at_once(work, items, threads=None):
-    """[work(item) for item in items], on this thread and others, `count` in all by default. Each matrix product runs on
-    one thread.
+    """[work(item) for item in items], on this thread and others, `thread_count` in all by default. Each matrix product
+    runs on one thread.
 
     A thread that is done with an item takes the next one, so that a thread slowed down by another process does fewer.
     After an error no thread takes another item.
@@ -114,7 +114,7 @@ def map_at_once(work, items, threads=None):
             deque(places, 0)
 
     with one_thread():
-        helpers = [helper_pool(os.getpid()).submit(take) for _ in range(min(threads or count(), len(items)) - 1)]
+        helpers = [helper_pool(os.getpid()).submit(take) for _ in range(min(threads or thread_count(), len(items)) - 1)]
         try:
             take()
         finally:
@@ -145,7 +145,7 @@ def parts_of(size):
 
 def part_size(size):
     """How many of `size` numbers make a range: few enough that threads end together, enough to be worth a call."""
-    return max(size // (16 * count()), 1 << 12)
+    return max(size // (16 * thread_count()), 1 << 12)
 
 
 class Scratch:

@@ -27,7 +27,7 @@ from lmtk.errors import Diverged, counted
 from lmtk.lm import scores_of
 from lmtk.machine import memory
 from lmtk.machine.parallel import ALONE
-from lmtk.machine.threads import count
+from lmtk.machine.threads import thread_count
 from lmtk.nplm import objectives, running, sgd
 from lmtk.nplm.layers import LAYERS, Batch
 from lmtk.nplm.network import OUTPUTS
@@ -123,7 +123,7 @@ class AdaptiveNetwork:
         data = Data(np.zeros((1, max(network.order - 1, 1)), np.int32), words, None)
         pace = full_pace(len(network.C), len(network.theta.b), len(vars(network.theta).get("bc", ())))
         self.theta, self.trainer = objectives.make_parts(
-            objectives.with_low(network), data, settings, pace, count(), ALONE, settings.objective
+            objectives.with_low(network), data, settings, pace, thread_count(), ALONE, settings.objective
         )
         self.rates = Rates(settings.rate, 0.0, settings.feature_rate)
         self.arrays = [*vars(self.theta.p).values(), *self.trainer.weights]

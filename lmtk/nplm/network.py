@@ -14,7 +14,7 @@ import numpy as np
 from lmtk.files import container
 from lmtk.files.declared import check_contents, reals, whole
 from lmtk.lm import last_word_corpus
-from lmtk.machine.threads import count
+from lmtk.machine.threads import thread_count
 from lmtk.nplm import classes, energy, kernels, model, outputs, running, senses, tree
 from lmtk.nplm.layers import LAYERS, Batch
 from lmtk.text.corpus import contexts as text_contexts
@@ -121,7 +121,7 @@ class Network(model.Neural):
         """Yield (z, numbers), stretch by stretch of a text for a layer that carries its state: the inputs z of the
         output layer at the places at[numbers].
         """
-        number, threads = np.full(len(corpus.ids), -1), count()
+        number, threads = np.full(len(corpus.ids), -1), thread_count()
         number[at] = np.arange(len(at))
         for text, sizes, counted in running.cut_stretches(corpus, self.vocab.sos_id):
             scored = np.flatnonzero(counted & (number[text.at] >= 0))

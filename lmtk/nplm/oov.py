@@ -138,7 +138,7 @@ class OpenNetwork:
             def work(part, now=now, wanted=wanted):
                 return self.outputs.of_new_word(z[now[part]], wanted[part], exp_rows)
 
-            shares = min(threads.count(), 1 + len(now) // 64)
+            shares = min(threads.thread_count(), 1 + len(now) // 64)
             results = threads.map_at_once(work, np.array_split(np.arange(len(now)), shares))
             lnS[now], y[now], expected = (np.concatenate(parts) for parts in zip(*results, strict=True))
             for i, mean in zip(np.searchsorted(at, now[wanted]), expected, strict=True):

@@ -19,7 +19,7 @@ import numpy as np
 from lmtk.errors import LmtkError, name_of
 from lmtk.files.decoding import blocks
 from lmtk.machine.large import pays
-from lmtk.machine.threads import count
+from lmtk.machine.threads import thread_count
 from lmtk.text.kernels import look_up, read_lines, renumber
 from lmtk.text.vocab import EOS, SOS, lower
 
@@ -156,13 +156,13 @@ def ids_of(blocks, index, tolower=False):
     if not first:
         return
     reader = Reader(index, tolower)
-    if count() == 1 or not reader.is_large(first):
+    if thread_count() == 1 or not reader.is_large(first):
         yield from map(reader.ids, chain([first], blocks))
         reader.finish()
         return
     from concurrent.futures import ThreadPoolExecutor
 
-    tables = [Table(index) for _ in range(count())]
+    tables = [Table(index) for _ in range(thread_count())]
     numbers = [np.append(np.arange(len(index) - 1), NEWLINE)] * len(tables)
 
     def look_up(table, block):

@@ -22,7 +22,7 @@ from lmtk.files.decoding import blocks as blocks_of
 from lmtk.machine.large import pays
 from lmtk.machine.memory import at_most
 from lmtk.machine.parallel import ALONE
-from lmtk.machine.threads import count, map_at_once, parts_of
+from lmtk.machine.threads import map_at_once, parts_of, thread_count
 from lmtk.ngram.counting.counts import Counts, count_ids, from_rows, parse_counts, row_parts, to_rows
 from lmtk.ngram.counting.runs import LINE, Lines, Spilled, add_spilling, count_spilling, spilled, tokens_in
 from lmtk.ngram.counting.sharing import common_words, gather_levels
@@ -180,7 +180,7 @@ class Input:
         `memory`; the message says how much memory is enough.
         """
         blocks = blocks_of(path, SMALL_BLOCK if self.memory else BLOCK, **how)
-        recent = deque(maxlen=2 * count() + 2)
+        recent = deque(maxlen=2 * thread_count() + 2)
         for block in blocks:
             recent.append(block)  # the index may lack the words of these
             if self.memory and len(self.index) * WORD_BYTES > max(self.memory, LEAST):

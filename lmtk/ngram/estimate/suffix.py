@@ -34,7 +34,7 @@ from itertools import pairwise
 import numpy as np
 
 from lmtk.machine.jit import inlined, jit, of_numba
-from lmtk.machine.threads import Scratch, count, map_at_once, map_in_order
+from lmtk.machine.threads import Scratch, map_at_once, map_in_order, thread_count
 from lmtk.text.corpus import Marks
 
 BATCH = 512  # positions whose random reads are made together, so that they overlap
@@ -103,7 +103,7 @@ def suffix_order(x, n, W, marks):
     """The Suffixes of a text x (N,), of orders up to n, which is 2 or more. W: ids of the text. marks: whether <s> and
     </s> count.
     """
-    N, threads = len(x), count()
+    N, threads = len(x), thread_count()
     around = x[np.arange(1 - n, N + 1) % N] if n > N else np.concatenate((x[N - n + 1 :], x, x[:1]))
     x = around[n - 1 : n - 1 + N]  # the memory of the argument x is free now, unless the caller holds it
     parts = np.linspace(0, N, threads + 1).astype(np.int64)

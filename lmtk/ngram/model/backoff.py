@@ -28,13 +28,13 @@ BLOCK = 1 << 16  # tokens that a thread scores at once
 
 @dataclass(frozen=True)
 class Walk:
-    """The arrays that `walking.walk` takes. node (W,) int32: the 1-gram of each word, -1 for none; log10p (W,) float32:
-    log10 p of each 1-gram; V: only words below V have a probability; single: whether to score with KenLM's rounding.
+    """The arrays that `walking.walk` takes. unigram (W,) int32: the 1-gram of each word, -1 for none; log10p_1 (W,)
+    float32: its log10 p; V: only words below V have a probability; single: whether to score with KenLM's rounding.
     """
 
     nodes: Nodes
-    node: np.ndarray
-    log10p: np.ndarray
+    unigram: np.ndarray
+    log10p_1: np.ndarray
     V: int
     single: bool = False
 
@@ -45,9 +45,9 @@ class Walk:
         N, fresh = len(ids), fresh.copy()
         fresh[:1] = True
         if not pays("ngrams", N, "score"):
-            return walk_plain(self.nodes, self.node, self.log10p, self.V, self.single, ids, fresh)
+            return walk_plain(self.nodes, self.unigram, self.log10p_1, self.V, self.single, ids, fresh)
         log10p, used, nodes = np.empty(N, np.float32), np.empty(N, np.int8), self.nodes
-        arrays = nodes.memory, nodes.logs, nodes.where, nodes.far, nodes.slots, nodes.spans, self.node, self.log10p
+        arrays = nodes.memory, nodes.logs, nodes.where, nodes.far, nodes.slots, nodes.spans, self.unigram, self.log10p_1
 
         def score_block(first):
             # a block begins with the last words of the block before it, as contexts
@@ -65,7 +65,7 @@ class Walk:
     @cached_property
     def handle(self):
         """The arrays of this walk as addresses, for kernels that are called often; the walk has to outlive it."""
-        return make_handle(self.nodes, self.node, self.log10p)
+        return make_handle(self.nodes, self.unigram, self.log10p_1)
 
 
 @dataclass(frozen=True)
@@ -106,8 +106,8 @@ class Backoff:
     def after(self, context):
         """ln p of each predicted word, (V,), after a context: a list of ids, the most recent word last."""
         V, levels = self.vocab.V, self.nodes.levels
-        log10p, weights = self.walk.log10p[:V].copy(), np.zeros(V, np.float32)
-        for k, node in enumerate(find_context_nodes(self.nodes, self.walk.node, context), 1):
+        log10p, weights = self.walk.log10p_1[:V].copy(), np.zeros(V, np.float32)
+        for k, node in enumerate(find_context_nodes(self.nodes, self.walk.unigram, context), 1):
             if node >= 0:
                 weights += levels[k]["log10bow"][node]
                 low, high = np.clip(levels[k]["child"][node : node + 2], 0, len(levels[k + 1]) - 1)
@@ -119,7 +119,7 @@ class Backoff:
     def used(self, context):
         """The number of words at the end of a context, a list of ids, on which the next word's probability depends."""
         length = 0
-        for k, node in enumerate(find_context_nodes(self.nodes, self.walk.node, context), 1):
+        for k, node in enumerate(find_context_nodes(self.nodes, self.walk.unigram, context), 1):
             if node >= 0:
                 first, last = self.nodes.levels[k][node : node + 2]
                 has_weight = first["log10bow"] != 0 or np.signbit(first["log10bow"])
@@ -131,7 +131,7 @@ class Backoff:
         """Whether an n-gram of two words or more begins with <s>. True for a model that has only 1-grams."""
         if self.order < 2 or not self.nodes.size(2):
             return True
-        node = self.walk.node[self.vocab.sos_id]
+        node = self.walk.unigram[self.vocab.sos_id]
         first, last = self.nodes.levels[1]["child"][node : node + 2] if node >= 0 else (0, 0)
         return bool(first < last)
 

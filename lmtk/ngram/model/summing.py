@@ -53,8 +53,8 @@ def sum_text(handle, table, marks, text, room):
             ends[lines] = at = put_line(ids, start, i, (before, after), tokens, fresh, at)
             lines += 1
         start = i + 1
-    memory, logs, where, far, slots, spans, unigram, first = arrays_at(handle)
-    walk(memory, logs, where, far, slots, spans, unigram, first, V, False, tokens[:at], fresh[:at], log10p, used)
+    memory, logs, where, far, slots, spans, unigram, log10p_1 = arrays_at(handle)
+    walk(memory, logs, where, far, slots, spans, unigram, log10p_1, V, False, tokens[:at], fresh[:at], log10p, used)
     at = sentences = words = oovs = zeros = unknown = 0
     for line in range(lines):
         total = 0.0

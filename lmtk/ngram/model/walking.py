@@ -22,9 +22,9 @@ u64 = np.uint64
 prefetch, local, array_at = (of_numba("lmtk.machine.intrinsics", name) for name in ("prefetch", "local", "array_at"))
 
 
-def walk_plain(nodes, unigram, first, V, single, ids, fresh):
+def walk_plain(nodes, unigram, log10p_1, V, single, ids, fresh):
     """Score the tokens ids (N,) in numpy: (log10p, used). The arguments and results are those of `walk`."""
-    node, logp, used = unigram[ids], first[ids], np.ones(len(ids), np.int8)
+    node, log10p, used = unigram[ids], log10p_1[ids], np.ones(len(ids), np.int8)
     weights = np.zeros(len(ids), np.float32)
     for k, (above, level) in enumerate(pairwise(nodes.levels[1:]), 2):
         context = np.append(np.int32(-1), node[:-1])
@@ -38,16 +38,16 @@ def walk_plain(nodes, unigram, first, V, single, ids, fresh):
             weight[(weight == 0) & ~goes_on] = -0.0
             weight[~has_context] = 0.0 if k == 2 else -0.0
             weight[fresh] = -0.0
-            logp = logp + weight
+            log10p = log10p + weight
         else:
             weights += weight
         value = np.where(node >= 0, level["log10p"][node], np.float32(np.nan))
         value[ids >= V] = np.nan
         used[~np.isnan(value)] = k
         has_value = value < np.inf
-        logp[has_value] = as_kenlm_log(value[has_value]) if single else value[has_value]
+        log10p[has_value] = as_kenlm_log(value[has_value]) if single else value[has_value]
         weights[has_value] = 0
-    return logp if single else logp + weights, used
+    return log10p if single else log10p + weights, used
 
 
 def find_context_nodes(nodes, unigram, context):
@@ -154,7 +154,7 @@ def search_round(trie, lanes, lists, lives):
 
 
 @sealed
-def walk(memory, logs, where, far, slots, spans, unigram, first, V, single, ids, fresh, log10p, used):
+def walk(memory, logs, where, far, slots, spans, unigram, log10p_1, V, single, ids, fresh, log10p, used):
     """Hard to read: the parts of a text are scored side by side, in rounds of passes over lists of parts.
 
     The back-off recursion (Katz 1987) for the tokens ids (N,):
@@ -162,8 +162,8 @@ def walk(memory, logs, where, far, slots, spans, unigram, first, V, single, ids,
         p(w | c) = p of the n-gram c w if there is one, else bow(c) p(w | c without its oldest word).
 
     log10p (N,) float32 <- log10 p; used (N,) int8 <- the length of the n-gram that gave it. unigram (W,) int32: the
-    1-gram of each word, -1 for none; first (W,) float32, its log10 p. fresh (N,): whether a token has no context. Words
-    from V on do not have a probability. single: whether to use KenLM's rounding and signs of zero.
+    1-gram of each word, -1 for none; log10p_1 (W,) float32, its log10 p. fresh (N,): whether a token has no context.
+    Words from V on do not have a probability. single: whether to use KenLM's rounding and signs of zero.
 
     The search goes from the longest context to shorter ones, by suffix links. The first node found is the next token's
     context; at the highest order, its suffix is. So a token whose n-gram is in the model takes one search. A log10p of
@@ -228,7 +228,7 @@ def walk(memory, logs, where, far, slots, spans, unigram, first, V, single, ids,
         for j in range(roots):
             a = root[j]
             w = u64(word[a])
-            p[a], done[dones] = first[w], a
+            p[a], done[dones] = log10p_1[w], a
             dones += 1
             if next_order[a] < 0:
                 next_order[a], next_node[a] = (1, np.int64(unigram[w])) if unigram[w] >= 0 else (0, UNKNOWN)
@@ -255,25 +255,25 @@ def walk(memory, logs, where, far, slots, spans, unigram, first, V, single, ids,
             roots += order[a] == 0
 
 
-def make_handle(nodes, unigram, first):
+def make_handle(nodes, unigram, log10p_1):
     """Make a handle: an int64 array with the addresses and lengths of a Walk's arrays, and scratch memory for the
     weights of `step` and `score_text`, which hold Python's lock. Kernels that are called often take a handle, since
     passing an array costs 0.1 us. The arrays must outlive the handle.
     """
-    arrays = nodes.memory, nodes.where, unigram, first, nodes.far, nodes.slots, nodes.spans
+    arrays = nodes.memory, nodes.where, unigram, log10p_1, nodes.far, nodes.slots, nodes.spans
     sizes = nodes.memory.size, nodes.order, len(unigram), len(nodes.far), nodes.slots.size, len(nodes.spans)
     return np.array([*map(address_of, arrays), *sizes, *[0] * nodes.order], np.int64)
 
 
 @inlined
 def arrays_at(handle):
-    """memory, logs, where, far, slots, spans, unigram, first of the handle at this address."""
+    """memory, logs, where, far, slots, spans, unigram, log10p_1 of the handle at this address."""
     h = array_at(handle, 13, np.int64)
     memory, logs = array_at(h[0], h[7], np.int32), array_at(h[0], h[7], np.float32)
     where, far = array_at(h[1], (h[8], 4), np.int64), array_at(h[4], (h[10], 2), np.int32)
     slots, spans = array_at(h[5], h[11], np.int32), array_at(h[6], (h[12], 2), np.int64)
-    unigram, first = array_at(h[2], h[9], np.int32), array_at(h[3], h[9], np.float32)
-    return memory, logs, where, far, slots, spans, unigram, first
+    unigram, log10p_1 = array_at(h[2], h[9], np.int32), array_at(h[3], h[9], np.float32)
+    return memory, logs, where, far, slots, spans, unigram, log10p_1
 
 
 @jit(nogil=False)
@@ -284,9 +284,9 @@ def step(handle, w, state):
     state: the longest context, order << 32 | place; NULL or UNKNOWN if there is none. As in KenLM, a context that no
     n-gram extends, and whose weight is 0, is shortened.
     """
-    memory, logs, where, far, slots, spans, unigram, first = arrays_at(handle)
+    memory, logs, where, far, slots, spans, unigram, log10p_1 = arrays_at(handle)
     n, k, node = len(where), state >> 32, state & 0xFFFFFFFF
-    weights, many, p, used = array_at(handle + 8 * 13, 2 * n, np.float32), 0, first[w], 1
+    weights, many, p, used = array_at(handle + 8 * 13, 2 * n, np.float32), 0, log10p_1[w], 1
     after_order, after = np.int64(-1), np.int64(0)
     if k == 0 and node == UNKNOWN:
         weights[0], many = 0, 1
@@ -363,7 +363,7 @@ def score_text(handle, table, unk, sos, eos, address, size):
     ends at token i extends the (k - 1)-gram that ends at i - 1. `walk` makes fewer searches, but needs many tokens for
     its reads to overlap.
     """
-    memory, logs, where, _, slots, spans, unigram, first = arrays_at(handle)
+    memory, logs, where, _, slots, spans, unigram, log10p_1 = arrays_at(handle)
     keys, letters, ends, value = table_at(table)
     ids, n, begin = np.empty(size + 2, np.int32), len(where), np.int64(sos >= 0)
     ids[0] = sos
@@ -391,7 +391,7 @@ def score_text(handle, table, unk, sos, eos, address, size):
                 fetch(memory, where, k + 1, child[j])
     total, weights = np.float32(0), array_at(handle + 8 * 13, 2 * n, np.float32)
     for i in range(begin, N):
-        p, many = first[u64(ids[i])], 0
+        p, many = log10p_1[u64(ids[i])], 0
         if i and node[0, i - 1] < 0 and (node[:, i - 1] < 0).all():
             weights[0], many = 0, 1  # KenLM's missing <unk> has the weight +0
         for k in range(min(n - 1, i), 0, -1):
@@ -446,8 +446,8 @@ def score_lines(handle, ids, sos, eos, sums):
             ends[line] = at = put_line(ids, start, i, (sos, eos), tokens, fresh, at)
             start, line = i + 1, line + 1
     log10p, used = np.empty(N, np.float32), np.empty(N, np.int8)
-    memory, logs, where, far, slots, spans, unigram, first = arrays_at(handle)
-    walk(memory, logs, where, far, slots, spans, unigram, first, len(unigram), True, tokens, fresh, log10p, used)
+    memory, logs, where, far, slots, spans, unigram, log10p_1 = arrays_at(handle)
+    walk(memory, logs, where, far, slots, spans, unigram, log10p_1, len(unigram), True, tokens, fresh, log10p, used)
     at = 0
     for line in range(lines):
         total = np.float32(0)

@@ -145,7 +145,7 @@ def divide(seen, unit, vocab, order, memory, comm):
     """
     if memory:
         threads.at_most(max(1, memory // THREAD))
-    N, W, workers = int(seen.sum()), len(vocab.words), threads.count()
+    N, W, workers = int(seen.sum()), len(vocab.words), threads.thread_count()
     each = max(BYTES, 35 * order - 40)
     room = max(memory - WORD_BYTES * W, LEAST) // each if memory else None
     most = max(1, room // workers if memory else min(PART, -(-N // (2 * workers * comm.size))))
@@ -208,11 +208,6 @@ def contexts_from(job, b):
     """
     begins = job.shelf.get(("contexts", "begins", b), kind_of_begins(job.order))
     return begins, job.of, job.shelf.get(("contexts", "words", b), np.int32)
-
-
-def replace(shelf, name, array):
-    shelf.drop(name)
-    shelf.add(name, array)
 
 
 def size_in_model(job, b, k):

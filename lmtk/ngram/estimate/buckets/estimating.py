@@ -5,7 +5,7 @@ estimates order 1. `estimate` estimates the longer n-grams, bucket by bucket, an
 One bucket that stays in memory is its `engine.Estimator`; others are on a shelf, from which `load` takes them.
 """
 
-import dataclasses
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from threading import Lock
@@ -17,7 +17,7 @@ from lmtk.ngram.counting.runs import Spilled
 from lmtk.ngram.estimate import engine, suffix
 from lmtk.ngram.estimate.buckets import of_counts
 from lmtk.ngram.estimate.buckets.dealing import deal_out
-from lmtk.ngram.estimate.buckets.division import divide, edge, ends_of, in_one, replace, size_in_model, stored
+from lmtk.ngram.estimate.buckets.division import divide, edge, ends_of, in_one, size_in_model, stored
 from lmtk.ngram.estimate.buckets.ordering import sort_bucket
 from lmtk.ngram.estimate.buckets.passing import places_of
 from lmtk.ngram.estimate.smoothing import words_kept
@@ -129,7 +129,7 @@ def load(job, b):
     if job.counts:
         raw = [None, None, *(get(("raw", b, k), np.int64) for k in range(2, job.order + 1))]
         fresh = [None, None, *(get(("fresh", b, k), np.int32) for k in range(2, job.order))]
-        x = dataclasses.replace(x, raw=raw, fresh=fresh)
+        x = replace(x, raw=raw, fresh=fresh)
     work = engine.Estimator(x, vocab, job.methods, job.seen, inside=job.inside)
     work.scratch = job.scratch
     return work
@@ -190,7 +190,7 @@ def need_all(job, ends):
         for b in job.rank_buckets if k > 2 and not job.work else ():
             parts = [job.shelf.get(("needed", b, to), np.uint8) for to in range(len(job.bounds) - 1)]
             name = ("marks", b, k - 1)
-            replace(job.shelf, name, np.concatenate(parts) | job.shelf.get(name, np.uint8))
+            job.shelf.replace(name, np.concatenate(parts) | job.shelf.get(name, np.uint8))
             for to in range(len(job.bounds) - 1):
                 job.shelf.drop(("needed", b, to))
 
@@ -210,6 +210,6 @@ def need_one(job, k, ends, b):
         work.log10bow[k - 1][events[k - 1] :] = shelf.get(("bow", b, k - 1), f32)
     work.need_order(k, ends)
     if k > 2:
-        replace(shelf, ("marks", b, k - 1), work.marks[k - 1][: events[k - 1]])
-        replace(shelf, ("of contexts", b, k - 1), work.marks[k - 1][events[k - 1] :])
-        replace(shelf, ("bow", b, k - 1), work.log10bow[k - 1][events[k - 1] :])
+        shelf.replace(("marks", b, k - 1), work.marks[k - 1][: events[k - 1]])
+        shelf.replace(("of contexts", b, k - 1), work.marks[k - 1][events[k - 1] :])
+        shelf.replace(("bow", b, k - 1), work.log10bow[k - 1][events[k - 1] :])
