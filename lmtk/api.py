@@ -228,8 +228,8 @@ class Model:
         def base_score(in_state, word, out_state):
             try:
                 p, _, out_state.nodes = step(handle, ids[word], in_state.nodes or null)
-            except AttributeError:
-                raise TypeError(no_states(in_state, out_state)) from None
+            except Exception as e:
+                raise wrong_state(e, null, in_state, out_state) from None
             return p
 
         if "_step" in vars(self):  # from now on the instance has this method itself, with what it needs at hand
@@ -244,8 +244,8 @@ class Model:
         word = self._ids[word]
         try:
             p, length, out_state.nodes = self._step(self._full_handle, word, in_state.nodes or self._null)
-        except AttributeError:
-            raise TypeError(no_states(in_state, out_state)) from None
+        except Exception as e:
+            raise wrong_state(e, self._null, in_state, out_state) from None
         return FullScoreReturn(p, length, word == self._index.unk)
 
     def next_words(self, context, k=10, bos=True):
@@ -254,6 +254,8 @@ class Model:
 
         context: a string of words. bos: whether the context begins with <s>.
         """
+        if not isinstance(k, Integral) or k < 1:
+            raise ValueError(f"k must be a whole number of words, 1 or more, not {k!r}")
         p = self.distribution(context, bos)
         if self.vocab.unk_id < len(p):
             p[self.vocab.unk_id] = -np.inf
@@ -436,7 +438,7 @@ class Model:
             yield ids
 
     def _check_ids(self, ids):
-        ids, W = np.asarray(ids), len(self.vocab.words)
+        ids, W = np.asarray(ids if isinstance(ids, np.ndarray) else [*ids]), len(self.vocab.words)
         if ids.ndim != 1 or (len(ids) and ids.dtype.kind not in "iu"):
             raise ValueError("ids must be a list of whole numbers; vocab.index[word] is the id of a word, bytes")
         if len(ids) and not (ids.min() >= 0 and ids.max() < W):
@@ -477,9 +479,16 @@ class Ids(dict):
         return word_id
 
 
-def no_states(*arguments):
-    wrong = next((x for x in arguments if not isinstance(x, State)), None)
-    return f"expected a State, not {type(wrong).__name__}"
+def wrong_state(error, null, *states):
+    """What an error in scoring a word means to the caller: an argument is not a State, or the first State is that of a
+    model of another kind. null: the state of this model after no word.
+    """
+    other = next((x for x in states if not isinstance(x, State)), None)
+    if other is not None or None in states:
+        return TypeError(f"expected a State, not {type(other).__name__}")
+    if isinstance(states[0].nodes or null, tuple) != isinstance(null, tuple):
+        return ValueError("the State belongs to a model of another kind")
+    return error
 
 
 def as_bytes(text):

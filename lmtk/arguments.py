@@ -55,11 +55,11 @@ def run_of(job, arguments, options, names=None):
     names: {option: argument} of arguments with another name than their field. Raises TypeError for an option that does
     not exist.
     """
-    declared = fields_of(job)
+    declared, renamed = fields_of(job), names or {}
     options = {name: plain(value) for name, value in options.items()}
-    names = {option_name(field): name for name, field in declared.items()} | (names or {})
+    names = {option_name(field): name for name, field in declared.items()} | renamed
     for name, value in options.items():
-        if name not in declared:
+        if name not in declared or name in renamed:
             raise TypeError(f"unknown option '{name}'{similar(name, names)}")
         if wanted := mismatch(value, declared[name].type):
             raise UsageError(f"{name} must be {wanted}, not {reprlib.repr(value)}")

@@ -154,6 +154,20 @@ def test_ranks_that_do_not_wait_learn_what_one_process_learns(tmp_path, nodes, m
 
 
 @needs_mpi
+def test_ranks_that_do_not_wait_keep_the_biases(tmp_path):
+    """A rank may read the output weights while another one updates them, so no update may take the biases away."""
+    random, text = np.random.default_rng(1), tmp_path / "text"
+    words = np.minimum(random.zipf(1.2, 20_000), 4000).reshape(-1, 20)
+    text.write_text("".join(" ".join(f"w{w}" for w in line) + "\n" for line in words.tolist()))
+    how = ["-text", text, "-heldout", text, "-hidden", "4", "-features", "4", "-order", "3", "-objective", "full"]
+    how += ["-threads", "1", "-epochs", "3", "-direct", "-debug", "1", "-lm", tmp_path / "m"]
+    perplexity = lambda err: float(err.split("epoch 3: ")[1].split("training ppl= ")[1].split()[0])
+    alone = mpi(1, "nplm-train", *how)[2]
+    together = mpi(2, "nplm-train", "-mpi", "-parallel", "data", *how)[2]
+    assert perplexity(together) < 1.05 * perplexity(alone)
+
+
+@needs_mpi
 def test_a_rank_may_have_no_minibatch(tmp_path):
     words = ["nplm-train", *DATA, *TINY, "-minibatch", "10000", "-dropout", "0"]
     assert mpi(2, *words, "-mpi", "-parallel", "data", "-lm", tmp_path / "m") == (0, "", "")

@@ -137,13 +137,10 @@ def test_one_example_is_the_update_of_section_3_2(direct, parts):
             assert actual == pytest.approx(np.array(wanted), rel=1e-4, abs=1e-6)
 
 
-@pytest.mark.parametrize("direct", [False, True])
-@pytest.mark.parametrize("hidden", [0, 5])
+@pytest.mark.parametrize("direct, hidden", [(True, 0), (True, 5), (False, 5)])
 @pytest.mark.parametrize("share", [0, 0.3])
 def test_the_gradient_is_that_of_finite_differences(direct, hidden, share):
     """A step of a minibatch moves each parameter by epsilon times the slope of L, measured in double precision."""
-    if not (direct or hidden):
-        return
     theta = parameters(h=hidden, direct=direct)
     contexts, w = minibatch(6)
     of_x, of_a, of_words = dropout.draw_factors([(6, 9), (6, hidden), (12,)], share, np.random.default_rng(1))

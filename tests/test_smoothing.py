@@ -4,6 +4,7 @@ import io
 import math
 from collections import Counter
 from dataclasses import replace
+from itertools import product
 
 import naive
 import numpy as np
@@ -38,12 +39,11 @@ def smoothed(name, order, interpolate=False, minimum=1, marks=MARKS[0], unk=Fals
     return estimate(counts, vocab, Recipe(methods, (0.5, 1, 1.5)))[0]
 
 
-@pytest.mark.parametrize("name", METHODS)
-@pytest.mark.parametrize("interpolate", [False, True])
+@pytest.mark.parametrize(
+    "name, interpolate", [pair for pair in product(METHODS, [False, True]) if pair != ("gt", True)]
+)
 @pytest.mark.parametrize("order", [1, 2, 3, 4])
 def test_every_method_sums_to_one(name, interpolate, order):
-    if name == "gt" and interpolate:
-        return
     listed = [b"baba", b"deba", b"kiba", b"side", b"never"]
     for marks in MARKS:
         for unk, words, minimum in ((False, None, 2), (True, listed, 1), (False, listed, 1)):

@@ -167,12 +167,12 @@ def vectors_of_text(job):
     """The Vectors of a text's co-occurrences. Raises LmtkError if the text has fewer neighbours than features."""
     from itertools import chain
 
-    from lmtk.machine.threads import use
+    from lmtk.machine.threads import thread_count, use
     from lmtk.nplm import cooccurrence
     from lmtk.text.corpus import count_words, read_corpus
     from lmtk.text.vocab import make_vocab, read_vocab
 
-    use(products=2)  # the products of large matrices take most of the time
+    use(products=min(thread_count(), 2))  # the products of large matrices take most of the time
     marks = marks_of(job)
     if job.vocab:
         words = read_vocab(job.vocab, job.tolower)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lmtk.errors import FormatError, LmtkError, name_of, shown
-from lmtk.ngram.arpa.reader import Growing, make_rows, read_model, rows_of_pieces, tell_sizes
+from lmtk.ngram.arpa.reader import GrowingTrie, make_rows, read_model, rows_of_pieces, tell_sizes
 
 
 @dataclass(frozen=True)
@@ -20,8 +20,8 @@ class Ngrams:
     path: str
 
 
-class InFileOrder(Growing):
-    """Leaves the sections of an ARPA file as they are read; a Growing would sort them into a trie."""
+class InFileOrder(GrowingTrie):
+    """Leaves the sections of an ARPA file as they are read; a GrowingTrie would sort them into a trie."""
 
     def add(self, sections, stated):
         pass

@@ -143,7 +143,9 @@ def number_of_classes(job, start, words):
     if G < 2:
         raise LmtkError(f"{job.init}: all words are in one class; expected two or more classes")
     if words < G:
-        raise LmtkError(f"{counted(words, 'word')} are too few for {G} classes; lower -numclasses")
+        if words < 2:
+            raise LmtkError(f"the text has {counted(words, 'word')} to put in classes; there must be 2 or more")
+        raise LmtkError(f"{words} words are too few for {G} classes; lower -numclasses")
     return G
 
 

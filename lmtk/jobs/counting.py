@@ -102,7 +102,8 @@ RULES = (
         )
     ),
     Rule(order_not_counted),
-    wrong(lambda job: job.limit_vocab and not job.vocab and job.read, "-limit-vocab with -read needs -vocab"),
+    needs("limit_vocab", "vocab"),
+    excludes("text_has_weights", "text_has_weights_last"),
     wrong(
         lambda job: job.write_order > job.order,
         "-write-order {write_order} is above the order of the counts, {order}; raise -order",

@@ -110,6 +110,10 @@ RULES = (
     Rule(names_for_models),
     wrong(lambda job: len(set(job.name)) < len(job.name), "-name gives two models the same name"),
     wrong(
+        lambda job: any(name.split() != [name] or b"|||" in name for name in job.name),
+        "-name takes names without blanks and without |||, which separate the fields of a list",
+    ),
+    wrong(
         lambda job: job.write_nbest_dir and len({os.path.basename(path) for path in job.nbest}) < len(job.nbest),
         "-write-nbest-dir needs lists with different file names",
     ),

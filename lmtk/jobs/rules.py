@@ -241,6 +241,11 @@ def short(weights):
     return " ".join(f"{w:.6g}" for w in weights)
 
 
+def files_of_model(path, model):
+    """The files of a model that was read: its own, `path` (or a model in memory), and those of a mixture's parts."""
+    return [*([path] if isinstance(path, str) else []), *getattr(model, "names", [])]
+
+
 def check_outputs(*paths, texts=(), inputs=()):
     """Checks, before any work, that each output (None: not wanted) can be written, that no two outputs are the same
     file, and that no output would replace one of the texts and other inputs.

@@ -439,9 +439,10 @@ def line(epoch, to_go):
 def check_trained(texts, model, life, inputs=()):
     """Checks, before training, that the model and the files of -log and -plot can be written."""
     from lmtk.files import figure
+    from lmtk.run import checkpoint_of
 
     if life.plot:
         if os.path.splitext(life.plot)[1][1:] not in figure.KINDS:
             raise UsageError(f"-plot {life.plot} must end in .svg, .png or .pdf")
         figure.check_matplotlib("plot")
-    check_outputs(model, life.log, life.plot, texts=texts, inputs=inputs)
+    check_outputs(model, checkpoint_of(model), life.log, life.plot, texts=texts, inputs=inputs)

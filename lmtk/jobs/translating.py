@@ -222,7 +222,7 @@ def write_translations(job, models, out, write_alignment):
                 if references is not None:
                     references.add(best)
             out.flush()
-    warn_of_unknown(job, tally)
+    warn_of_unknown(tally)
     if job.debug:
         summary = "{sentences} sentences, {blank} blank lines, {words} words, {unknown} of them [UNK]\n"
         sys.stderr.write(summary.format_map(tally))
@@ -248,7 +248,7 @@ def count_words(row, source):
     return {"seen": len(row), "missing": len(missing), "upper": sum(lower(word) in source.index for word in missing)}
 
 
-def warn_of_unknown(job, tally):
+def warn_of_unknown(tally):
     """Warns if the model does not know many of the words that were read."""
     if tally["missing"] <= UNKNOWN_SHARE * tally["seen"]:
         return

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from lmtk.lm import LN10, UNKNOWN, Scores
-from lmtk.machine.jit import inlined, jit, of_numba
+from lmtk.machine.jit import inlined, intrinsic, jit
 from lmtk.machine.threads import map_in_order
 from lmtk.text.vocab import Vocab
 
@@ -31,7 +31,7 @@ AT, BUCKETS, WIDTH = range(3)  # columns of `where`
 BLOCK = 1 << 16  # tokens that a thread scores at once
 BATCH = 32  # tokens whose places are prefetched together
 NO_WORDS = "does not store the words of n-grams; give the ARPA file or a KenLM trie"  # in messages
-prefetch = of_numba("lmtk.machine.intrinsics", "prefetch")
+prefetch = intrinsic("prefetch")
 
 
 @dataclass(frozen=True)

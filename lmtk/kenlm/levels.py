@@ -20,7 +20,7 @@ from itertools import pairwise
 import numpy as np
 
 from lmtk.kenlm.layout import hash_words, is_unknown
-from lmtk.machine.jit import jit, of_numba
+from lmtk.machine.jit import intrinsic, jit
 from lmtk.machine.memory import trim
 from lmtk.machine.threads import map_at_once, parts_of, thread_count
 from lmtk.ngram.estimate.engine import IN_MODEL
@@ -32,7 +32,7 @@ AHEAD = 16
 FEW = 32  # siblings that are sorted by insertion
 u64 = np.uint64
 LOWER = u64(0xFFFFFFFF)  # the half of a key that is the n-gram's place in its column
-prefetch = of_numba("lmtk.machine.intrinsics", "prefetch")
+prefetch = intrinsic("prefetch")
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,7 @@ from lmtk.kenlm.hashed import (
 )
 from lmtk.kenlm.layout import ZERO, hash_words, header_size, is_unknown, join_words, make_header
 from lmtk.machine import memory
-from lmtk.machine.jit import inlined, jit, of_numba
+from lmtk.machine.jit import inlined, intrinsic, jit
 from lmtk.machine.threads import map_in_order
 from lmtk.ngram.arpa import reader
 from lmtk.ngram.arpa.printing import PIECE
@@ -47,14 +47,14 @@ f32, u32, u64 = np.float32, np.uint32, np.uint64
 MINUS, LOWEST = np.int32(-(1 << 31)), f32(-np.inf).view(np.int32)  # the bits of -0.0 and of -inf
 ZERO_BITS = ZERO.view(np.int32)
 LACKS_CONTEXT, FULL = 1, 2  # what stops `insert`
-prefetch = of_numba("lmtk.machine.intrinsics", "prefetch")
+prefetch = intrinsic("prefetch")
 
 
 def read(stream, path, form, out):
     """Returns (the Tables of the ARPA file in `stream`, the number of positive log probabilities, the largest of them).
     form: a `layout.Form`; out: the open file that the Tables are for. Raises FormatError.
     """
-    growing = Growing(out, form, path)
+    growing = GrowingTables(out, form, path)
     sections, stated, positive, worst = reader.read_sections(stream, path, growing)
     growing.add(sections, stated)
     if growing.tables is None:
@@ -80,9 +80,9 @@ def write(out, model, form):
     tables.write()
 
 
-class Growing:
-    """Tables that grow while an ARPA file is read, in place of `reader.Growing`. The n-grams of a block are inserted
-    when it is read, and its memory is used again.
+class GrowingTables:
+    """Tables that grow while an ARPA file is read, in place of `reader.GrowingTrie`. The n-grams of a block are
+    inserted when it is read, and its memory is used again.
     """
 
     def __init__(self, out, form, path):

@@ -209,7 +209,7 @@ def read_words(data, at, V, path):
     return [UNK, *words[1:]]
 
 
-def build_model(levels, words, path):
+def build_model(levels, words):
     """The Backoff model of levels (rows of KenLM's ids, log10 p, log10 weights)."""
     vocab = make_vocab(words, levels[0][1][0])
     ids = np.array([vocab.index[w] for w in words], np.int32)

@@ -13,7 +13,7 @@ import numpy as np
 
 from lmtk.kenlm.layout import ZERO, chop_bits, join_words, make_header
 from lmtk.kenlm.levels import AHEAD, LOWER, number_words
-from lmtk.machine.jit import inlined, jit, of_numba
+from lmtk.machine.jit import inlined, intrinsic, jit
 from lmtk.machine.threads import map_at_once, parts_of, thread_count
 from lmtk.ngram.model.nodes import freeze, view_records
 
@@ -24,7 +24,7 @@ QUANTIZED_VERSION, POINTERS_VERSION = 2, 0
 MINUS_ZERO = f32(-0.0)
 SIGN = np.uint32(1 << 31)  # the sign bit
 NONE = (np.empty(0, f32), np.empty(0, f32))  # tables of an order that is not quantized
-load8, store8, prefetch = (of_numba("lmtk.machine.intrinsics", name) for name in ("load8", "store8", "prefetch"))
+load8, store8, prefetch = (intrinsic(name) for name in ("load8", "store8", "prefetch"))
 
 
 @dataclass(frozen=True)

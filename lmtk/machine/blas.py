@@ -75,8 +75,8 @@ def products(threads, *factors):
 
 
 def add_product(alpha, A, B, beta, M):
-    """M <- beta M + alpha A'B in place: A (K, D), B (K, V), M (D, V), float32, with contiguous rows; M may have
-    contiguous columns instead.
+    """M <- beta M + alpha A'B in place: A (K, D), B (K, V), M (D, V), float32, with contiguous rows; M as a whole may
+    have contiguous columns instead.
 
     It takes one pass over M; numpy would need a product of M's size and two more passes.
     """
@@ -84,13 +84,12 @@ def add_product(alpha, A, B, beta, M):
         A, B, M = B, A, M.T
     (K, D), V = A.shape, B.shape[1]
     function = sgemm()
-    if function is None or not V or not (A.flags.c_contiguous and B.flags.c_contiguous and M.flags.c_contiguous):
+    if function is None or not M.size or not all(a.itemsize in (a.strides[1], 4 * a.shape[1]) for a in (A, B, M)):
         M *= np.float32(beta)
         M += np.float32(alpha) * (A.T @ B)
         return
-    function(
-        ROW_MAJOR, TRANSPOSE, NO_TRANSPOSE, D, V, K, alpha, A.ctypes.data, D, B.ctypes.data, V, beta, M.ctypes.data, V
-    )  # fmt: skip
+    (a, lda), (b, ldb), (m, ldm) = ((x.ctypes.data, max(x.strides[0] // x.itemsize, x.shape[1])) for x in (A, B, M))
+    function(ROW_MAJOR, TRANSPOSE, NO_TRANSPOSE, D, V, K, alpha, a, lda, b, ldb, beta, m, ldm)
 
 
 def set_threads(threads):

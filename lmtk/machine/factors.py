@@ -11,7 +11,7 @@ from functools import cache
 import numpy as np
 
 from lmtk.machine.blas import named, sgemm
-from lmtk.machine.jit import jit, of_numba
+from lmtk.machine.jit import intrinsic, jit
 
 SMALL = 10**6  # multiplications; with kernels for small products, OpenBLAS does not copy operands of up to so many
 WITH_SMALL = b"SkylakeX", b"Cooperlake", b"SapphireRapids"  # processors with such kernels, by OpenBLAS's names
@@ -20,7 +20,7 @@ FEWEST = 5  # rows of such a small product; with fewer, a product with a copy of
 ANY = 1 << 40  # more rows than a product can have
 FEW = 3  # rows that are multiplied while BLAS copies a factor
 GAP = 16  # numbers between the rows of a factor, so that their distance is not a power of two
-by_blas = of_numba("lmtk.machine.intrinsics", "sgemm")
+by_blas = intrinsic("sgemm")
 
 
 @cache

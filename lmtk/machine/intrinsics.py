@@ -1,7 +1,7 @@
 """Intrinsics for kernels: eight bytes at any place of a uint8 array, prefetching, arrays at an address or on the stack,
 bits, and BLAS. They are made of public parts of numba and llvmlite alone, so that `fallback` works with them.
 
-Importing this module imports numba, so kernels name its functions by `jit.of_numba`.
+Importing this module imports numba, so kernels name its functions by `jit.intrinsic`.
 """
 
 from llvmlite import ir

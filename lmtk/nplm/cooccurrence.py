@@ -11,6 +11,7 @@ around a word in the place of documents. A text comes in as Corpus pieces, a vec
 
 import numpy as np
 
+from lmtk.machine.blas import one_thread
 from lmtk.text.corpus import contexts
 
 NEIGHBOURS = 1000  # words whose co-occurrences are counted, on each side
@@ -68,7 +69,9 @@ def reduce_rows(row, column, value, shape, m):
             part[row[begin:end] - first, column[begin:end]] = value[begin:end]
             yield first, part
 
-    squares, axes = np.linalg.eigh(sum((part.T @ part).astype(np.float64) for _, part in dense()))
+    product = sum((part.T @ part).astype(np.float64) for _, part in dense())
+    with one_thread():  # on a busy machine, two take many times as long
+        squares, axes = np.linalg.eigh(product)
     squares, axes = np.maximum(squares[::-1][:m], 0), axes[:, ::-1][:, :m]
     axes = axes * np.sign(axes[np.abs(axes).argmax(axis=0), np.arange(axes.shape[1])])
     real = squares > 1e-9 * squares[0]

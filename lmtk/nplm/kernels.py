@@ -117,10 +117,8 @@ def add_weights(rate, z, gy, keep, MT, low):
     is often less than half a unit in its last place. Without `low` these steps would be lost, and only the steps
     upwards, of the words that occur, would count.
     """
-    b = MT[-1].copy()
-    MT[-1] = 0  # then the product leaves the steps of the biases here
-    add_product(rate, z, gy, keep, MT)
-    add_exactly(b, low, MT[-1])
+    add_product(rate, z[:, :-1], gy, keep, MT[:-1])
+    add_exactly(MT[-1], low, f32(rate) * (z[:, -1] @ gy))
 
 
 @inlined
@@ -133,9 +131,9 @@ def add_to_pair(high, low, step):
 
 @jit
 def add_exactly(b, low, steps):
-    """b + low + steps, exactly: steps <- the sum in single precision, low <- the rest. All (V_i,), in place."""
+    """b + low + steps, exactly: b <- the sum in single precision, low <- the rest. All (V_i,), in place."""
     for j in range(len(b)):
-        steps[j], low[j] = add_to_pair(b[j], low[j], steps[j])
+        b[j], low[j] = add_to_pair(b[j], low[j], steps[j])
 
 
 @jit

@@ -131,6 +131,8 @@ class Network(model.Neural):
 
     def after_each(self, contexts):
         """ln p of each predicted word after each of B contexts, lists of ids: (B, V)."""
+        if not len(contexts):
+            return np.empty((0, self.vocab.V))
         corpus = last_word_corpus(contexts)
         at = corpus.starts[1:] - 1
         if LAYERS[self.layer].carries:

@@ -281,8 +281,9 @@ def make_decay(pending, every, shrink, data, settings):
         if share * max(settings.feature_rate, 1) >= 1:
             most = settings.weight_decay / (share * max(settings.feature_rate, 1))
             raise UsageError(
-                f"-weight-decay {settings.weight_decay:g} is too high: at this -rate, an update of {K} examples would "
-                f"reverse the signs of weights; give less than {most:.2g}"
+                f"-rate {settings.rate:g} and -weight-decay {settings.weight_decay:g} are too high together: an update "
+                f"of {K} examples would reverse the signs of weights; lower -rate, or give a -weight-decay below "
+                f"{most:.2g}"
             )
         pending[:] += math.log1p(-share), math.log1p(-share * settings.feature_rate), 1
         if number + 1 == steps or (pending[2] >= every and pending[0] <= -LEAST_DECAY):

@@ -83,7 +83,8 @@ class Marks:
     """How lines become sentences. sos, eos: with <s>, with </s>. stream: all lines are one running text without marks.
     blank: blank lines are counted as sentences without words, as in KenLM. tolower: words are put in lower case.
     reverse: a line is read from its last word to its first. open_end: a last line without a line end has no </s>, and
-    skip_symbols: <s>, </s> and <unk> in a text are blanks, both for lmplz.
+    skip_symbols: <s>, </s> and <unk> in a text are blanks, both for lmplz. blank, open_end and skip_symbols have an
+    effect in counting alone (`ngram.counting.collection`).
     """
 
     sos: bool = True

@@ -10,7 +10,7 @@ value    (2^(s-1),) the id of word j, int32
 
 import numpy as np
 
-from lmtk.machine.jit import inlined, jit, of_numba, sealed
+from lmtk.machine.jit import inlined, intrinsic, jit, sealed
 
 u64 = np.uint64
 NEWLINE = -1  # the id of a line's end, as in corpus
@@ -21,9 +21,9 @@ MIX = u64(0x9E3779B97F4A7C15)
 POWER = np.array([10**e for e in range(9)])
 BATCH = 512  # words looked up together
 SAME = -3  # in place of the id of a word that stood in the same place in the line before
-load8, local = of_numba("lmtk.machine.intrinsics", "load8"), of_numba("lmtk.machine.intrinsics", "local")
-prefetch = of_numba("lmtk.machine.intrinsics", "prefetch")
-trailing_zeros = of_numba("lmtk.machine.intrinsics", "trailing_zeros")
+load8, local = intrinsic("load8"), intrinsic("local")
+prefetch = intrinsic("prefetch")
+trailing_zeros = intrinsic("trailing_zeros")
 TEN = np.array([float(f"1e{e}") for e in range(23)])  # the powers of ten that doubles hold exactly
 
 

@@ -94,7 +94,8 @@ def make_vocab(words, unk=False, eos=True, unk_word=UNK, source="the vocabulary"
     for word, _ in special:
         plain.pop(word, None)
     if not plain:
-        raise LmtkError(f"{name_of(source)}: no words in it, so no vocabulary can be made")
+        others = " besides those of -nonevents" if nonevents else ""
+        raise LmtkError(f"{name_of(source)}: no words in it{others}, so no vocabulary can be made")
     events = [w for w, predicted in special if predicted] + list(plain)
     return Vocab(events + [w for w, predicted in special if not predicted], len(events), unk_word)
 

@@ -15,7 +15,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from lmtk.machine.jit import inlined, jit, of_numba
+from lmtk.machine.jit import inlined, intrinsic, jit
 from lmtk.machine.memory import give_back, trim, zeros
 from lmtk.machine.threads import Scratch, map_at_once, map_in_order
 from lmtk.ngram.arpa.digits import print_shortest, shortest
@@ -27,9 +27,9 @@ PIECE = 1 << 15  # n-grams, or places, printed together
 AHEAD = 8  # how many contexts ahead memory is fetched
 BATCH = 512  # numbers whose digits are made together
 u64 = np.uint64
-leading_zeros = of_numba("lmtk.machine.intrinsics", "leading_zeros")
-store8 = of_numba("lmtk.machine.intrinsics", "store8")
-prefetch = of_numba("lmtk.machine.intrinsics", "prefetch")
+leading_zeros = intrinsic("leading_zeros")
+store8 = intrinsic("store8")
+prefetch = intrinsic("prefetch")
 
 
 @dataclass(frozen=True)

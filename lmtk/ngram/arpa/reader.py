@@ -33,7 +33,7 @@ SECTION = re.compile(rb"\\(\d{1,9})-grams:$")
 DAMAGED = "the file may be damaged or cut short"
 SECOND = re.compile(rb"^[ \t\r]*[^ \t\r\n]+[ \t\r]+([^ \t\r\n]+)", re.M)  # field of each line: a 1-gram's word
 ENDED = -1  # the order after \end\, or after the head of a section that cannot stand there
-UNKNOWN = -2  # the id of a word that has no 1-gram
+NO_UNIGRAM = -2  # the id of a word that has no 1-gram
 # what happens if a model lacks the 1-gram of a mark
 LACKING = {SOS: "the first word of a sentence has no context", EOS: "the end of a sentence has no probability"}
 
@@ -62,7 +62,7 @@ def read_text(stream, path, seen=(), home=None, linked=True):
     n-grams, positive log probabilities, repeated n-grams and a missing <s> or </s> give one warning each. Raises
     FormatError.
     """
-    growing = Growing(home)
+    growing = GrowingTrie(home)
     sections, stated, sizes = read_model(stream, path, growing)
     growing.add(sections, stated)
     tell_sizes(path, stated, sizes | growing.sizes)
@@ -101,7 +101,7 @@ def read_model(stream, path, growing):
 def read_sections(stream, path, growing):
     """Reads an ARPA file up to \\end\\. Returns ({order: Rows and parsed lines}, {order: the number of n-grams that
     \\data\\ states}, the number of positive log probabilities, the largest of them). Orders that are complete go to
-    `growing`, a Growing, where possible. Raises FormatError.
+    `growing`, a GrowingTrie, where possible. Raises FormatError.
     """
     sections, stated, order, ended, positive, worst = {}, {}, None, False, 0, 0.0
     for number, line in numbered(stream, path, growing.unigrams):
@@ -237,7 +237,7 @@ class Unigrams:
         return vocabulary(self.words)
 
 
-class Growing:
+class GrowingTrie:
     """The Trie of a large file, which grows while the file is read.
 
     A complete section becomes records, and its memory is reused for the next section. The rows of the highest order
@@ -309,8 +309,8 @@ def next_order(order, line):
 
 
 def table_of(index):
-    """The ids of a model's words, for look-ups by several threads; UNKNOWN for others."""
-    return Table(Closed(index, UNKNOWN))
+    """The ids of a model's words, for look-ups by several threads; NO_UNIGRAM for others."""
+    return Table(Closed(index, NO_UNIGRAM))
 
 
 def read_block(block, order, unigrams, free):
@@ -395,7 +395,7 @@ def single(log10):
 
 def nodes_of_many(sections, growing, linked):
     """(the Nodes of the sections of a large file, by kernels; the number of repeated n-grams). Empties the sections.
-    growing: a Growing, whose trie has some of them already.
+    growing: a GrowingTrie, whose trie has some of them already.
     """
     W, trie, repeated, rows = len(growing.unigrams.vocab.words), growing.trie, 0, []
     if not trie or not trie.order == len(trie.sizes) == len(sections):

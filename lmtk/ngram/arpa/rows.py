@@ -13,7 +13,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from lmtk.machine.jit import inlined, jit, of_numba
+from lmtk.machine.jit import inlined, intrinsic, jit
 from lmtk.machine.threads import map_at_once
 from lmtk.ngram.model.nodes import AT, BOW, CHILD, WIDE, WIDTH, ZERO, N, P, allocate
 
@@ -21,7 +21,7 @@ AHEAD = 12
 DEAL = 1 << 15  # rows sorted together: they stay in a cache
 WRONG, FALLING = 1, 2  # an n-gram is repeated or lacks its prefix; the last words of a context are not in order
 u64 = np.uint64
-prefetch = of_numba("lmtk.machine.intrinsics", "prefetch")
+prefetch = intrinsic("prefetch")
 
 
 class Trie:

@@ -31,7 +31,9 @@ def read_classes(path, scaled=True, rows=None):
             continue
         p = probability(fields[1]) if len(fields) == 3 else 1.0 if len(fields) == 2 else None
         if p is None:
-            raise FormatError(path, f"expected a class, a probability and one word, found '{shown(line)[:60]}'", number)
+            what_is_wrong = f"'{shown(fields[1])}' is not a probability: " if len(fields) == 3 else ""
+            expected = f"{what_is_wrong}expected a class, a probability and one word"
+            raise FormatError(path, f"{expected}, found '{shown(line)[:60]}'", number)
         name, word = fields[0], fields[-1]
         if word in members:
             raise FormatError(

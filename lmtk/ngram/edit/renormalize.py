@@ -24,7 +24,7 @@ import numpy as np
 from lmtk.errors import LmtkWarning, counted, shown
 from lmtk.exponential import powers
 from lmtk.lm import probability
-from lmtk.machine.jit import inlined, jit, of_numba
+from lmtk.machine.jit import inlined, intrinsic, jit
 from lmtk.machine.memory import zeros
 from lmtk.machine.threads import map_at_once, parts_of
 from lmtk.ngram.estimate.methods import EPSILON
@@ -34,7 +34,7 @@ from lmtk.ngram.model.walking import backed_off
 
 AHEAD = 8
 f32 = np.float32
-prefetch = of_numba("lmtk.machine.intrinsics", "prefetch")
+prefetch = intrinsic("prefetch")
 
 
 def renormalize(model, may_reuse=False):

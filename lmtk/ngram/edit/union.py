@@ -20,7 +20,7 @@ from functools import partial
 import numpy as np
 
 from lmtk.exponential import powers
-from lmtk.machine.jit import inlined, jit, of_numba
+from lmtk.machine.jit import inlined, intrinsic, jit
 from lmtk.machine.threads import map_at_once, part_size
 from lmtk.ngram.model.building import add_suffixes
 from lmtk.ngram.model.nodes import (
@@ -45,7 +45,7 @@ BATCH = 256  # n-grams whose random reads are made together
 END = np.uint64(0xFFFFFFFFFFFFFFFF)  # ends each list that is merged
 f32 = np.float32
 u64 = np.uint64
-array_at, prefetch = (of_numba("lmtk.machine.intrinsics", name) for name in ("array_at", "prefetch"))
+array_at, prefetch = (intrinsic(name) for name in ("array_at", "prefetch"))
 
 
 @jit
@@ -157,9 +157,9 @@ def put_nodes(k, first, last, node0, child, word, memory, where):
 
 
 @jit
-def mix_numbers(tries, old, weights, k, first, last, node0, place, memory, logs, where, far, base, rows):
-    """memory <- log10 p of the n-grams of order k after the contexts first .. last, log10 sum_m weights[m] p_m, nan if
-    no model has the n-gram; and the first model's back-off weights. node0, place: as in `put_nodes`.
+def mix_numbers(tries, old, weights, k, first, node0, place, memory, logs, where, far, base, rows):
+    """memory <- log10 p of the n-grams of order k after the contexts from `first` on, log10 sum_m weights[m] p_m, nan
+    if no model has the n-gram; and the first model's back-off weights. node0, place: as in `put_nodes`.
 
     rows (., T, 3), from base[k] on: for the n-grams of each order k below the highest, in each trie, log10 p of the
     longest suffix with a probability; the sum of the back-off weights that go with it; the n-gram's own back-off
@@ -280,11 +280,11 @@ def unite(models, ids, W, weights=None, may_reuse=False):
             far = add_suffixes(memory, where, table, np.array([[0, len(table)]] * n), k, one, far)
 
         def numbers(part, k=k, far=far):
-            begin, (first, last, _, _, place) = part
+            begin, (first, _, _, _, place) = part
             if weights is None:
                 copy_numbers(tries, old, k, begin, place, logs, where)
             else:
-                mixture = np.array(weights, np.float64), k, first, last, begin, place
+                mixture = np.array(weights, np.float64), k, first, begin, place
                 mix_numbers(tries, old, *mixture, memory, logs, where, far, base, rows)
 
         def find(k=k):  # for the suffixes of the next order

@@ -108,7 +108,8 @@ class Estimator:
         cuts = cuts[: suffix.cut_places(begins, PIECE, 2, cuts)]
         of_counts = []
         for k, method in enumerate(self.methods[1:], 2):
-            parts, first = np.zeros((len(cuts) - 1, highest_count(method) + 1), np.int64), x.nodes(k, cuts)
+            highest, first = method.formulas.highest(method.parameters), x.nodes(k, cuts)
+            parts = np.zeros((len(cuts) - 1, highest + 1), np.int64)
 
             def piece(q, k=k, method=method, parts=parts, first=first):
                 with self.scratch.lent() as room:
@@ -126,7 +127,7 @@ class Estimator:
         x, method = self.suffixes, self.methods[k - 1]
         if not method.formulas.discounts:
             return np.zeros(0, np.int64)
-        count, highest = x.raw[k][:end], highest_count(method)
+        count, highest = x.raw[k][:end], method.formulas.highest(method.parameters)
         is_counted = count >= 0
         if self.continued(k) and method.counts == "before":
             count = np.where(x.oldest(k)[:end] < self.vocab.V, x.fresh[k][:end], count)
@@ -256,11 +257,6 @@ def put(place, log10p, context, all_log10p, marks, types):
         types[context[i]] += has_p
         many += has_p
     return many
-
-
-def highest_count(method):
-    """The highest r for which a method may ask how many n-grams have the count r."""
-    return max(4, int(method.parameters[0]) + 1 if method.name == "gt" else 0)
 
 
 def seen_words(counts, vocab, marks):

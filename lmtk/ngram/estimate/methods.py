@@ -213,7 +213,8 @@ class Formulas:
     the lower order's weight. discounts: a Method and counts of counts -> the Method with its discounts; None if the
     user gives them. continuation: whether orders below the highest count the different words before an n-gram. names:
     the names of the discounts in a discount file; None: the counts 1, 2, ... are their names. idle: whether f(c) / q is
-    c / T with these parameters, which leaves no mass for unseen words.
+    c / T with these parameters, which leaves no mass for unseen words. highest: the highest r for which `discounts`
+    asks how many n-grams have the count r.
     """
 
     kept: Callable
@@ -222,10 +223,17 @@ class Formulas:
     continuation: bool = False
     names: tuple | None = None
     idle: Callable = lambda parameters: False
+    highest: Callable = lambda parameters: 4
 
 
 METHODS = {
-    "gt": Formulas(katz, good_turing, katz_coefficients, idle=lambda parameters: not parameters),
+    "gt": Formulas(
+        katz,
+        good_turing,
+        katz_coefficients,
+        idle=lambda parameters: not parameters,
+        highest=lambda parameters: int(parameters[0]) + 1,
+    ),
     "wb": Formulas(keep, witten_bell),
     "n": Formulas(keep, natural),
     "cd": Formulas(subtract, absolute, idle=lambda parameters: parameters[0] == 0),

@@ -33,7 +33,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from lmtk.machine.jit import inlined, jit, of_numba
+from lmtk.machine.jit import inlined, intrinsic, jit
 from lmtk.machine.threads import Scratch, map_at_once, map_in_order, thread_count
 from lmtk.text.corpus import Marks
 
@@ -43,7 +43,7 @@ LOW = 14  # the highest order for which f and m fit 4 bits each
 SHARES = 8  # of the words, for each thread that sorts
 PIECE = 1 << 16  # about so many positions has a segment, up to order LOW: its arrays stay in a cache
 u64 = np.uint64
-prefetch = of_numba("lmtk.machine.intrinsics", "prefetch")
+prefetch = intrinsic("prefetch")
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ import numpy as np
 
 from lmtk.errors import FormatError
 from lmtk.files import container
-from lmtk.machine.jit import inlined, jit, of_numba
+from lmtk.machine.jit import inlined, intrinsic, jit
 from lmtk.machine.large import pays
 from lmtk.machine.threads import map_at_once, parts_of
 from lmtk.ngram.model.nodes import (
@@ -43,7 +43,7 @@ from lmtk.ngram.model.searching import add_tables, find_batch, find_children, se
 
 BATCH = 256  # n-grams looked up together
 u64 = np.uint64
-prefetch = of_numba("lmtk.machine.intrinsics", "prefetch")
+prefetch = intrinsic("prefetch")
 
 
 def finish(memory, where, W, path="", linked=False, home=None):

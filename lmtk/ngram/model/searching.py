@@ -9,14 +9,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from lmtk.machine.jit import inlined, jit, of_numba
+from lmtk.machine.jit import inlined, intrinsic, jit
 from lmtk.machine.memory import zeros
 from lmtk.machine.threads import map_at_once
 from lmtk.ngram.model.nodes import AT, CHILD, WIDTH, N, freeze, number
 
 FEW = 8  # children; among so few, binary search is as fast as a hash table
 MANY = 1 << 18  # n-grams; a smaller model gets no tables
-prefetch = of_numba("lmtk.machine.intrinsics", "prefetch")
+prefetch = intrinsic("prefetch")
 
 
 @inlined

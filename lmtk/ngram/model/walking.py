@@ -9,7 +9,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from lmtk.machine.jit import inlined, jit, of_numba, sealed
+from lmtk.machine.jit import inlined, intrinsic, jit, sealed
 from lmtk.ngram.model.nodes import AT, BOW, CHILD, WIDE, WIDTH, ZERO, P, address_of, children_of, number, suffix_of
 from lmtk.ngram.model.searching import FEW, find_batch, find_children, probe, search, slot_of
 from lmtk.text.kernels import look_up
@@ -19,7 +19,7 @@ LISTED, WEIGHTS = LANES + 1, 100 * LANES  # the sizes of a list of parts, and of
 PART = 64  # tokens of a part, at least
 NULL, UNKNOWN = 0, 1  # states: after nothing, and after a word without a 1-gram
 u64 = np.uint64
-prefetch, local, array_at = (of_numba("lmtk.machine.intrinsics", name) for name in ("prefetch", "local", "array_at"))
+prefetch, local, array_at = (intrinsic(name) for name in ("prefetch", "local", "array_at"))
 
 
 def walk_plain(nodes, unigram, log10p_1, V, single, ids, fresh):
