@@ -140,7 +140,7 @@ OUTPUTS = "write", "write_n", "write_vocab", "lm", "write_bin", "write_kenlm", "
 def command(memuse, write_binary_lm, **options):
     """Count n-grams, add and sort counts, and estimate back-off models.
 
-    The default smoothing is Good-Turing (Katz), as in SRILM. N-grams of order 3 and above that occur once are left out,
+    The default smoothing is Good-Turing (Katz), as in SRILM. N-grams of the orders 3 to 9 that occur once are left out,
     as in SRILM; -gt3min 1 keeps all 3-grams, -gt4min 1 keeps all 4-grams, and so on.
 
     \b

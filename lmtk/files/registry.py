@@ -87,6 +87,8 @@ def load(path, seen=(), sums="now", home=None, linked=True, arpa=None):
             )
         if head.startswith(KENLM):
             return import_function(KENLM_READER)(stream, path)[0]
+        if head.startswith(UTF16):
+            raise FormatError(path, "a model must be in UTF-8, but this file is in UTF-16; iconv -f UTF-16 converts it")
         name = find_reader(head)
         if b"\0" in head and not name:
             raise FormatError(path, "not a model; it looks like a binary file of another program")

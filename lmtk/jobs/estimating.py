@@ -287,11 +287,15 @@ def estimate_sources(job):
 def tell_ignored(job):
     """Warns of smoothing that has no effect."""
     smoothing, has_method = job.smoothing, job.smoothing.is_chosen or job.count.kenlm
+    has_minimum = smoothing.gtmin is not None or bool(smoothing.gtmin_n)
+    if job.count.kenlm and has_minimum:
+        message = "-kenlm leaves out n-grams by -prune-by-count alone; -gtmin and -gtNmin are ignored"
+        warnings.warn(message, LmtkWarning, stacklevel=1)
     if not job.model_wanted and (job.maxent or smoothing.interpolate or has_method):
         warnings.warn(
             "smoothing options have no effect without a model; add -lm or -write-bin", LmtkWarning, stacklevel=1
         )
-    if job.maxent and (smoothing.interpolate or smoothing.interpolate_n or has_method):
+    if job.maxent and (smoothing.interpolate or smoothing.interpolate_n or has_method or has_minimum):
         warnings.warn("-maxent replaces smoothing; the smoothing options are ignored", LmtkWarning, stacklevel=1)
 
 

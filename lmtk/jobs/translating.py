@@ -1,6 +1,7 @@
 """Translating a text by beam search, or scoring translations that are given."""
 
 import contextlib
+import os
 import sys
 import warnings
 from collections import Counter
@@ -8,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from lmtk.errors import FormatError, LmtkWarning, counted
+from lmtk.errors import FormatError, LmtkWarning, UsageError, counted
 from lmtk.files.figure import KINDS
 from lmtk.files.inputs import is_file
 from lmtk.jobs.rules import (
@@ -160,6 +161,8 @@ def translate(job, out=None):
     files = job.write, job.align, job.soft_align, job.align_html
     check_outputs(*files, texts=[job.text, job.target, job.reference], inputs=[*job.model, job.dictionary])
     if job.align_plot:
+        if os.path.exists(job.align_plot) and not os.path.isdir(job.align_plot):
+            raise UsageError(f"-align-plot takes a folder, but {job.align_plot} is a file; give another name")
         figure.check_matplotlib("align-plot")
     use(job.threads, products=job.product_threads)
     ensemble = load_ensemble(job.model)

@@ -1,8 +1,8 @@
 """The equations of RNNsearch and RNNencdec, Bahdanau, Cho, Bengio 2015, appendix A, over arrays: forward and backward.
 
-`attend` is the alignment model, `maxout` and `score_outputs` the deep output; functions in `_backward` are their
-gradients. `attend_at`, `step_inputs`, `span_outputs` and `best_words` are the forms for beam search. `adam` and
-`adadelta` are the updates of the parameters.
+`attend` is the alignment model, `maxout` and `score_outputs` the deep output; functions whose names end in _backward
+are their gradients. `attend_at`, `step_inputs`, `span_outputs` and `best_words` are the forms for beam search. `adam`
+and `adadelta` are the updates of the parameters.
 
 A row of an array is a sentence or a word, so the paper's `W e` is `e @ W` here. Matrices that multiply the same vector
 are side by side in one array. `gX` is the gradient of the cost, minus the log-likelihood, by X.
