@@ -44,10 +44,11 @@ PROGRAMS = {
     "kenlm": ("", "lmtk -as lmplz, build_binary, query, filter or interpolate takes KenLM's options"),
 }
 
+SMOOTHING = "-kndiscount, -wbdiscount, -cdiscount D, -addsmooth D and -ndiscount choose a smoothing method"
 # SRILM's options -> (what they do there, what to use)
 OPTIONS = {
-    "-smoothing": ("", "-kndiscount, -wbdiscount, -cdiscount D, -addsmooth D and -ndiscount choose a smoothing method"),
-    "-discount": ("", "-kndiscount, -wbdiscount, -cdiscount D, -addsmooth D and -ndiscount choose a smoothing method"),
+    "-smoothing": ("", SMOOTHING),
+    "-discount": ("", SMOOTHING),
     "-m": ("", "-features M is the number of features of a word"),
     "-v": ("", "-debug 1 reports more; lmtk -version prints the version"),
     "-verbose": ("", "-debug 1 reports more"),
