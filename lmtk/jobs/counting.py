@@ -102,7 +102,7 @@ RULES = (
         )
     ),
     Rule(order_not_counted),
-    needs("limit_vocab", "vocab"),
+    wrong(lambda job: job.limit_vocab and not job.vocab and job.read, "-limit-vocab with -read needs -vocab"),
     excludes("text_has_weights", "text_has_weights_last"),
     wrong(
         lambda job: job.write_order > job.order,

@@ -364,7 +364,8 @@ def write(job, model, vocab, out):
     if not job.model_files.paths:
         return model
     if not isinstance(model, classes.ClassModel):
-        check_kind(job.name, model)
+        if job.write_bin:
+            check_kind(job.name, model)
         return write_files(model, job.model_files, job.is_own and not job.keep, out)
     if job.compact or job.quantize or job.write_kenlm or job.closed or job.layout != "srilm":
         options = "-compact, -quantize, -write-kenlm, -closed and -layout"

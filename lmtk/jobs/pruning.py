@@ -47,8 +47,7 @@ def prune_model(job, files, model, threshold, context, may_reuse):
     if not (job.prune_to or job.prune_to_size):
         if threshold > 1:
             meaning = "-prune takes the fraction by which removing an n-gram may raise the perplexity, such as 1e-8"
-            is_number = threshold < sum(model.sizes)
-            size = f"; to keep {threshold:.0f} n-grams, give -prune-to {threshold:.0f}" if is_number else ""
+            size = f"; to keep {threshold:.0f} n-grams, give -prune-to {threshold:.0f}" if threshold < 1e12 else ""
             warnings.warn(f"{meaning}, not {threshold:g}{size}", LmtkWarning, stacklevel=1)
         return prune.prune(model, threshold, job.minprune, context, may_reuse), f"-prune {threshold:g}"
     arrays, limits = prune.find_limits(model, job.minprune, context, may_reuse)

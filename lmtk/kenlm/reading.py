@@ -150,7 +150,7 @@ def read_trie(data, counts, quantized, split, path):
                 upper = np.searchsorted(begins, np.arange(N + 1), "right") - 1
                 child |= upper << pointer
         at += size
-    return build_model(levels, read_words(data, at, V, path), path)
+    return build_model(levels, read_words(data, at, V, path))
 
 
 def read_floats(data, at, size):

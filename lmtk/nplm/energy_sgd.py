@@ -97,7 +97,7 @@ def update(p, weights, contexts, words, gradients, factors, rates):
     weights.add(p.v, words, of_v, gv)
     high, low, steps = p.b[words], p.b_low[words], -(of_b * np.ones(len(p.b), f32))[words] * gy
     kernels.add_exactly(high, low, steps)
-    p.b[words], p.b_low[words] = steps, low
+    p.b[words], p.b_low[words] = high, low
     of_C = f32(rates.feature_rate) * of_C * np.ones(len(C), f32)
     C[words] += of_C[words, None] * gC
     kernels.add_features(C, contexts, g.gx, of_C)

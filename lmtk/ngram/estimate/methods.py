@@ -213,8 +213,7 @@ class Formulas:
     the lower order's weight. discounts: a Method and counts of counts -> the Method with its discounts; None if the
     user gives them. continuation: whether orders below the highest count the different words before an n-gram. names:
     the names of the discounts in a discount file; None: the counts 1, 2, ... are their names. idle: whether f(c) / q is
-    c / T with these parameters, which leaves no mass for unseen words. highest: the highest r for which `discounts`
-    asks how many n-grams have the count r.
+    c / T with these parameters, which leaves no mass for unseen words. highest: `discounts` needs n_1 .. n_highest.
     """
 
     kept: Callable
@@ -232,7 +231,7 @@ METHODS = {
         good_turing,
         katz_coefficients,
         idle=lambda parameters: not parameters,
-        highest=lambda parameters: int(parameters[0]) + 1,
+        highest=lambda parameters: max(int(parameters[0]) + 1, 4),
     ),
     "wb": Formulas(keep, witten_bell),
     "n": Formulas(keep, natural),
