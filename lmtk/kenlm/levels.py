@@ -41,8 +41,8 @@ class Levels:
 
     words: the vocabulary. ids: the ids of words that have a 1-gram. Three lists have the entry of order k at place k:
     log10p and log10bow, columns with nan for a missing number; is_context, functions that return for each n-gram of the
-    order whether an n-gram extends it. families(numbers): yields (first, keys) of each order from 2 on; numbers (W,)
-    are KenLM's numbers of the words. forget(k): frees the columns of order k if nothing else needs them.
+    order whether an n-gram extends it. families(numbers): yields `first` and then `keys` of each order from 2 on;
+    numbers (W,) are KenLM's numbers of the words. forget(k): frees the columns of order k if nothing else needs them.
     """
 
     words: list
@@ -101,8 +101,8 @@ def of_estimate(job):
 
 
 def deal_families(nodes, numbers):
-    """Yields (first, keys) of the orders from 2 on of Nodes. First words are taken in the order of their numbers, so
-    siblings come out sorted.
+    """Yields `first` and then `keys` of the orders from 2 on of Nodes. First words are taken in the order of their
+    numbers, so siblings come out sorted.
     """
     labels = numbers[nodes.levels[1]["word"][:-1]]
     place, size, ends = labels, int(labels.max()) + 1, np.arange(len(labels) + 1)  # size: the number of parents
@@ -110,9 +110,13 @@ def deal_families(nodes, numbers):
         ends = nodes.levels[k - 1]["child"][ends].astype(np.int64)
         ranges = np.column_stack((labels, ends[:-1], ends[1:]))[np.argsort(labels)]
         parents, first = find_parents(nodes, k, place, size)
+        place = None  # its memory is used for what follows
+        yield first
         place, keys, size = np.empty_like(parents), np.empty(len(parents), u64), len(parents)
         each_part(first, partial(deal, ranges, parents, first[:-1].copy(), place, keys))
-        yield first, keys
+        parents = first = None
+        yield keys
+        keys = None
 
 
 def find_parents(nodes, k, place, size):
@@ -128,20 +132,24 @@ def find_parents(nodes, k, place, size):
 
 
 def sort_families(x, numbers):
-    """Yields (first, keys) of the orders from 2 on of Suffixes."""
+    """Yields `first` and then `keys` of the orders from 2 on of Suffixes."""
     above = np.full(int(numbers.max()) + 1, -1, np.int32)  # the place in its column of each parent, -1 for none
     above[numbers] = np.arange(len(numbers))
     begins = np.append(x.nodes(2, x.ended), x.sizes[1])  # where the children of each parent begin; <s> has none
     for k in range(2, x.order + 1):
-        first, keys = np.zeros(len(above) + 1, np.int32), np.empty(x.sizes[k - 1], u64)
+        first = np.zeros(len(above) + 1, np.int32)
         add_sizes(above, begins, first)
+        yield first
+        keys = np.empty(x.sizes[k - 1], u64)
         each_part(first, partial(take, above, first, begins, x.oldest(k), numbers, keys))
         sort_siblings(first, keys)
         if k < x.order:
             above, begins = np.empty(len(keys), np.int32), np.empty(len(keys) + 1, np.int64)
             map_at_once(partial(take_places, keys, above), parts_of(len(keys)))
             find_begins(x.begins, k + 1, begins)
-        yield first, keys
+        first = None
+        yield keys
+        keys = None
 
 
 def each_part(first, work):

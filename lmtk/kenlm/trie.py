@@ -68,15 +68,19 @@ def write(out, levels, form):
     at = len(head)  # of the next byte
     unigrams = make_unigrams(numbers_of(levels, 1), places[levels.ids], len(words), form)
     fields = parts = None  # of the order above
-    for k, (first, keys) in enumerate(levels.families(places), 2):
+    families = levels.families(places)
+    for k in range(2, order + 1):
+        first = next(families)
         if k == 2:
             unigrams["child"][:-1] = first
             out.write(unigrams)
             at += unigrams.nbytes
         else:
             at += write_records(out, at, parts, fields, first, form)
-        fields = fields_of(k, sizes, form)
+        first = parts = None  # their memory is used for what follows
+        keys, fields = next(families), fields_of(k, sizes, form)
         parts = make_records(keys, fields, numbers_of(levels, k), tables[k - 2] if tables else NONE)
+        keys = None
         levels.forget(k)
     write_parts(out, parts, fields)
     if form.has_words:
