@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from lmtk.errors import FormatError, LmtkWarning, UsageError, counted
+from lmtk.errors import FormatError, LmtkError, LmtkWarning, counted
 from lmtk.files.figure import KINDS
 from lmtk.files.inputs import is_file
 from lmtk.jobs.rules import (
@@ -162,7 +162,7 @@ def translate(job, out=None):
     check_outputs(*files, texts=[job.text, job.target, job.reference], inputs=[*job.model, job.dictionary])
     if job.align_plot:
         if os.path.exists(job.align_plot) and not os.path.isdir(job.align_plot):
-            raise UsageError(f"-align-plot takes a folder, but {job.align_plot} is a file; give another name")
+            raise LmtkError(f"-align-plot takes a folder, but {job.align_plot} is a file; give another name")
         figure.check_matplotlib("align-plot")
     use(job.threads, products=job.product_threads)
     ensemble = load_ensemble(job.model)

@@ -84,7 +84,7 @@ def recipe(objective):
     """The default settings of a model and objective."""
     from lmtk.nplm import layers, recipes
 
-    return recipes.OURS | (recipes.RUNNING if layers.LAYERS[objective.split()[0]].carries else {})
+    return recipes.OURS | (recipes.CARRYING if layers.LAYERS[objective.split()[0]].carries else {})
 
 
 def read(path):
