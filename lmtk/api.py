@@ -2,6 +2,7 @@
 
 import math
 import os
+from collections.abc import Iterator
 from functools import cached_property, lru_cache
 from itertools import islice
 from numbers import Integral
@@ -241,12 +242,12 @@ class Model:
         """Like BaseScore, but return a FullScoreReturn: log10 p, the length of the n-gram used, and whether the word is
         an OOV.
         """
-        word = self._ids[word]
         try:
-            p, length, out_state.nodes = self._step(self._full_handle, word, in_state.nodes or self._null)
+            number = self._ids[word]
+            p, length, out_state.nodes = self._step(self._full_handle, number, in_state.nodes or self._null)
         except Exception as e:
             raise wrong_state(e, self._null, in_state, out_state) from None
-        return FullScoreReturn(p, length, word == self._index.unk)
+        return FullScoreReturn(p, length, number == self._index.unk)
 
     def next_words(self, context, k=10, bos=True):
         """The k most probable words after a context, as a list of pairs (word, p), the most probable word first. </s>,
@@ -438,7 +439,7 @@ class Model:
             yield ids
 
     def _check_ids(self, ids):
-        ids, W = np.asarray(ids if isinstance(ids, np.ndarray) else [*ids]), len(self.vocab.words)
+        ids, W = np.asarray([*ids] if isinstance(ids, Iterator) else ids), len(self.vocab.words)
         if ids.ndim != 1 or (len(ids) and ids.dtype.kind not in "iu"):
             raise ValueError("ids must be a list of whole numbers; vocab.index[word] is the id of a word, bytes")
         if len(ids) and not (ids.min() >= 0 and ids.max() < W):

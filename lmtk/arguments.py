@@ -59,7 +59,7 @@ def run_of(job, arguments, options, names=None):
     options = {name: plain(value) for name, value in options.items()}
     names = {option_name(field): name for name, field in declared.items()} | renamed
     for name, value in options.items():
-        if name not in declared or name in renamed:
+        if name not in declared or (name in renamed and name in arguments):
             raise TypeError(f"unknown option '{name}'{similar(name, names)}")
         if wanted := mismatch(value, declared[name].type):
             raise UsageError(f"{name} must be {wanted}, not {reprlib.repr(value)}")

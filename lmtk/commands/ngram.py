@@ -88,7 +88,7 @@ OPTIONS = {
         "multi_char": option("The character that joins the words of -multiwords.", "C"),
         "skipoovs": option("Give probability 0 to unknown words, and to words with an unknown word in their context."),
         "zeroprob_word": option("Give words of probability 0 the probability of WORD.", "WORD"),
-        "unk_prob": option("log10 p of unknown words (-99: probability 0).", "X", high=0),
+        "unk_prob": option("log10 p of unknown words (-99: probability 0).", "X"),
     },
     "Sentences": {
         "gen": option("Print N random sentences.", "N", low=0),

@@ -215,6 +215,7 @@ RULES = (
         ),
         "-skipoovs, -zeroprob-word and -unk-prob work only with -ppl and -counts",
     ),
+    wrong(lambda job: (job.unk_prob or 0) > 0, "-unk-prob is log10 of a probability, so 0 or less, not {unk_prob:g}"),
     needs("reverse text_has_weights", "text", "-reverse and -text-has-weights need -ppl"),
     wrong(lambda job: job.scoring.text_has_weights and job.is_table, "-reverse and -text-has-weights need -ppl"),
     needs("counts_entropy", "counts"),

@@ -287,7 +287,7 @@ def estimate_sources(job):
 def tell_ignored(job):
     """Warns of smoothing that has no effect."""
     smoothing, has_method = job.smoothing, job.smoothing.is_chosen or job.count.kenlm
-    has_minimum = smoothing.gtmin is not None or bool(smoothing.gtmin_n)
+    has_minimum = max([smoothing.gtmin or 1, *smoothing.gtmin_n.values()]) > 1
     if job.count.kenlm and has_minimum:
         message = "-kenlm leaves out n-grams by -prune-by-count alone; -gtmin and -gtNmin are ignored"
         warnings.warn(message, LmtkWarning, stacklevel=1)

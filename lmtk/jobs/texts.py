@@ -272,7 +272,12 @@ class Problems:
         """
         problems = self.NO_FIELD, self.NOT_JSON, self.NO_STRING
         lacking, malformed, no_string = (len(self.lines.get(problem, ())) for problem in problems)
-        if lacking > malformed and not no_string:
+        if no_string and {self.NO_STRING, self.NO_FIELD} >= self.lines.keys():
+            texts = ", ".join([name for name, value in document.items() if isinstance(value, str)][:SHOWN])
+            remedy = f"; give a field with a text as -field: {texts}" if texts else ""
+            message = f'the field "{self.field}" of the documents is not a string{remedy}'
+            raise FormatError(self.name, message, self.first() + self.lines[self.NO_STRING][0])
+        if lacking > malformed:
             names = ", ".join(list(document)[:SHOWN])
             inner = "; a field inside another field cannot be read" if "." in self.field else ""
             message = f'the documents have no field "{self.field}"{inner}; give one of their fields as -field: {names}'
@@ -280,11 +285,6 @@ class Problems:
         if malformed:
             message = 'not JSON lines; expected a document on each line, such as {"text": "..."}'
             raise FormatError(self.name, message, self.first() + self.lines[self.NOT_JSON][0])
-        if no_string and {self.NO_STRING, self.NO_FIELD} >= self.lines.keys():
-            texts = ", ".join([name for name, value in document.items() if isinstance(value, str)][:SHOWN])
-            remedy = f"; give a field with a text as -field: {texts}" if texts else ""
-            message = f'the field "{self.field}" of the documents is not a string{remedy}'
-            raise FormatError(self.name, message, self.first() + self.lines[self.NO_STRING][0])
 
     def warn(self, outcome):
         """One warning for each problem. outcome(problem): what happens to the lines with it, in words."""

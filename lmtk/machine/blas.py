@@ -75,16 +75,17 @@ def products(threads, *factors):
 
 
 def add_product(alpha, A, B, beta, M):
-    """M <- beta M + alpha A'B in place: A (K, D), B (K, V), M (D, V), float32, with contiguous rows; M as a whole may
-    have contiguous columns instead.
+    """M <- beta M + alpha A'B in place: A (K, D), B (K, V), M (D, V), float32, with contiguous rows; M may have
+    contiguous columns instead.
 
     It takes one pass over M; numpy would need a product of M's size and two more passes.
     """
-    if M.flags.f_contiguous:
+    if M.strides[0] == M.itemsize:
         A, B, M = B, A, M.T
     (K, D), V = A.shape, B.shape[1]
     function = sgemm()
-    if function is None or not M.size or not all(a.itemsize in (a.strides[1], 4 * a.shape[1]) for a in (A, B, M)):
+    fits = lambda a: a.strides[1] == a.itemsize and a.strides[0] >= a.shape[1] * a.itemsize
+    if function is None or not M.size or not all(map(fits, (A, B, M))):
         M *= np.float32(beta)
         M += np.float32(alpha) * (A.T @ B)
         return

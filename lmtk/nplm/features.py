@@ -123,8 +123,5 @@ def ids_of(words, vocab, source):
     for word in words:
         if word not in vocab.index:
             _, place = source.split(" ", 1)
-            plain, _, sense = word.rpartition(b"/")
-            if plain in vocab.index and sense.isdigit():
-                raise LmtkError(f"{shown(word)} is sense {shown(sense)} of a word; give the word alone: {shown(plain)}")
             raise LmtkError(f"{place}: '{shown(word)}' is not in the vocabulary; lmtk vocab {source} lists its words")
     return np.array([vocab.index[word] for word in words], np.int64)
