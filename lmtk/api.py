@@ -484,9 +484,9 @@ def wrong_state(error, null, *states):
     """What an error in scoring a word means to the caller: an argument is not a State, or the first State is that of a
     model of another kind. null: the state of this model after no word.
     """
-    other = next((x for x in states if not isinstance(x, State)), None)
-    if other is not None or None in states:
-        return TypeError(f"expected a State, not {type(other).__name__}")
+    others = [type(x).__name__ for x in states if not isinstance(x, State)]
+    if others:
+        return TypeError(f"expected a State, not {others[0]}")
     if isinstance(states[0].nodes or null, tuple) != isinstance(null, tuple):
         return ValueError("the State belongs to a model of another kind")
     return error

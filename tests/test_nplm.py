@@ -77,6 +77,25 @@ def test_add_product(beta):
         assert actual == pytest.approx(beta * M + 0.3 * A.T @ B, rel=1e-4, abs=1e-5)
 
 
+@pytest.mark.parametrize("layout", ["rows", "columns", "rows with gaps", "columns with gaps", "reversed"])
+def test_add_product_takes_any_layout(layout):
+    random = np.random.default_rng(1)
+
+    def made(rows, columns):
+        a = random.standard_normal((rows, columns)).astype(np.float32)
+        wide, tall = np.zeros((2 * rows, 2 * columns), np.float32), np.zeros((2 * columns, 2 * rows), np.float32)
+        wide[:rows, :columns], tall[:columns, :rows] = a, a.T
+        layouts = {"rows": a, "columns": np.asfortranarray(a), "reversed": a[::-1].copy()[::-1]}
+        layouts |= {"rows with gaps": wide[:rows, :columns], "columns with gaps": tall[:columns, :rows].T}
+        return layouts[layout]
+
+    for K, D, V in product((1, 3), (1, 4), (0, 1, 5)):
+        A, B, M = made(K, D), made(K, V), made(D, V)
+        expected = 0.5 * M + 2 * A.T @ B
+        add_product(2.0, A, B, 0.5, M)
+        assert np.allclose(M, expected, atol=1e-5)
+
+
 @pytest.mark.parametrize(
     "K, widths, rows",
     [

@@ -5,9 +5,7 @@ import subprocess
 import sys
 import threading
 import time
-from itertools import product
 
-import numpy as np
 import pytest
 from helpers import ENVIRONMENT, FILES
 
@@ -107,22 +105,3 @@ assert map_at_once(square, range(9), 3) == [i * i for i in range(9)]
 if child:
     assert os.waitpid(child, 0)[1] == 0"""
     subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True, timeout=60)
-
-
-@pytest.mark.parametrize("layout", ["rows", "columns", "rows with gaps", "columns with gaps", "reversed"])
-def test_a_product_is_added_to_a_matrix_of_any_layout(layout):
-    random = np.random.default_rng(1)
-
-    def made(rows, columns):
-        a = random.standard_normal((rows, columns)).astype(np.float32)
-        wide, tall = np.zeros((2 * rows, 2 * columns), np.float32), np.zeros((2 * columns, 2 * rows), np.float32)
-        wide[:rows, :columns], tall[:columns, :rows] = a, a.T
-        layouts = {"rows": a, "columns": np.asfortranarray(a), "reversed": a[::-1].copy()[::-1]}
-        layouts |= {"rows with gaps": wide[:rows, :columns], "columns with gaps": tall[:columns, :rows].T}
-        return layouts[layout]
-
-    for K, D, V in product((1, 3), (1, 4), (0, 1, 5)):
-        A, B, M = made(K, D), made(K, V), made(D, V)
-        expected = 0.5 * M + 2 * A.T @ B
-        blas.add_product(2.0, A, B, 0.5, M)
-        assert np.allclose(M, expected, atol=1e-5)

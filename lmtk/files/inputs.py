@@ -18,6 +18,8 @@ from lmtk.errors import FormatError, UsageError, name_of
 watch = None  # a function that gets the number of bytes of each read, for a progress bar; or None
 opened_before = set()  # (device, inode) of stdin and unnamed pipes that were opened, and so can give nothing more
 MAGIC = {b"\x1f\x8b": "gzip", b"BZh": "bz2", b"\xfd7zXZ\x00": "xz", b"\x28\xb5\x2f\xfd": "zstd"}
+NAMING = b"\\mixture\\", b"\\class-ngram\\"  # how the text forms of models begin that name other files
+BLANK = b"\xef\xbb\xbf \t\r\n"  # what may stand before it
 
 
 class Source(str):
@@ -139,6 +141,20 @@ def open_in(path):
 def is_file(path):
     """Whether a path is a regular file, which can be read twice. "-" is stdin, even if there is a file of this name."""
     return path != "-" and os.path.isfile(path)
+
+
+def files_named_in(path, seen=()):
+    """The files that a mixture or a class model in a file names, and those that they name; none for other files."""
+    place, names = os.path.realpath(path), []
+    if place in seen or not is_file(path):
+        return []
+    with open_in(path) as stream:
+        if stream.peek(64).lstrip(BLANK).startswith(NAMING):
+            for line in stream:
+                key, _, name = line.strip().partition(b" ")
+                if name and key in (b"model", b"classes"):
+                    names.append(os.path.join(os.path.dirname(place), os.fsdecode(name)))
+    return [file for name in names for file in (name, *files_named_in(name, (*seen, place)))]
 
 
 def digest(path):

@@ -226,7 +226,7 @@ def add_classes(job, words, paths, models):
     """The models with -classes and -expand-classes, all over the same words. Where several are kept apart, those that
     predict no class are models of words, and stay so. paths: the models' files, for messages.
     """
-    from lmtk.joint.classes import class_model
+    from lmtk.joint.classes import ClassModel, class_model
     from lmtk.ngram.edit import vocabulary
 
     classed = [any(map(model.vocab.predicts, words.names)) for model in models]
@@ -239,7 +239,8 @@ def add_classes(job, words, paths, models):
         if classed[i] or not any(classed):
             models[i] = class_model(models[i], path, job.classes, simple=job.simple_classes, rows=words.rows)
             models[i] = models[i] if job.expand_classes is None else expand(job, path, models[i])
-    if any((any(job.prune), job.prune_lowprobs, job.write_lm, job.write_vocab, job.generates)):
+    changed = job.is_pruned or job.prune_lowprobs or job.write_lm or job.write_vocab or job.generates
+    if changed or (job.write_bin and not isinstance(models[0], ClassModel)):
         check_kind(paths[0], models[0])
     return models
 

@@ -150,7 +150,9 @@ def number_of_classes(job, start, words):
 
 
 def exchange_words(job, bigrams, start):
-    """The words in classes, as `induction.exchange_of` has them, merged and exchanged. start: as in bigrams_of."""
+    """Merges words into classes if the job asks for it, then moves words between classes. Returns the final
+    `induction.Exchange`. start: as in bigrams_of.
+    """
     from lmtk.jobs.bar import Bar
     from lmtk.ngram.classes import induction
 

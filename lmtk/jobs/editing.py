@@ -356,7 +356,6 @@ def write(job, model, vocab, out):
     the open file of -write-bin, or None.
     """
     from lmtk.files.outputs import open_out
-    from lmtk.jobs.changing import check_kind
     from lmtk.joint import classes
 
     if job.write_vocab:
@@ -365,8 +364,6 @@ def write(job, model, vocab, out):
     if not job.model_files.paths:
         return model
     if not isinstance(model, classes.ClassModel):
-        if job.write_bin:
-            check_kind(job.name, model)
         return write_files(model, job.model_files, job.is_own and not job.keep, out)
     if job.compact or job.quantize or job.write_kenlm or job.closed or job.layout != "srilm":
         options = "-compact, -quantize, -write-kenlm, -closed and -layout"

@@ -145,10 +145,14 @@ class EstimateJob:
         return bool(self.lm and not (self.is_changed or self.maxent or files or self.verbose_header or self.keep))
 
 
+def has_minimum(smoothing):
+    """Whether -gtmin or -gtNmin leaves out n-grams."""
+    return max([smoothing.gtmin or 1, *smoothing.gtmin_n.values()]) > 1
+
+
 def leaves_out(smoothing):
     """Whether options leave out n-grams by their counts."""
-    least = [smoothing.gtmin or 1, *smoothing.gtmin_n.values()]
-    return max(least) > 1 or any(smoothing.prune_by_count)
+    return has_minimum(smoothing) or any(smoothing.prune_by_count)
 
 
 def check_method(job, n, method):
@@ -287,15 +291,15 @@ def estimate_sources(job):
 def tell_ignored(job):
     """Warns of smoothing that has no effect."""
     smoothing, has_method = job.smoothing, job.smoothing.is_chosen or job.count.kenlm
-    has_minimum = max([smoothing.gtmin or 1, *smoothing.gtmin_n.values()]) > 1
-    if job.count.kenlm and has_minimum:
+    if job.count.kenlm and has_minimum(smoothing):
         message = "-kenlm leaves out n-grams by -prune-by-count alone; -gtmin and -gtNmin are ignored"
         warnings.warn(message, LmtkWarning, stacklevel=1)
     if not job.model_wanted and (job.maxent or smoothing.interpolate or has_method):
         warnings.warn(
             "smoothing options have no effect without a model; add -lm or -write-bin", LmtkWarning, stacklevel=1
         )
-    if job.maxent and (smoothing.interpolate or smoothing.interpolate_n or has_method or has_minimum):
+    has_options = smoothing.interpolate or smoothing.interpolate_n or has_method or has_minimum(smoothing)
+    if job.maxent and has_options:
         warnings.warn("-maxent replaces smoothing; the smoothing options are ignored", LmtkWarning, stacklevel=1)
 
 

@@ -5,17 +5,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from lmtk.errors import LmtkError, LmtkWarning, counted, name_of
-from lmtk.jobs.rules import (
-    Rule,
-    check,
-    check_outputs,
-    check_texts,
-    files_of_model,
-    model_missing,
-    one_stdin,
-    required,
-    wrong,
-)
+from lmtk.jobs.rules import Rule, check, check_outputs, check_texts, model_missing, one_stdin, required, wrong
 from lmtk.jobs.texts import LOWERED_RULES, READING_RULES, Reading, convert_texts, needs_text
 
 TOGETHER = 64  # contexts, or sentences, that are computed at once
@@ -90,8 +80,8 @@ def print_next_words(job):
     from lmtk.text.vocab import lower
 
     check_texts(job.text, "context", "lmtk next -lm", job.lm)
+    check_outputs(job.write, texts=job.text, inputs=[job.lm, job.reading.tokenizer])
     model, unknown = Follower(load(job.lm)), [0, 0, 0]
-    check_outputs(job.write, texts=job.text, inputs=[job.reading.tokenizer, *files_of_model(job.lm, model.lm)])
     job.reading.check_model(model.lm, job.lm)
     words, V = model.lm.vocab.words, model.lm.vocab.V
     contexts = (line for path in job.text for _, line in lines(path))
@@ -139,8 +129,8 @@ def sample(job):
     from lmtk.files.registry import load
     from lmtk.reports.following import Follower
 
+    check_outputs(job.write, inputs=[job.lm, job.prefixes, job.reading.tokenizer])
     model = Follower(load(job.lm))
-    check_outputs(job.write, inputs=[job.prefixes, job.reading.tokenizer, *files_of_model(job.lm, model.lm)])
     if job.prefixes:
         job.reading.check_model(model.lm, job.lm)
     prefixes = (line for _, line in lines(job.prefixes)) if job.prefixes else iter([b""] * job.count)

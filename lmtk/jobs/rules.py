@@ -241,24 +241,21 @@ def short(weights):
     return " ".join(f"{w:.6g}" for w in weights)
 
 
-def files_of_model(path, model):
-    """The files of a model that was read: its own, `path` (or a model in memory), and those of a mixture's parts."""
-    return [*([path] if isinstance(path, str) else []), *getattr(model, "names", [])]
-
-
 def check_outputs(*paths, texts=(), inputs=()):
     """Checks, before any work, that each output (None: not wanted) can be written, that no two outputs are the same
-    file, and that no output would replace one of the texts and other inputs.
+    file, and that no output would replace one of the texts and other inputs, or a file that an input names as a part.
 
     Raises UsageError, OSError.
     """
+    from lmtk.files.inputs import files_named_in
     from lmtk.files.outputs import STDOUT, check_output, is_written_in_place
 
     paths = [path for path in paths if path]
     if sum(path in STDOUT for path in paths) > 1:
         raise UsageError("only one output can be stdout (-); name a file for each of the others")
     files = [path for path in paths if not is_written_in_place(path)]
-    kept = {os.path.realpath(path): "a file" for path in inputs if path}
+    named = [name for path in inputs if files and type(path) is str for name in files_named_in(path)]
+    kept = {os.path.realpath(path): "a file" for path in (*inputs, *named) if path}
     kept |= {os.path.realpath(path): "a text" for path in texts if path}
     taken = [os.path.realpath(path) for path in files]
     for path, file in zip(files, taken):

@@ -16,7 +16,6 @@ from lmtk.jobs.rules import (
     check,
     check_outputs,
     excludes,
-    files_of_model,
     from_stdin,
     marks_of,
     model_missing,
@@ -169,7 +168,6 @@ def score(job):
     )
     use(job.threads)
     model = model_of(job)
-    check_outputs(*outputs, job.documents.write_rest, inputs=files_of_model(job.lm, model))
     if (scoring.text or job.documents.jsonl) and (clause := find_running_text([model], scoring.marks)):
         remedy = "if the model was trained with -stream, add -stream here too"
         if job.documents.jsonl:

@@ -148,7 +148,7 @@ def is_energy(job):
 
 
 def layer_of(job):
-    """The Layer of a model; that of the paper for a name that `no_such_model` refuses."""
+    """The Layer of the job's model. For an unknown model, which `no_such_model` reports, it is the paper's Layer."""
     from lmtk.nplm.layers import LAYERS
 
     return LAYERS.get(job.model, LAYERS["nplm"])

@@ -106,8 +106,9 @@ def backward(theta, memory, gz, rates, factors=dropout.NONE):
 
 
 def limited_rates(theta, layers, slopes_of_C, rates, K):
-    """The learning rates of an update of K examples, as `pace` limits them: (those of the rows of C, a number for each
-    layer). layers: a Gradient for each. slopes_of_C: the arguments of `largest_eigenvalue` for the features.
+    """Limits the learning rates of an update of K examples by the `pace`. Returns (rates of the rows of C, (words,); a
+    list with one rate for each layer). layers: the Gradients of the layers. slopes_of_C: the arguments with which
+    `largest_eigenvalue` gives the curvature of the features.
     """
     pace = theta.pace
     of_C = np.full(len(theta.p.C), f32(rates.epsilon * rates.feature_rate))
