@@ -89,6 +89,7 @@ def models(folder, marks=SENTENCES, unk=True):
     yield neural(folder, marks, unk, model="gru", order=4, minibatch=8)
     yield neural(folder, marks, unk, model="lstm", order=4, minibatch=8, objective="tree", direct=False)
     yield neural(folder, marks, unk, model="lstm", order=4, minibatch=8, hidden=3, tied=True, direct=False)
+    yield neural(folder, marks, unk, model="lstm-2", order=4, minibatch=8)
     for target in (False, True):
         yield neural(folder, marks, unk, direct=False, model="energy", target_weights=target)
     yield Mixture([a, b], np.array([[0.3, 0.7]]))

@@ -19,11 +19,11 @@ class Small:
     """Arrays by letter as they are trained: `step` updates them, and `arrays` has them in the order of the letters."""
 
     def __init__(self, theta, parts=1, output="full", layer="nplm", slow=None, decay=0, feature_rate=1, m=None):
-        self.names = NAMES[: len(theta)] if not isinstance(theta, dict) else "".join(theta)
+        self.names = list(theta) if isinstance(theta, dict) else NAMES[: len(theta)]
         p = SimpleNamespace(**theta) if isinstance(theta, dict) else SimpleNamespace(**dict(zip(NAMES, theta)))
         self.p, self.rates = p, (decay, feature_rate)
         self.direct = 0 if p.W is None else p.W.shape[1] // (m or p.C.shape[1])
-        before = {name: getattr(p, name) for name in "CHdRGe" if hasattr(p, name)}
+        before = {name: getattr(p, name) for name in ("C", *LAYERS[layer].shapes(2, 1, 1))}
         slow = slow or pace.full_pace(len(p.C), len(p.b), 9)
         self.theta, self.slow, self.output = (
             sgd.make_parameters(LAYERS[layer], before, self.direct, slow, m=m),

@@ -110,9 +110,37 @@ def test_the_gradient_with_dropped_words_and_weights(model, of_units):
 
     small = Small(theta, 2, "full", model)
     units_too = (of_x, of_a) if of_units else (None, None)
-    L, _ = small.step(inputs, w, 1e-2, factors=dropout.Factors(*units_too, words, of_R), batch=batch)
+    L, _ = small.step(inputs, w, 1e-2, factors=dropout.Factors(*units_too, words, {"R": of_R}), batch=batch)
     assert pytest.approx(likelihood(*theta), abs=1e-3) == L
     assert_step(likelihood, theta, small.arrays(), "CHdUWbR", every=3)
+
+
+@pytest.mark.parametrize("model", STEP)
+@pytest.mark.parametrize("share", [0, 0.4])
+def test_the_gradient_through_a_stack(model, share):
+    """The second layer reads the activations of the first; dropout is between them too, and in R of both."""
+    layer, (inputs, batch), random = LAYERS[f"{model}-2"], begun(model), np.random.default_rng(3)
+    shapes = {"C": (V + 1, m)} | layer.shapes(2, m, h) | {"U": (V, h), "W": (V, m), "b": (V,)}
+    theta = {name: random.normal(0, 0.5, shape).astype(np.float32) for name, shape in shapes.items()}
+    states = random.normal(0, 0.5, (2, *batch.state.shape)).astype(np.float32)
+    x, a, between = dropout.draw_factors([(T * B, m), (T * B, h), (T * B, h)], share, random)
+    R, R2 = dropout.draw_factors([theta["R"].shape] * 2, share, random)
+    w = np.array([1, 5, 3, 7, 10, 0])
+
+    def likelihood(*arrays):
+        p, each = SimpleNamespace(**dict(zip(theta, arrays))), np.arange(T * B)[:, None]
+        below, above = (replace(batch, state=state) for state in states)
+        features = p.C[inputs[:, 0]] * x
+        first = activations(model, features, p.H, p.R * R, p.d, each, below)
+        second = activations(model, first * between, p.H2, p.R2 * R2, p.d2, each, above)
+        y = (second * a) @ p.U.T + p.b + features @ p.W.T
+        return (y[np.arange(len(y)), w] - np.log(np.exp(y).sum(axis=1))).sum()
+
+    small = Small(theta, 2, "full", f"{model}-2")
+    factors = dropout.Factors(x, a, None, {"R": R, "R2": R2}, [between]) if share else dropout.NONE
+    L, _ = small.step(inputs, w, 1e-2, factors=factors, batch=replace(batch, state=np.concatenate(states, axis=1)))
+    assert pytest.approx(likelihood(*theta.values()), abs=1e-3) == L
+    assert_step(likelihood, list(theta.values()), small.arrays(), small.names, every=5)
 
 
 @pytest.mark.parametrize("unit", [units.GATED, units.LSTM], ids=lambda unit: unit.name)
@@ -240,7 +268,9 @@ def test_a_run_out_of_time_counts_the_words_that_it_has_read(texts):
 
 @pytest.mark.parametrize("upto", [1, 5, 8, 9])
 @pytest.mark.parametrize("rows", [1, 2, 4])
-@pytest.mark.parametrize("more", [{"model": "gru"}, {"model": "lstm", "tied": True, "hidden": 3, "samples": 3}])
+@pytest.mark.parametrize(
+    "more", [{"model": "gru"}, {"model": "gru-3"}, {"model": "lstm", "tied": True, "hidden": 3, "samples": 3}]
+)
 def test_a_run_that_was_cut_goes_on_to_the_same_bytes(texts, upto, rows, more):
     """Between epochs and in the middle, where rows have their states."""
     more = more | {"minibatch": 3 * rows, "objective": "sampled" if "tied" in more else "full"}

@@ -398,4 +398,6 @@ def test_a_text_without_known_words(texts):
 def test_every_layer_has_an_option_and_a_reader(layer):
     outputs = ["full"] if layer == "energy" else ["full", "tied", "class", "tree", "shortlist"]
     assert BINARY.keys() >= {kind_of(layer, output) for output in outputs}, "kinds that files/registry.py lacks"
-    assert layer in OPTIONS["Model"]["model"].metavar.split("|"), "a value that -model lacks"
+    kind, _, depth = layer.partition("-")
+    assert kind in OPTIONS["Model"]["model"].metavar.split("|"), "a value that -model lacks"
+    assert int(depth or 1) <= OPTIONS["Model"]["layers"].high, "a value that -layers lacks"

@@ -20,7 +20,8 @@ OPTIONS = {
             low=1,
             high=MAX_ORDER,
         ),
-        "hidden": option("h, the number of hidden units (0 needs -direct).", "H", low=0),
+        "layers": option("With -model gru or lstm: the number of hidden layers.", "L", low=1, high=4),
+        "hidden": option("h, the number of units in a hidden layer (0 needs -direct).", "H", low=0),
         "features": option("m, the number of features of a word.", "M", low=1),
         "senses": option(
             "Give each word K feature vectors; the context decides how much each one counts.", "K", low=2, high=100

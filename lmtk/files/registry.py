@@ -26,7 +26,8 @@ KENLM_READER = "lmtk.kenlm.reading:read"
 FST_HEADER = "lmtk.fst.symbols:describe"
 TOKENIZERS = "lmtk.text.tokenizer_files:find_description"
 # the parts of a network's kind that `nplm.network.kind_of` makes of its layer and its output layer
-LAYER_PARTS, OUTPUT_PARTS = ("", "-tdnn", "-rnn", "-gru", "-lstm"), ("", "-tied", "-class", "-tree")
+LAYER_PARTS = "", "-tdnn", "-rnn", *(f"-{kind}{depth}" for kind in ("gru", "lstm") for depth in ("", "-2", "-3", "-4"))
+OUTPUT_PARTS = "", "-tied", "-class", "-tree"
 BINARY = {
     **{f"nplm{layer}{output}": "lmtk.nplm.network:from_arrays" for layer in LAYER_PARTS for output in OUTPUT_PARTS},
     **{f"nplm{layer}-shortlist": "lmtk.joint.shortlist:from_arrays" for layer in LAYER_PARTS},

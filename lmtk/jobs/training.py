@@ -52,8 +52,8 @@ class TrainJob:
 
     text, heldout: files of texts. lm: the file of the model. vocab: a word list; None: the words of the text.
     model: nplm, tdnn, rnn, gru, lstm or energy. order: each word is predicted from the order - 1 words before it.
-    hidden: the number of hidden units. features: the number of features of a word. senses: feature vectors for each
-    word.
+    layers: the number of hidden layers. hidden: the number of units in a hidden layer. features: the number of features
+    of a word. senses: feature vectors for each word.
     paper: use the recipe of the paper. epochs: passes over the text. minibatch: examples in an update.
     rate: the initial learning rate for one example. decay: r of rate / (1 + r t) after t examples.
     patience: stop after this number of epochs without a better held-out perplexity.
@@ -75,6 +75,7 @@ class TrainJob:
     model: str = "nplm"
     target_weights: bool = False
     order: int | None = None
+    layers: int = 1
     hidden: int = 100
     features: int = 60
     senses: int | None = None
@@ -172,6 +173,7 @@ RULES = (
     NO_EPOCHS,
     wrong(lambda job: is_energy(job) and job.direct, "-direct cannot be combined with -model energy"),
     wrong(lambda job: job.order == 1 and layer_of(job).reads_words, "-model {model} needs -order 2 or more"),
+    wrong(lambda job: job.layers > 1 and not layer_of(job).carries, "-layers needs -model gru or lstm, not {model}"),
     wrong(
         lambda job: job.hidden == 0 and layer_of(job).needs_hidden,
         "-model {model} needs hidden units; -hidden must be above 0",
@@ -189,7 +191,7 @@ RULES = (
     wrong(lambda job: is_energy(job) and job.dropout, "-dropout cannot be combined with -model energy"),
     wrong(lambda job: is_energy(job) and job.word_dropout, "-word-dropout cannot be combined with -model energy"),
     wrong(
-        lambda job: job.weight_dropout and not layer_of(job).is_recurrent,
+        lambda job: job.weight_dropout and not layer_of(job).recurrent_arrays,
         "-weight-dropout needs -model rnn, gru or lstm, not {model}",
     ),
     wrong(
@@ -373,10 +375,12 @@ def vocabulary_of(job):
 def settings_of(job, vocab, noise):
     """The training.Settings: those of the job, and the recipe's. noise: the model of -proposal, or None."""
     from lmtk.nplm import recipes
+    from lmtk.nplm.layers import stack_name
 
     names = "order", "hidden", "features", "direct", "seed", "senses", *CHOSEN
     settings = {name: getattr(job, name) for name in names} | {"minutes": job.life.minutes}
-    settings |= {"model": None if job.model == "nplm" else job.model, "dropout": job.dropout or None}
+    settings |= {"model": None if job.model == "nplm" else stack_name(job.model, job.layers)}
+    settings |= {"dropout": job.dropout or None}
     settings |= {"word_dropout": job.word_dropout or None, "weight_dropout": job.weight_dropout or None}
     settings |= {"tied": job.tied or None, "proposal": "back-off" if noise else job.proposal}
     settings |= {"target_weights": job.target_weights if is_energy(job) else None}

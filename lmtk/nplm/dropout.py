@@ -20,8 +20,9 @@ f32 = np.float32
 
 @dataclass(frozen=True)
 class Factors:
-    """The factors of an update. x (K, (n-1)m): of the features; a (K, h): of the activations; words (rows of C,): of
-    the features of each word; R: of the recurrent weights, with their shape. None: nothing is set to 0.
+    """The factors of an update. x (K, (n-1)m): of the features; a (K, h): of the activations; between: of the
+    activations of each layer of a stack but the highest; words (rows of C,): of the features of each word; R: name ->
+    factors of an array of recurrent weights, with its shape. None: nothing is set to 0.
 
     Recurrent connections get all activations.
     """
@@ -29,7 +30,8 @@ class Factors:
     x: np.ndarray | None = None
     a: np.ndarray | None = None
     words: np.ndarray | None = None
-    R: np.ndarray | None = None
+    R: dict | None = None
+    between: list | None = None
 
     def scale_features(self, x, contexts):
         """Multiply x, or dL/dx, (K, n-1, m) by the factors of the features of contexts (K, n-1), in place."""
@@ -43,13 +45,16 @@ class Factors:
         return a if self.a is None else a * self.a
 
     def scale_weights(self, p):
-        """The arrays p with R times its factors."""
-        return p if self.R is None else SimpleNamespace(**vars(p) | {"R": p.R * self.R})
+        """The arrays p, the recurrent weights times their factors."""
+        if self.R is None:
+            return p
+        return SimpleNamespace(**vars(p) | {name: getattr(p, name) * factors for name, factors in self.R.items()})
 
     def scale_gradients(self, arrays):
-        """Multiply dL/dR by the factors of R, in place; arrays: the gradients by letter."""
-        if self.R is not None:
-            arrays["R"] *= self.R
+        """Multiply dL/dR by the factors of R, in place; arrays: the gradients of a layer by name."""
+        for name, factors in (self.R or {}).items():
+            if name in arrays:
+                arrays[name] *= factors
 
 
 NONE = Factors()
@@ -81,11 +86,15 @@ def make_draw(settings, theta):
     def draw(rows, K, epoch, number):
         random, drawn = np.random.default_rng([settings.seed, epoch, number, 1]), {}
         if settings.dropout:
-            drawn |= zip("xa", draw_factors([(rows, wide), (K, h)], settings.dropout, random))
+            shapes = (rows, wide), *[(K, h)] * theta.layer.depth
+            drawn["x"], drawn["a"], *between = draw_factors(shapes, settings.dropout, random)
+            drawn["between"] = between or None
         if settings.word_dropout:
             (drawn["words"],) = draw_factors([(len(theta.p.C),)], settings.word_dropout, random)
         if settings.weight_dropout:
-            (drawn["R"],) = draw_factors([theta.p.R.shape], settings.weight_dropout, random)
+            names = theta.layer.recurrent_arrays
+            shapes = [getattr(theta.p, name).shape for name in names]
+            drawn["R"] = dict(zip(names, draw_factors(shapes, settings.weight_dropout, random)))
         return Factors(**drawn)
 
     return draw

@@ -19,12 +19,14 @@ gX      as X                 dL/dX, L being the log-likelihood
 
 gru and lstm carry their state from word to word. They read the text in B rows side by side: a minibatch has the next T
 words of each row, ordered by time. The state is carried to the next minibatch; back-propagation through time stops at
-the first of the T words.
+the first of the T words. gru-2, lstm-2 and so on are stacks of such layers (`stack_fields`): each layer above the
+lowest reads the activations of the layer below it, and has arrays of its own: H2 (g h, h), R2, d2, then H3 and so on.
 """
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from types import SimpleNamespace
 
 import numpy as np
 
@@ -33,17 +35,17 @@ from lmtk.machine.blas import product, products
 
 f32 = np.float32
 GROUP = 3  # words in a group of the layer tdnn
+HIGHEST = 4  # layers in a stack
 
 
 @dataclass(frozen=True)
 class Gradient:
     """The gradients that a layer returns.
 
-    gx: dL/dx, with as many numbers as x. arrays: letter -> gradient.
+    gx: dL/dx, with as many numbers as x. arrays: name -> gradient.
     go (N, .): dL/do; o is the input of the nonlinearity at each of the N steps of the minibatch.
     inputs: the arrays, (N, .) each, that the weights multiply to compute o.
-    above: the Gradient of a second layer above this one, with arrays, go and inputs of its own; None: there is one
-    layer.
+    above: the Gradient of the layer above this one, with arrays, go and inputs of its own; None: this is the highest.
     """
 
     gx: np.ndarray
@@ -52,17 +54,23 @@ class Gradient:
     inputs: tuple
     above: "Gradient | None" = None
 
+    @property
+    def layers(self):
+        """The Gradients of this layer and of all above it."""
+        return [self, *(self.above.layers if self.above else ())]
+
 
 @dataclass(frozen=True)
 class Layer:
-    """A hidden layer.
+    """A hidden layer, or a stack of them.
 
     sees(n): the number of words whose features the direct connections see.
-    shapes(n, m, h): letter -> shape of the arrays, in the order in which they are initialized.
-    forward(p, x, batch) -> (a, memory, state): p has the arrays by letter, batch is a `Batch`.
+    shapes(n, m, h): name -> shape of the arrays, in the order in which they are initialized.
+    forward(p, x, batch) -> (a, memory, state): p has the arrays by name, batch is a `Batch`.
     backward(p, memory, ga) -> Gradient: memory comes from the forward pass.
     once: whether H multiplies each word separately, so that x needs each distinct word only once.
     carries: whether the state is carried from word to word of a text; width(h): how many numbers this state has.
+    depth: the number of layers in the stack.
     order: the default of -order. open(d): sets the biases of gates that start open, in place.
     reads_words: whether it needs a word before the predicted one. needs_hidden: whether it needs hidden units.
     """
@@ -74,15 +82,16 @@ class Layer:
     width: Callable = lambda h: 0
     once: bool = False
     carries: bool = False
+    depth: int = 1
     order: int = 8
     open: Callable = lambda d: None
     reads_words: bool = False
     needs_hidden: bool = True
 
     @property
-    def is_recurrent(self):
-        """Whether it has recurrent weights R."""
-        return "R" in self.shapes(2, 1, 1)
+    def recurrent_arrays(self):
+        """The names of the arrays of recurrent weights."""
+        return [name for name in self.shapes(2, 1, 1) if name[0] == "R"]
 
 
 @dataclass(frozen=True)
@@ -91,6 +100,7 @@ class Batch:
 
     threads: how many threads share the work.
     at (K, n-1): the row of x (D, 1, m) with the features of each word; None: x has a row for each word.
+    between: factors, (K, h) each, of the activations that a layer of a stack gives to the next one; None: all are 1.
     The others are for a layer that carries its state. sizes: for each t, how many rows of the text have a t-th word.
     state (rows, width): the state before the first word; None: 0. fresh (K,) bool: words before which the state is
     reset to 0; None: it is never reset.
@@ -101,6 +111,7 @@ class Batch:
     fresh: np.ndarray | None = None
     threads: int = 1
     at: np.ndarray | None = None
+    between: list | None = None
 
 
 def as_rows(x, batch):
@@ -219,33 +230,71 @@ def backward_inputs(p, x, batch, go, *more):
     return gx, {"H": gH, "d": ge.sum(axis=0)}
 
 
-def recurrent_fields(unit):
-    """The fields of the Layer for a recurrent `units.Unit`."""
+def stack_fields(unit, depth):
+    """The fields of the Layer for a stack of `depth` layers of a recurrent `units.Unit`."""
 
     def forward(p, x, batch):
-        (x, at), g = as_rows(x, batch), unit.gates * p.R.shape[1]
-        inputs = product(batch.threads, x, p.H.T), at.ravel(), p.d
-        how = batch.sizes, (p.R[:g].T, p.R[g:].T), batch.state, batch.fresh, batch.threads
-        a, memory, state = units.follow(unit, inputs, *how)
-        return a, (x, at, batch, memory), state
+        states = [None] * depth if batch.state is None else np.split(batch.state, depth, axis=1)
+        memories = []
+        for number, state in enumerate(states):
+            (x, at), q = as_rows(x, batch), arrays_of(p, number)
+            g = unit.gates * q.R.shape[1]
+            inputs = product(batch.threads, x, q.H.T), at.ravel(), q.d
+            state = None if state is None else np.ascontiguousarray(state)
+            how = batch.sizes, (q.R[:g].T, q.R[g:].T), state, batch.fresh, batch.threads
+            a, memory, states[number] = units.follow(unit, inputs, *how)
+            memories.append((q, x, at, batch, memory))
+            x, batch = scale_between(a, batch, number)[:, None], replace(batch, at=None)
+        return a, memories, np.concatenate(states, axis=1)
 
-    def backward(p, memory, ga):
-        (x, at, batch, memory), h = memory, p.R.shape[1]
-        g, gR = unit.gates * h, np.empty_like(p.R.T)
-        go = units.follow_back(unit, ga, batch.sizes, (p.R[:g].T, p.R[g:].T), memory, batch.threads)
-        weights = units.weight_products(unit, memory, go, gR[:, :g], gR[:, g:])
-        gx, arrays = backward_inputs(p, x, batch, go, *weights)
-        return Gradient(gx, arrays | {"R": gR.T}, go, (x[at.ravel()], memory[2][:, :h]))
+    def backward(p, memories, ga):
+        gradient = None
+        for number, (q, x, at, batch, memory) in reversed(list(enumerate(memories))):
+            ga = ga if gradient is None else scale_between(gradient.gx, batch, number)
+            h = q.R.shape[1]
+            g, gR = unit.gates * h, np.empty_like(q.R.T)
+            go = units.follow_back(unit, ga, batch.sizes, (q.R[:g].T, q.R[g:].T), memory, batch.threads)
+            weights = units.weight_products(unit, memory, go, gR[:, :g], gR[:, g:])
+            gx, arrays = backward_inputs(q, x, batch, go, *weights)
+            arrays = {name_in_stack(letter, number): a for letter, a in (arrays | {"R": gR.T}).items()}
+            gradient = Gradient(gx, arrays, go, (x[at.ravel()], memory[2][:, :h]), gradient)
+        return gradient
+
+    def shapes(n, m, h):
+        layers = [recurrent_shapes(h if number else m, h, unit.gates + 1) for number in range(depth)]
+        return {name_in_stack(letter, i): shape for i, layer in enumerate(layers) for letter, shape in layer.items()}
 
     return {
         "sees": lambda n: 1, "forward": forward, "backward": backward, "once": True, "carries": True, "order": 32,
-        "shapes": lambda n, m, h: recurrent_shapes(m, h, unit.gates + 1), "width": lambda h: unit.width * h,
-        "open": lambda d: units.open_gates(unit, d),
+        "shapes": shapes, "width": lambda h: depth * unit.width * h, "open": lambda d: units.open_gates(unit, d),
+        "depth": depth,
     }  # fmt: skip
 
 
 def recurrent_shapes(m, h, g=1):
     return {"H": (g * h, m), "d": (g * h,), "R": (g * h, h)}
+
+
+def name_in_stack(letter, number):
+    """The name of an array of a layer of a stack; the lowest layer has the number 0."""
+    return f"{letter}{number + 1}" if number else letter
+
+
+def arrays_of(p, number):
+    """The arrays H, d and R of a layer of a stack."""
+    return SimpleNamespace(**{letter: getattr(p, name_in_stack(letter, number)) for letter in "HdR"})
+
+
+def scale_between(a, batch, number):
+    """The activations a (K, h) of a layer of a stack as the next layer reads them, or their gradient."""
+    if batch.between is None or number == len(batch.between):
+        return a
+    return a * batch.between[number]
+
+
+def stack_name(kind, depth):
+    """The name in LAYERS of a stack of `depth` layers of a kind, gru or lstm."""
+    return kind if depth == 1 else f"{kind}-{depth}"
 
 
 # fmt: off
@@ -258,15 +307,20 @@ LAYERS = {  # by the name in -model and in files
         lambda n: 1, lambda n, m, h: recurrent_shapes(m, h), recurrent, recurrent_back, once=True, order=10,
         reads_words=True,
     ),
-    "gru": Layer(**recurrent_fields(units.GATED)),
-    "lstm": Layer(**recurrent_fields(units.LSTM)),
+    "gru": Layer(**stack_fields(units.GATED, 1)),
+    "lstm": Layer(**stack_fields(units.LSTM, 1)),
     "energy": Layer(lambda n: 1, lambda n, m, h: {"H": (h, n * m), "d": (h,)}, linear, linear_back),
 }
 # fmt: on
+LAYERS |= {
+    stack_name(kind, depth): Layer(**stack_fields(unit, depth))
+    for depth in range(2, HIGHEST + 1)
+    for kind, unit in (("gru", units.GATED), ("lstm", units.LSTM))
+}
 
 
 def initial_arrays(layer, random, n, m, h):
-    """The arrays of a layer before training, by letter: biases 0, of open gates 1, and the others Gaussian of deviation
+    """The arrays of a layer before training, by name: biases 0, of open gates 1, and the others Gaussian of deviation
     1/sqrt(inputs).
 
     random: a numpy Generator.
@@ -276,5 +330,6 @@ def initial_arrays(layer, random, n, m, h):
         arrays[name] = np.zeros(shape, f32)
         if len(shape) > 1:
             arrays[name][:] = random.standard_normal(shape).astype(f32) / f32(math.sqrt(max(shape[1], 1)))
-    layer.open(arrays["d"])
+        if name[0] == "d":
+            layer.open(arrays[name])
     return arrays

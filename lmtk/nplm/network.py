@@ -146,6 +146,8 @@ class Network(model.Neural):
     def describe(self):
         yield "kind", f"{self.kind}: {OUTPUTS[self.output].title}"
         yield "order n", self.order
+        if LAYERS[self.layer].depth > 1:
+            yield "hidden layers", LAYERS[self.layer].depth
         yield "hidden units h", self.h
         yield "features m", self.m
         if self.senses > 1:

@@ -23,7 +23,7 @@ f32 = np.float32
 
 @dataclass
 class Parameters:
-    """The parameters below the output layer in training: p has C and the arrays of the hidden layer by letter.
+    """The parameters below the output layer in training: p has C and the arrays of the hidden layer by name.
 
     m: the number of features of a sense of a word; direct: the number of words whose features the direct connections
     see, 0 without them; pace: the limits of the learning rates; state: the state that the layer carries on, after the
@@ -40,7 +40,7 @@ class Parameters:
 
 
 def make_parameters(layer, arrays, direct=0, pace=None, comm=ALONE, m=None, threads=1):
-    """Copy arrays, by letter, into Parameters, in memory that `comm` provides.
+    """Copy arrays, by name, into Parameters, in memory that `comm` provides.
 
     pace: a Pace; None: all parameters learn with the full rate. m: None: a word has one sense.
     """
@@ -49,7 +49,7 @@ def make_parameters(layer, arrays, direct=0, pace=None, comm=ALONE, m=None, thre
 
 
 def copy_arrays(theta):
-    """Copy C and the arrays of the hidden layer, by letter."""
+    """Copy C and the arrays of the hidden layer, by name."""
     return {name: a.copy() for name, a in vars(theta.p).items()}
 
 
@@ -68,7 +68,7 @@ def forward(theta, contexts, factors=dropout.NONE, batch=None):
         contexts = words[:, None]
     x, chosen = senses.choose(p.C[contexts], theta.m)
     factors.scale_features(x, contexts)
-    a, memory, state = theta.layer.forward(p, x, replace(batch or Batch(), at=at))
+    a, memory, state = theta.layer.forward(p, x, replace(batch or Batch(), at=at, between=factors.between))
     return (
         kernels.stack_activations(factors.scale_activations(a), x[:, : theta.direct].reshape(len(a), -1)),
         (memory, p, chosen, contexts, once),
@@ -86,18 +86,18 @@ def backward(theta, memory, gz, rates, factors=dropout.NONE):
     p, (K, D), m, (memory, scaled, chosen, contexts, once) = theta.p, gz.shape, theta.m, memory
     h = D - 1 - theta.direct * m
     g = theta.layer.backward(scaled, memory, factors.scale_activations(gz[:, :h]))
-    factors.scale_gradients(g.arrays)
+    for layer in g.layers:
+        factors.scale_gradients(layer.arrays)
     gx = g.gx.reshape(len(contexts), -1)
     if theta.direct:
         gx[:, : theta.direct * m] += gz[:, h:-1]
     factors.scale_features(gx.reshape(*contexts.shape, m), contexts)
     gx = senses.back(chosen, gx)
-    layers = [g, g.above] if g.above else [g]
     slopes_of_C = (g.go, len(g.go), p.H) if once else (gx.reshape(-1, p.C.shape[1]), gx.size // p.C.shape[1])
-    of_C, of_layers = limited_rates(theta, layers, slopes_of_C, rates, K)
+    of_C, of_layers = limited_rates(theta, g.layers, slopes_of_C, rates, K)
     if rates.decay:
         shrink(theta, *rates.keep(K))
-    for layer, rate in zip(layers, of_layers):
+    for layer, rate in zip(g.layers, of_layers):
         for name, gradient in layer.arrays.items():
             gradient *= f32(rate)
             a = getattr(p, name)
