@@ -375,12 +375,11 @@ def vocabulary_of(job):
 def settings_of(job, vocab, noise):
     """The training.Settings: those of the job, and the recipe's. noise: the model of -proposal, or None."""
     from lmtk.nplm import recipes
-    from lmtk.nplm.layers import stack_name
 
     names = "order", "hidden", "features", "direct", "seed", "senses", *CHOSEN
     settings = {name: getattr(job, name) for name in names} | {"minutes": job.life.minutes}
-    settings |= {"model": None if job.model == "nplm" else stack_name(job.model, job.layers)}
-    settings |= {"dropout": job.dropout or None}
+    settings |= {"model": None if job.model == "nplm" else job.model, "dropout": job.dropout or None}
+    settings |= {"layers": None if job.layers == 1 else job.layers}
     settings |= {"word_dropout": job.word_dropout or None, "weight_dropout": job.weight_dropout or None}
     settings |= {"tied": job.tied or None, "proposal": "back-off" if noise else job.proposal}
     settings |= {"target_weights": job.target_weights if is_energy(job) else None}

@@ -155,7 +155,7 @@ class Network(model.Neural):
         yield "direct connections", "yes" if self.direct else "no"
         yield "parameters", sum(a.size for a in self.named().values() if a.dtype == np.float32)
         yield from self.predicted()
-        shown_above = {"order", "hidden", "features", "senses", "direct"}
+        shown_above = {"order", "layers", "hidden", "features", "senses", "direct"}
         yield from container.settings_for_people(
             {name: value for name, value in self.settings.items() if name not in shown_above}
         )

@@ -26,7 +26,8 @@ from lmtk.nplm.objectives import ESTIMATED, EXACT, minibatches, with_low, withou
 from lmtk.nplm.pace import split_contexts
 
 f32 = np.float32
-LATER = "paper", "minutes", "word_dropout", "weight_dropout"  # settings that a model's file has only if they are given
+# settings that a model's file has only if they are given
+LATER = "paper", "minutes", "word_dropout", "weight_dropout", "layers"
 ROUNDS = 64  # minibatches of each rank between two averages of the parameters, in asynchronous training
 
 
@@ -62,10 +63,16 @@ class Settings:
     senses: int | None = None  # feature vectors for each word; None: one
     paper: bool | None = None  # random first values of all weights, and the text in order
     minutes: float | None = None  # the run ends after this time, with the rate then at 0; None: after the epochs
+    layers: int | None = None  # hidden layers of the model, one above the other; None: one
+
+    @property
+    def layer_name(self):
+        """The name of the hidden layer, or of the stack of them, in layers.LAYERS."""
+        return layers.stack_name(self.model or "nplm", self.layers or 1)
 
     @property
     def layer(self):
-        return layers.LAYERS[self.model or "nplm"]
+        return layers.LAYERS[self.layer_name]
 
     @property
     def output(self):
@@ -198,7 +205,7 @@ def initial_network(vocab, settings, w, features=None, word_classes=None, words_
     W = None if seen is None else draw((outputs, seen)).astype(f32) * deviation
     theta |= ({} if settings.tied else {"U": draw((outputs, h)).astype(f32) * deviation}) | {"W": W} | of_output
     output = "full" if settings.output == "shortlist" else settings.output
-    return Network(vocab, n, settings.model or "nplm", output, SimpleNamespace(**theta), {})
+    return Network(vocab, n, settings.layer_name, output, SimpleNamespace(**theta), {})
 
 
 def learning_rate(settings, t, share):
