@@ -149,13 +149,10 @@ def read(stream, path, sums="now"):
     sums: when to check the arrays of a large mapped file: "now"; "later", by one thread while the job works, and by all
     threads in `finish`; or "never".
     """
-    size = int.from_bytes(stream.read(8), "little")
-    if size > MAX_HEADER:
-        raise damage_error(path)
-    about, spans = parse_header(stream.read(size), size, path)
+    about, spans, size = read_header(stream, path)
     total = max((end for _, end in spans.values()), default=0)
     try:
-        data = read_data(stream, path, 8 + size, total)
+        data = read_data(stream, path, size, total)
         if data is None:
             raise damage_error(path)
         arrays, expected = {}, []
@@ -178,6 +175,14 @@ def read(stream, path, sums="now"):
         helper = helper_pool(os.getpid()).submit(check, map) if thread_count() > 1 else None
         unfinished.append(lambda: (check(), helper and helper.result()))
     return about, arrays
+
+
+def read_header(stream, path):
+    """(about, spans, the number of bytes read) of the header of a file; see `parse_header`. Raises FormatError."""
+    size = int.from_bytes(stream.read(8), "little")
+    if size > MAX_HEADER:
+        raise damage_error(path)
+    return *parse_header(stream.read(size), size, path), 8 + size
 
 
 def damage_error(path):

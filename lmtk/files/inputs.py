@@ -144,12 +144,21 @@ def is_file(path):
 
 
 def files_named_in(path, seen=()):
-    """The files that a mixture or a class model in a file names, and those that they name; none for other files."""
+    """The files that a mixture, a class model or a shortlist model in a file names, and those that they name; none for
+    other files. Raises FormatError.
+    """
+    from lmtk.files import container
+
     place, names = os.path.realpath(path), []
     if place in seen or not is_file(path):
         return []
     with open_in(path) as stream:
-        if stream.peek(64).lstrip(BLANK).startswith(NAMING):
+        head = stream.peek(64)[:64]
+        if container.looks_binary(head):
+            about, *_ = container.read_header(stream, path)
+            if type(rest := about["settings"].get("rest")) is str:
+                names.append(os.path.join(os.path.dirname(place), rest))
+        if head.lstrip(BLANK).startswith(NAMING):
             for line in stream:
                 key, _, name = line.strip().partition(b" ")
                 if name and key in (b"model", b"classes"):
