@@ -67,7 +67,7 @@ def main():
 
 def gates(np, torch, given):
     """Layers with gates, sampled: an LSTM and a GRU of h = m = 640, 256 and 100 on 32 words of each of 32 rows, tied,
-    S = 1000, with dropout and without.
+    S = 1000, with dropout and without; and two layers of an LSTM.
     """
     from lmtk.machine import memory
     from lmtk.machine.blas import set_threads
@@ -80,10 +80,12 @@ def gates(np, torch, given):
     random = np.random.default_rng(1)
     zipf = 1 / np.arange(1, V + 1)
     text = random.choice(V, T * B * steps + 1, p=zipf / zipf.sum())
-    for h, model, dropout in product((640, 256, 100), ("lstm", "gru"), (0.4, None)):
+    rows = *product((640, 256, 100), ("lstm", "gru"), (0.4, None), (1,)), (512, "lstm", 0.4, 2)
+    for h, model, dropout, layers in rows:
         settings = training.Settings(
-            T, h, h, False, 0.01, None, 0, 1.0, T * B, 1, 1, 1, "sampled", S, model, dropout=dropout, tied=True
-        )
+            T, h, h, False, 0.01, None, 0, 1.0, T * B, 1, 1, 1, "sampled", S, model, dropout=dropout, tied=True,
+            layers=layers,
+        )  # fmt: skip
         vocab = Vocab([b"w%d" % i for i in range(V)] + [b"<s>"], V)
         fresh = np.arange(len(text) - 1) == 0
         data = training.Data(text[:-1, None].astype(np.int32), text[1:], None, fresh=fresh)
@@ -97,15 +99,16 @@ def gates(np, torch, given):
                 learner.step(at, 0.01, 0, number)
 
         seconds = {"lmtk": [], "torch": []}
-        works = {"lmtk": mine, "torch": torch_gates(np, torch, model, dropout, V, h, T, B, S, text, places)}
+        works = {"lmtk": mine, "torch": torch_gates(np, torch, model, layers, dropout, V, h, T, B, S, text, places)}
         for _ in range(given.rounds + 1):
             for work, run in works.items():
                 set_threads(1)
                 seconds[work].append(timed(run))
         ours, theirs = (statistics.median(seconds[work][1:]) for work in ("lmtk", "torch"))
         words = steps * T * B
+        kind = f"{model} of {layers} layers" if layers > 1 else model
         line = (
-            f"{model} h=m={h} tied, sampled S={S}, {B} rows of {T} words, dropout {dropout}, threads={given.threads}: "
+            f"{kind} h=m={h} tied, sampled S={S}, {B} rows of {T} words, dropout {dropout}, threads={given.threads}: "
         )
         print(
             f"{line}lmtk {words / ours:.0f} words/s; torch {words / theirs:.0f} words/s; ratio {theirs / ours:.2f}",
@@ -113,10 +116,11 @@ def gates(np, torch, given):
         )
 
 
-def torch_gates(np, torch, model, dropout, V, h, T, B, S, text, places):
+def torch_gates(np, torch, model, layers, dropout, V, h, T, B, S, text, places):
     """The loop that one would write: Embedding, nn.LSTM or nn.GRU, Dropout, a softmax over shared candidates, SGD."""
     nn, random = torch.nn, np.random.default_rng(1)
-    C, layer, drop = nn.Embedding(V, h, sparse=True), getattr(nn, model.upper())(h, h), nn.Dropout(dropout or 0)
+    C, drop = nn.Embedding(V, h, sparse=True), nn.Dropout(dropout or 0)
+    layer = getattr(nn, model.upper())(h, h, layers, dropout=dropout if layers > 1 else 0)
     b = nn.Embedding(V, 1, sparse=True)
     optimizer = torch.optim.SGD([*C.parameters(), *layer.parameters(), *b.parameters()], lr=0.01)
     q = np.bincount(text, minlength=V) + 1
