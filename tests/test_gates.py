@@ -118,9 +118,7 @@ def test_the_gradient_with_dropped_words_and_weights(model, of_units):
 @pytest.mark.parametrize("model", STEP)
 @pytest.mark.parametrize("share", [0, 0.4])
 def test_the_gradient_through_a_stack(model, share):
-    """The second layer reads the activations of the first, and the outputs see the sum of both. Dropout is between them
-    too, and in R of both.
-    """
+    """The second layer reads the activations of the first; dropout is between them too, and in R of both."""
     layer, (inputs, batch), random = LAYERS[f"{model}-2"], begun(model), np.random.default_rng(3)
     shapes = {"C": (V + 1, m)} | layer.shapes(2, m, h) | {"U": (V, h), "W": (V, m), "b": (V,)}
     theta = {name: random.normal(0, 0.5, shape).astype(np.float32) for name, shape in shapes.items()}
@@ -135,7 +133,7 @@ def test_the_gradient_through_a_stack(model, share):
         features = p.C[inputs[:, 0]] * x
         first = activations(model, features, p.H, p.R * R, p.d, each, below)
         second = activations(model, first * between, p.H2, p.R2 * R2, p.d2, each, above)
-        y = ((first + second) * a) @ p.U.T + p.b + features @ p.W.T
+        y = (second * a) @ p.U.T + p.b + features @ p.W.T
         return (y[np.arange(len(y)), w] - np.log(np.exp(y).sum(axis=1))).sum()
 
     small = Small(theta, 2, "full", f"{model}-2")

@@ -19,9 +19,8 @@ gX      as X                 dL/dX, L being the log-likelihood
 
 gru and lstm carry their state from word to word. They read the text in B rows side by side: a minibatch has the next T
 words of each row, ordered by time. The state is carried to the next minibatch; back-propagation through time stops at
-the first of the T words. gru-2, lstm-2 and so on are stacks of such layers (`stack_fields`). Each layer above the
-lowest has arrays of its own: H2 (g h, h), R2, d2, then H3 and so on. It reads the sum of the activations of all layers
-below it, and the outputs see the sum of all: a = a_1 + a_2 + ... Without these sums a stack hardly learns at first.
+the first of the T words. gru-2, lstm-2 and so on are stacks of such layers (`stack_fields`): each layer above the
+lowest reads the activations of the layer below it, and has arrays of its own: H2 (g h, h), R2, d2, then H3 and so on.
 """
 
 import math
@@ -37,7 +36,7 @@ from lmtk.machine.blas import product, products
 f32 = np.float32
 GROUP = 3  # words in a group of the layer tdnn
 HIGHEST = 4  # layers in a stack
-SPREAD = 0.25  # of H of a layer with gates: C(i) has about the length 1, so the gates have inputs of about 0.25
+SPREAD = 0.25  # of H of a layer with gates; with 1/sqrt(inputs) it learns slowly, and a stack hardly learns
 
 
 @dataclass(frozen=True)
@@ -74,7 +73,7 @@ class Layer:
     carries: whether the state is carried from word to word of a text; width(h): how many numbers this state has.
     depth: the number of layers in the stack.
     order: the default of -order. open(d): sets the biases of gates that start open, in place.
-    spread: the standard deviation of H before training; None: 1/sqrt(inputs).
+    spread: the standard deviation of each H before training; None: 1/sqrt(inputs).
     reads_words: whether it needs a word before the predicted one. needs_hidden: whether it needs hidden units.
     """
 
@@ -104,7 +103,7 @@ class Batch:
 
     threads: how many threads share the work.
     at (K, n-1): the row of x (D, 1, m) with the features of each word; None: x has a row for each word.
-    between: factors, (K, h) each, of what each layer of a stack above the lowest reads; None: all are 1.
+    between: factors, (K, h) each, of the activations that a layer of a stack gives to the next one; None: all are 1.
     The others are for a layer that carries its state. sizes: for each t, how many rows of the text have a t-th word.
     state (rows, width): the state before the first word; None: 0. fresh (K,) bool: words before which the state is
     reset to 0; None: it is never reset.
@@ -239,23 +238,22 @@ def stack_fields(unit, depth):
 
     def forward(p, x, batch):
         states = [None] * depth if batch.state is None else np.split(batch.state, depth, axis=1)
-        memories, a = [], None
+        memories = []
         for number, state in enumerate(states):
             (x, at), q = as_rows(x, batch), arrays_of(p, number)
             g = unit.gates * q.R.shape[1]
             inputs = product(batch.threads, x, q.H.T), at.ravel(), q.d
             state = None if state is None else np.ascontiguousarray(state)
             how = batch.sizes, (q.R[:g].T, q.R[g:].T), state, batch.fresh, batch.threads
-            of_layer, memory, states[number] = units.follow(unit, inputs, *how)
+            a, memory, states[number] = units.follow(unit, inputs, *how)
             memories.append((q, x, at, batch, memory))
-            a = a + of_layer if number else of_layer
             x, batch = scale_between(a, batch, number)[:, None], replace(batch, at=None)
         return a, memories, np.concatenate(states, axis=1)
 
     def backward(p, memories, ga):
         gradient = None
         for number, (q, x, at, batch, memory) in reversed(list(enumerate(memories))):
-            ga = ga if gradient is None else ga + scale_between(gradient.gx, batch, number)
+            ga = ga if gradient is None else scale_between(gradient.gx, batch, number)
             h = q.R.shape[1]
             g, gR = unit.gates * h, np.empty_like(q.R.T)
             go = units.follow_back(unit, ga, batch.sizes, (q.R[:g].T, q.R[g:].T), memory, batch.threads)
@@ -291,7 +289,7 @@ def arrays_of(p, number):
 
 
 def scale_between(a, batch, number):
-    """The activations a (K, h), the sum of a stack up to a layer, as the next layer reads them; or their gradient."""
+    """The activations a (K, h) of a layer of a stack as the next layer reads them, or their gradient."""
     if batch.between is None or number == len(batch.between):
         return a
     return a * batch.between[number]
@@ -334,7 +332,7 @@ def initial_arrays(layer, random, n, m, h):
     for name, shape in layer.shapes(n, m, h).items():
         arrays[name] = np.zeros(shape, f32)
         if len(shape) > 1:
-            divisor = 1 / layer.spread if layer.spread and name == "H" else math.sqrt(max(shape[1], 1))
+            divisor = 1 / layer.spread if layer.spread and name[0] == "H" else math.sqrt(max(shape[1], 1))
             arrays[name][:] = random.standard_normal(shape).astype(f32) / f32(divisor)
         if name[0] == "d":
             layer.open(arrays[name])
