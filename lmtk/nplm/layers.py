@@ -36,7 +36,7 @@ from lmtk.machine.blas import product, products
 f32 = np.float32
 GROUP = 3  # words in a group of the layer tdnn
 HIGHEST = 4  # layers in a stack
-SPREAD = 0.25  # of H of a layer with gates; with 1/sqrt(inputs) it learns slowly, and a stack hardly learns
+SPREAD = 0.25  # of H of the lowest layer of a stack; with 1/sqrt(inputs) a stack hardly learns from a short text
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class Layer:
     carries: whether the state is carried from word to word of a text; width(h): how many numbers this state has.
     depth: the number of layers in the stack.
     order: the default of -order. open(d): sets the biases of gates that start open, in place.
-    spread: the standard deviation of each H before training; None: 1/sqrt(inputs).
+    spread: the standard deviation of H before training; None: 1/sqrt(inputs).
     reads_words: whether it needs a word before the predicted one. needs_hidden: whether it needs hidden units.
     """
 
@@ -270,7 +270,7 @@ def stack_fields(unit, depth):
     return {
         "sees": lambda n: 1, "forward": forward, "backward": backward, "once": True, "carries": True, "order": 32,
         "shapes": shapes, "width": lambda h: depth * unit.width * h, "open": lambda d: units.open_gates(unit, d),
-        "depth": depth, "spread": SPREAD,
+        "depth": depth, "spread": SPREAD if depth > 1 else None,
     }  # fmt: skip
 
 
@@ -324,7 +324,7 @@ LAYERS |= {
 
 def initial_arrays(layer, random, n, m, h):
     """The arrays of a layer before training, by name: biases 0, of open gates 1, and the others Gaussian of deviation
-    1/sqrt(inputs), but H of layers with gates of deviation SPREAD.
+    1/sqrt(inputs), but the lowest H of a stack of deviation SPREAD.
 
     random: a numpy Generator.
     """
@@ -332,7 +332,7 @@ def initial_arrays(layer, random, n, m, h):
     for name, shape in layer.shapes(n, m, h).items():
         arrays[name] = np.zeros(shape, f32)
         if len(shape) > 1:
-            divisor = 1 / layer.spread if layer.spread and name[0] == "H" else math.sqrt(max(shape[1], 1))
+            divisor = 1 / layer.spread if layer.spread and name == "H" else math.sqrt(max(shape[1], 1))
             arrays[name][:] = random.standard_normal(shape).astype(f32) / f32(divisor)
         if name[0] == "d":
             layer.open(arrays[name])
