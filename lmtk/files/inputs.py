@@ -158,7 +158,7 @@ def files_named_in(path, seen=()):
             about, *_ = container.read_header(stream, path)
             if type(rest := about["settings"].get("rest")) is str:
                 names.append(os.path.join(os.path.dirname(place), rest))
-        if head.lstrip(BLANK).startswith(NAMING):
+        elif head.lstrip(BLANK).startswith(NAMING):
             for line in stream:
                 key, _, name = line.strip().partition(b" ")
                 if name and key in (b"model", b"classes"):
