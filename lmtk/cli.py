@@ -1,4 +1,6 @@
-"""The program: its first word, and the one place where an error becomes a line and a status."""
+"""The program `lmtk`: runs the command that its first word names. Here, and only here, errors become messages and exit
+statuses.
+"""
 
 import errno
 import gc
@@ -17,8 +19,8 @@ from lmtk.errors import LmtkError, LmtkWarning, UsageError, nearest, notes, type
 from lmtk.machine import large, mpiexec
 from lmtk.machine.threads import import_numpy
 
-# programs of SRILM, KenLM and Kaldi that lmtk stands in for, by the names in bin/. A function takes the words behind
-# the name and does the job, or says which commands do it: [(command, words)].
+# programs of SRILM, KenLM and Kaldi: {name in bin/: module:function of lmtk.programs}. The function takes the words
+# after the name. It does the job, or returns the commands that do it, [(command, words)].
 PROGRAMS = {
     "ngram": "srilm:ngram",
     "ngram-count": "srilm:ngram_count",
@@ -28,16 +30,16 @@ PROGRAMS = {
     "merge-batch-counts": "srilm:merge_batch_counts",
     "make-big-lm": "srilm:make_big_lm",
     "change-lm-vocab": "srilm:change_lm_vocab",
-    "compute-best-mix": "lines:compute_best_mix",
-    "get-unigram-probs": "lines:get_unigram_probs",
-    "remove-lowprob-ngrams": "lines:remove_lowprob_ngrams",
-    "reverse-lm": "lines:reverse_lm",
-    "replace-words-with-classes": "lines:replace_words_with_classes",
-    "uniform-classes": "lines:uniform_classes",
+    "compute-best-mix": "scripts:compute_best_mix",
+    "get-unigram-probs": "scripts:get_unigram_probs",
+    "remove-lowprob-ngrams": "scripts:remove_lowprob_ngrams",
+    "reverse-lm": "scripts:reverse_lm",
+    "replace-words-with-classes": "scripts:replace_words_with_classes",
+    "uniform-classes": "scripts:uniform_classes",
     "disambig": "disambig:disambig",
-    "compute-oov-rate": "lines:compute_oov_rate",
-    "sort-lm": "lines:sort_lm",
-    "add-dummy-bows": "lines:add_dummy_bows",
+    "compute-oov-rate": "scripts:compute_oov_rate",
+    "sort-lm": "scripts:sort_lm",
+    "add-dummy-bows": "scripts:add_dummy_bows",
     "select-vocab": "selection:select_vocab",
     "lmplz": "kenlm:lmplz",
     "build_binary": "kenlm:build_binary",
@@ -48,9 +50,9 @@ PROGRAMS = {
     "kaldilm": "kaldi:kaldilm",
 }
 
-LONGEST = 1000  # characters of a message; what is longer is cut in its middle
-MOST = 5  # warnings of a kind that are printed
-ended = []  # the signals that end this process
+LONGEST = 1000  # characters of a message; longer ones are shortened
+MOST = 5  # warnings printed of one kind
+ended = []  # the signals that have ended this process
 
 HELP = """usage: lmtk COMMAND [OPTION ...]
 
@@ -65,7 +67,7 @@ Options have one dash or two. The file name "-" is stdin or stdout. logprob in r
 
 
 def run(name, words, stray=False):
-    """Runs one command. stray: whether words that follow no option are passed over with a warning, not an error."""
+    """Runs one command. stray: whether a word without an option before it gives a warning, not an error."""
     import typer
 
     command = click_command(name)
@@ -79,7 +81,7 @@ def run(name, words, stray=False):
     words = spelled(words, table(command), INPUT.get(name), stray, name)
     import_numpy()
     try:
-        # not command.main, which would turn an interrupt and a closed pipe into statuses of its own
+        # command.main would give its own exit statuses to interrupts and closed pipes
         with command.make_context(f"lmtk {name}", words) as context:
             command.invoke(context)
     except typer.exceptions.TyperException as e:
@@ -88,16 +90,16 @@ def run(name, words, stray=False):
 
 
 def carry_out(words):
-    """Runs a command, or the commands that do the job of a program behind -as."""
+    """Runs a command or, after -as, the commands that do the job of a program."""
     steps, stray = [(words[0], words[1:])], False
     if words[0] == "-as":
-        steps, stray = as_program(words[1], words[2:]), True  # as those programs do
+        steps, stray = as_program(words[1], words[2:]), True  # these programs ignore stray words
     for name, rest in steps:
         run(name, rest, stray)
 
 
 def say(program, message):
-    """Prints "PROGRAM: MESSAGE" as one line on stderr, whatever bytes it holds; a closed stderr is no error."""
+    """Prints "PROGRAM: MESSAGE" as one line on stderr. Any bytes can be printed. A closed stderr is ignored."""
     try:
         text = " ".join(str(message).split())
         text = re.sub(r"(?<![\w-])-[a-z][a-z-]*", lambda option: typed.get(option[0], option[0]), text)
@@ -108,19 +110,19 @@ def say(program, message):
         sys.stderr.flush()
     except (OSError, ValueError):
         pass
-    except MemoryError:  # there is none left for the message either
+    except MemoryError:  # this message needs memory too
         with suppress(OSError):
             os.write(2, f"{program}: out of memory\n".encode())
 
 
 class Warnings:
-    """Prints the first MOST warnings of each kind, by `say`. A kind is all that one line of lmtk's code warns of."""
+    """Prints the first MOST warnings of each kind, by `say`. Warnings from one line of code are of one kind."""
 
     def __init__(self, say):
-        self.say, self.kinds = say, {}  # (file, line) of the code -> [number of warnings, the first one]
+        self.say, self.kinds = say, {}  # {(file, line) of the code: [number of warnings, the first warning]}
 
     def show(self, message, *_):
-        """Takes the place of `warnings.showwarning`."""
+        """Replaces `warnings.showwarning`."""
         frame = sys._getframe(1)
         while frame.f_back and not frame.f_globals.get("__name__", "").startswith("lmtk"):
             frame = frame.f_back
@@ -150,7 +152,7 @@ def overview():
 
 
 def top(words):
-    """Does what the first word asks for if it is no command. Returns the exit status."""
+    """Runs a command line whose first word is not a command. Returns the exit status."""
     if words and words[0] in ("-help", "--help", "-h", "help"):
         if words[1:]:
             if words[1] not in COMMANDS:
@@ -220,7 +222,7 @@ def programs_folder():
 
 
 def as_program(name, words):
-    """Does the job of a program of SRILM's or KenLM's, or returns lmtk's commands that do it, [(command, words)]."""
+    """Does the job of another toolkit's program, or returns the commands that do it, [(command, words)]."""
     import importlib
 
     if words and words[0] in ("-version", "--version"):
@@ -231,18 +233,18 @@ def as_program(name, words):
 
 
 def main():
-    """The `lmtk` program: exits with 0 done, 1 bad data, 2 usage, 130 interrupted, 141 closed pipe."""
-    gc.set_threshold(10_000)  # imported objects stay: to look through them again and again takes 0.03 s
-    # closed streams are opened the wrong way round: to use them is an error, not to use them is none
+    """Runs the command line. Exit statuses: 0 done, 1 bad data, 2 wrong usage, 130 interrupted, 141 closed pipe."""
+    gc.set_threshold(10_000)  # fewer searches among the imported objects, which all stay; saves 0.03 s
+    # a closed stream is opened in the wrong direction, so that using it is an error
     if sys.stdin is None:
         sys.stdin = open(os.open(os.devnull, os.O_WRONLY))
     if sys.stdout is None:
         sys.stdout = open(os.open(os.devnull, os.O_RDONLY), "w")
     if sys.stderr is None:
         sys.stderr = open(os.devnull, "w")
-    if isinstance(sys.stdout.buffer, io.RawIOBase):  # PYTHONUNBUFFERED: a raw write may write only a part
+    if isinstance(sys.stdout.buffer, io.RawIOBase):  # PYTHONUNBUFFERED; a raw write may write less than all
         sys.stdout = open(sys.stdout.fileno(), "w", closefd=False)
-    # names of files and words may be any bytes
+    # file names and words can have any bytes
     sys.stdout.reconfigure(errors="surrogateescape")
     sys.stderr.reconfigure(errors="backslashreplace")
     words = sys.argv[1:]
@@ -253,15 +255,15 @@ def main():
         program = words[1]
     if {"-mpi", "--mpi"}.intersection(words):
         mpiexec.supervise(program)
-    # numpy's warnings are not shown: nan and inf are checked for where they matter
+    # numpy's warnings are not shown, since nan and inf are checked where they matter
     warnings.simplefilter("ignore")
     warnings.simplefilter("once", LmtkWarning)
     warned = Warnings(lambda line: speaks(words) and say(program, line))
     warnings.showwarning = warned.show
-    # on a terminal, notes explain why a job seems to stand still
+    # on a terminal, notes explain a long wait
     on = sys.stderr.isatty() and not {"-quiet", "--quiet"}.intersection(words)
     notes[:] = [lambda line: speaks(words) and say(program, line)] if on else []
-    # a job that is ended removes its temporary files as one that fails does; nohup lets it outlive its terminal
+    # a job that is terminated removes its temporary files first; nohup makes SIGHUP ignored
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, end_by)
@@ -271,7 +273,7 @@ def main():
             signal.signal(signal.SIGINT, end_by)
         status = attempt(program, words)
     except BaseException:
-        # Python and libraries may wrap what the handler of a signal raises, as Python 3.11 does in the body of a class
+        # Python and libraries may raise another exception than the handler of a signal did
         if not ended:
             raise
     if ended:
@@ -288,18 +290,18 @@ def main():
                 tell("compiled; the next run of this kind starts at once")
     if status in (1, 128 + signal.SIGPIPE):
         close_stdout()
-    gc.freeze()  # the end of Python need not look through the objects either
+    gc.freeze()  # no search at the end of Python either
     sys.exit(status)
 
 
 def end_by(number, _):
-    """The handler of signals that end the program: the exception that it raises lets the job clean up."""
+    """Handles a signal that ends the program, by an exception, so that the job can clean up."""
     ended.append(number)
     raise KeyboardInterrupt if number == signal.SIGINT else SystemExit(128 + number)
 
 
 def attempt(program, words):
-    """Does what a command line asks for, and prints its errors under the name of a program. Returns the exit status."""
+    """Runs a command line, and prints errors with the name of the program. Returns the exit status."""
     try:
         if program in PROGRAMS or (words and words[0] in COMMANDS):
             carry_out(words)
@@ -334,7 +336,7 @@ def attempt(program, words):
     except ValueError as e:
         if not str(e).startswith(("Maximum allowed dimension", "array is too big")):
             raise
-        say(program, f"out of memory: {e}")  # an array with more bytes than numpy can count
+        say(program, f"out of memory: {e}")  # the size of an array is above numpy's limit
         return 1
     except OSError as e:
         say(program, "out of memory" if e.errno == errno.ENOMEM else explain(e))
@@ -347,12 +349,12 @@ def attempt(program, words):
 
 
 def speaks(words):
-    """Whether this process prints the messages that all ranks of an mpiexec with this command line have."""
+    """Whether this process prints messages that all ranks have: with -mpi, only the first rank does."""
     return mpiexec.first() or not {"-mpi", "--mpi"}.intersection(words)
 
 
 def close_stdout():
-    """Writes the rest of stdout. If it cannot, stops Python from trying again, and failing, when it ends."""
+    """Writes the rest of stdout. If that fails, Python does not try again at its end."""
     try:
         sys.stdout.flush()
     except OSError:

@@ -35,8 +35,8 @@ from lmtk.ngram.edit.vocabulary import add_words, limit, merge, predict_unknown,
 from lmtk.ngram.estimate.methods import Method, Recipe
 from lmtk.ngram.estimate.smoothing import estimate
 from lmtk.ngram.model import backoff, searching
-from lmtk.programs.kenlm import passing
-from lmtk.programs.lines import filtered_arpa
+from lmtk.programs.arpa import filter_arpa
+from lmtk.programs.kenlm import criterion_of
 from lmtk.reports import kenlm, srilm
 from lmtk.text.corpus import Marks, read_corpus
 from lmtk.text.vocab import make_vocab
@@ -440,13 +440,13 @@ def test_a_large_model_is_filtered_as_a_small_one(tmp_path, large_from, mode):
         writer.write_text(out, model)
     text = (tmp_path / "m").read_text().replace("\\3-grams:\n", "-1e-300\tw1 <new>\n\n \t\r\n-1\tw2 w1\r\n\\3-grams:\n")
     (tmp_path / "m").write_text(text)
-    where = passing(mode, [b"w1 w2 w3", b"w2 w5 <new> w1", b"", b"w7 w1 w0"])
+    where = criterion_of(mode, [b"w1 w2 w3", b"w2 w5 <new> w1", b"", b"w7 w1 w0"])
     outs = [f"{i}" for i in range(4 if mode == "multiple" else 1)]
     for context in (False, True):
         written = []
         for large in (1 << 60, 1):
             large_from(large, "arpa")
-            filtered_arpa(str(tmp_path / "m"), [str(tmp_path / out) for out in outs], where, context, True)
+            filter_arpa(str(tmp_path / "m"), [str(tmp_path / out) for out in outs], where, context, True)
             written.append([(tmp_path / out).read_bytes() for out in outs])
         assert written[0] == written[1] and len(set(written[0])) == len(outs)
         assert b"-1e-300\tw1 <new>\n" in written[0][-3 if mode == "multiple" else 0]

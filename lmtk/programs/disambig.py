@@ -1,4 +1,4 @@
-"""The command line of SRILM's disambig: options -> a DisambigJob, which `tagging.disambiguation` runs."""
+"""SRILM's disambig: its options become a DisambigJob, which `tagging.disambiguation` runs."""
 
 import os
 import sys
@@ -7,7 +7,7 @@ from lmtk.commands.spelling import Option, spelled
 from lmtk.errors import UsageError
 from lmtk.machine.threads import import_numpy
 
-# option -> what may stand behind it, and what -help says of it; a field of DisambigJob has the same name
+# option: (the values that follow it, its line in the help). The field of DisambigJob has the same name.
 FILE, FLAG, NUMBER = Option("one"), Option(), Option("one", number=float)
 OPTIONS = {
     "-help": (FLAG, "this list"),
@@ -44,7 +44,7 @@ OPTIONS = {
 
 
 def disambig(words):
-    """[OPTION ...]: the hidden words behind those of a text."""
+    """[OPTION ...]: print the most likely hidden words of a text."""
     words = ["-fwOnly" if w.lstrip("-").lower().replace("_", "-") in ("fwonly", "fw-only") else w for w in words]
     words = spelled(words, {name: option for name, (option, _) in OPTIONS.items()}, stray=True)
     values = {}
@@ -67,7 +67,7 @@ def disambig(words):
 
 
 def check(values):
-    """Raises UsageError for options that do not make sense together, OSError for a file that is missing."""
+    """Raises UsageError for conflicting options, and OSError for a missing file."""
     texts = [values.get(name) for name in ("-text", "-text-map")]
     inputs = [values.get(name) for name in ("-map", "-classes", "-lm")]
     read = [path for path in texts + inputs if path]

@@ -1,4 +1,4 @@
-"""Kaldi's arpa2fst, and kaldilm: command lines that become a FstJob."""
+"""Kaldi's arpa2fst, and kaldilm: their command lines become a FstJob."""
 
 import warnings
 
@@ -36,7 +36,7 @@ Write an ARPA file as an FST. ARPA: a file, or - for standard input; compressed 
 
 
 def arpa2fst(words):
-    """[OPTION ...] ARPA [FST]: Kaldi's program. Without FST, or with -, the FST goes to stdout."""
+    """[OPTION ...] ARPA [FST]: write an ARPA file as an FST, by default to stdout."""
     values, files = parse(words, "arpa2fst [OPTION ...] ARPA [FST]")
     if files:
         redundant = bool(values.get("disambig"))
@@ -44,15 +44,15 @@ def arpa2fst(words):
 
 
 def kaldilm(words):
-    """[OPTION ...] ARPA [FST]: kaldilm's command line. The text form goes to stdout, as kaldilm prints it."""
+    """[OPTION ...] ARPA [FST]: print an ARPA file as an FST in text form, and write its binary form to FST."""
     values, files = parse(words, "kaldilm [OPTION ...] ARPA [FST]")
     if files:
         run(values | {"lm": files[0], "write": (files[1:] or [None])[0], "write_text": "-", "is_spaced": True})
 
 
 def parse(words, usage):
-    """({field of a FstJob: value}, the files) of a command line; no files where help was asked for, which is printed.
-    Raises UsageError.
+    """Parses a command line: ({field of a FstJob: value}, the files). Prints the help if it is asked for, and then
+    returns no files. Raises UsageError.
     """
     values, files, words = {}, [], list(words)
     while words:
@@ -83,7 +83,7 @@ def parse(words, usage):
 
 
 def read_value(name, value):
-    """The value of an option as the job has it. Raises UsageError."""
+    """Parses the value of an option. Raises UsageError."""
     if name in FLAGS:
         if value.lower() not in TRUTHS:
             raise UsageError(f"--{name} takes true or false, not {value}")

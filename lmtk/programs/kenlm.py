@@ -9,7 +9,7 @@ import warnings
 
 from lmtk.errors import LmtkWarning, UsageError, nearest, typed
 from lmtk.machine.threads import import_numpy
-from lmtk.programs.lines import filtered_arpa
+from lmtk.programs.arpa import filter_arpa
 
 SAID = {"false": "0", "no": "0", "off": "0", "true": "1", "yes": "1", "on": "1"}
 BUILD_BINARY = "build_binary [OPTION ...] [probing|trie] ARPA BINARY"
@@ -23,7 +23,7 @@ BUILD_BINARY_OPTIONS = """  -q BITS  quantize log probabilities (trie)
   -v       leave out the words
   -T, -S, -w: no effect; accepted for KenLM scripts."""
 MODES = "copy", "single", "union", "multiple"
-# options of ngram-count, and lmplz's names of them
+# options of ngram-count: the names that lmplz has for them
 LMPLZ = {"-order": "--order", "-text": "--text", "-lm": "--arpa", "-prune-by-count": "--prune", "-memory": "--memory"}
 LMPLZ |= {
     f"-{name}": "--" + name.replace("-", "_")
@@ -39,7 +39,7 @@ LMPLZ |= {
 
 
 def short_options(words, letters, usage):
-    """[(letter, value)] and the other words, between which options may stand, as getopt(3) of GNU has them."""
+    """Parses options of one letter, as GNU's getopt(3) does: ([(letter, value)], the other words)."""
     try:
         return getopt.gnu_getopt(words, letters)
     except getopt.GetoptError as e:
@@ -47,7 +47,7 @@ def short_options(words, letters, usage):
 
 
 def long_options(program, description):
-    """A parser of long options, whose errors are UsageErrors. `parse` returns the options and the words of none."""
+    """A parser of long options. Its method `parse` returns (the options, the other words) and raises UsageError."""
     import argparse
 
     class Parser(argparse.ArgumentParser):
@@ -61,7 +61,7 @@ def long_options(program, description):
             raise UsageError(message)
 
         def parse(self, words):
-            for word in words:  # argparse would read -order as -o rder
+            for word in words:  # argparse would take -order for -o rder
                 if word.startswith("-") and "-" + word.partition("=")[0] in self.names:
                     raise UsageError(f"no option {word}; did you mean -{word}?")
             options, rest = self.parse_known_args(words)
@@ -74,7 +74,7 @@ def long_options(program, description):
 
 
 def lmplz_parser():
-    """The options of lmplz."""
+    """The parser of lmplz's options."""
     parser = long_options("lmplz", "Estimate an interpolated Kneser-Ney model of a text, and write an ARPA file.")
     parser.add_argument("-o", "--order", type=int, required=True, help="order of the model")
     parser.add_argument("--text", default="-", help="the text (default: stdin)")
@@ -112,10 +112,10 @@ def lmplz_parser():
 
 
 def lmplz(words):
-    """Text to an interpolated Kneser-Ney model: ngram-count -kenlm."""
+    """-o N [OPTION ...] < TEXT > ARPA: estimate an interpolated Kneser-Ney model, by ngram-count -kenlm."""
     o, rest = lmplz_parser().parse(words)
-    rest = [word for word in rest if word != "-"]  # what scripts write for stdin
-    if rest:  # as lmplz does; scripts write there a type that build_binary takes
+    rest = [word for word in rest if word != "-"]  # scripts write it for stdin
+    if rest:  # lmplz ignores them too; scripts write a type for build_binary here
         hint = f"; to read this text, write < {rest[0]} or --text {rest[0]}" if os.path.isfile(rest[0]) else ""
         warnings.warn(f"'{' '.join(rest)}' has no option before it and is ignored{hint}", LmtkWarning, stacklevel=1)
     if o.intermediate or o.collapse_values:
@@ -136,7 +136,7 @@ def lmplz(words):
 
 
 def memory(size):
-    """A size as sort(1) has it, a share of the memory in bytes."""
+    """A size for -memory: percentages of the machine's memory become bytes, other sizes do not change."""
     if not size.endswith("%"):
         return size
     try:
@@ -147,7 +147,7 @@ def memory(size):
 
 
 def build_binary(words):
-    """[OPTION ...] [probing|trie] ARPA BINARY: a model as a KenLM binary file."""
+    """[OPTION ...] [probing|trie] ARPA BINARY: write a model as a KenLM binary file."""
     options, rest = short_options(words, "q:b:a:u:p:t:T:m:S:w:sir:vh", BUILD_BINARY)
     if ("-h", "") in options:
         print(f"usage: {BUILD_BINARY}\n{BUILD_BINARY_OPTIONS}")
@@ -163,7 +163,7 @@ def build_binary(words):
 
 
 def binary_form(kind, values):
-    """The kenlm.layout.Form of build_binary's options. values: {"-q": text}."""
+    """The kenlm.layout.Form that build_binary's options describe. values: {option: its text}, such as {"-q": "8"}."""
     from lmtk.kenlm.layout import Form
 
     def number(letter, default, kind, low, high):
@@ -196,7 +196,7 @@ def binary_form(kind, values):
 
 
 def query(words):
-    """[-b] [-n] [-v summary|sentence|word ...] [-l METHOD] MODEL: scores of the text on stdin."""
+    """[-b] [-n] [-v summary|sentence|word ...] [-l METHOD] MODEL: score the text on stdin."""
     import_numpy()
     from lmtk.files.registry import load
     from lmtk.reports.kenlm import LEVELS, report
@@ -209,7 +209,7 @@ def query(words):
         if letter == "-v" and value not in (*LEVELS, "0", "1", "2"):
             raise UsageError(f"-v takes summary, sentence or word, not {value}")
         if letter == "-v":
-            # a number is that of the levels shown, and one
+            # 0, 1 and 2 stand for the first one, two and three levels
             shown = {value, *shown} if value in LEVELS else set(LEVELS[: int(value) + 1])
     if len(rest) > 1 and "-h" not in chosen:
         raise UsageError(f"expected one model, not {len(rest)} files; the text is read from standard input: {usage}")
@@ -227,7 +227,9 @@ def query(words):
 
 
 def filter(words):
-    """copy|single|union|multiple [context] [raw] [vocab:|model:]FILE OUT: n-grams whose words are in a vocabulary."""
+    """copy|single|union|multiple [context] [raw] [vocab:|model:]FILE OUT: write the n-grams of a model or of a count
+    file whose words are in a vocabulary.
+    """
     from lmtk.files.decoding import lines
 
     usage = "filter copy|single|union|multiple [context] [raw|arpa] vocab:FILE OUT < MODEL (or model:FILE OUT < VOCAB)"
@@ -248,15 +250,15 @@ def filter(words):
     context, forms = "context" in chosen, [word for word in chosen if word in ("raw", "arpa")]
     sentences = [line for _, line in lines(vocab) if line.split()] if modes[-1] != "copy" else []
     outs = [f"{out}{number}" for number in range(len(sentences))] if modes[-1] == "multiple" else [out]
-    where = passing(modes[-1], sentences)
+    where = criterion_of(modes[-1], sentences)
     if forms[-1:] == ["raw"]:
-        filtered_counts(model, outs, where, context)
+        filter_counts(model, outs, where, context)
     else:
-        filtered_arpa(model, outs, where, context, pad=True)
+        filter_arpa(model, outs, where, context, pad=True)
 
 
-def filtered_counts(path, outs, where, context):
-    """The n-grams of a count file that stay, written to `outs`; the arguments are those of filtered_arpa."""
+def filter_counts(path, outs, where, context):
+    """Writes the n-grams of a count file that stay to the files `outs`. where, context: as for `filter_arpa`."""
     from lmtk.files.decoding import lines
     from lmtk.files.outputs import open_out
     from lmtk.ngram.arpa.filtering import files_of
@@ -269,13 +271,15 @@ def filtered_counts(path, outs, where, context):
                 outs[i].write(line + b"\n")
 
 
-def passing(mode, sentences):
-    """Which n-grams stay, as ngram.filtering has it: with `single` those all of whose words are in the sentences, with
-    `union` and `multiple` in one of them. A word in pointed brackets stays.
+def criterion_of(mode, sentences):
+    """The criterion of a mode, as in `ngram.arpa.filtering`.
+
+    single: an n-gram stays if each of its words is in some sentence. union, multiple: if one sentence has all its
+    words. copy: every n-gram stays. Words such as <s> are in every sentence.
     """
     if mode == "copy":
         return lambda word: ()
-    where = {}  # word -> the sentences that it is in
+    where = {}  # {word: the numbers of its sentences}
     for number, line in enumerate(sentences):
         for word in line.split():
             where.setdefault(word, {})[0 if mode == "single" else number] = True
@@ -284,7 +288,9 @@ def passing(mode, sentences):
 
 
 def interpolate(words):
-    """-m MODEL ... -w WEIGHT ... | -t TEXT [--just_tune]: a log-linear interpolation, as an ARPA file on stdout."""
+    """-m MODEL ... -w WEIGHT ... | -t TEXT [--just_tune]: interpolate models log-linearly; the ARPA file goes to
+    stdout.
+    """
     parser = long_options("interpolate", "Interpolate models log-linearly, and write an ARPA file to stdout.")
     parser.add_argument("-m", "--model", nargs="+", action="extend", required=True, help="ARPA or binary files")
     parser.add_argument("-w", "--weight", nargs="+", action="extend", type=float, help="a weight for each model")
@@ -315,7 +321,7 @@ def interpolate(words):
 
 
 def print_weights(models, text):
-    """The line of interpolate --just_tune: the weights of models under which a text is most likely."""
+    """Prints the weights that maximise the likelihood of a text: interpolate --just_tune."""
     import_numpy()
     from lmtk.files.registry import load
     from lmtk.jobs.editing import EditJob

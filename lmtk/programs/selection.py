@@ -7,16 +7,18 @@ import sys
 from lmtk.errors import FormatError, UsageError
 from lmtk.files.decoding import WORD, lines
 from lmtk.machine.threads import import_numpy
-from lmtk.programs.lines import sections
+from lmtk.programs.arpa import order_of
 
 OPTIONS = {"-quiet": "quiet", "-q": "quiet", "-scale": "scale"}
 OPTIONS |= dict.fromkeys(("-heldout", "-held-out", "-held"), "heldout")
 
 
 def select_vocab(words):
-    """[-quiet] [-scale X] -heldout FILE FILE FILE ...: the words of the files, each with its probability, times the
-    scale, under the mixture of their unigram models that makes the held-out file most likely (Venkataraman and Wang
-    2003).
+    """[-quiet] [-scale X] -heldout FILE FILE FILE ...: print the words of all files, each with its probability times
+    the scale.
+
+    The probability is that of a mixture of the unigram models of the files, except for the held-out file, whose
+    likelihood the weights of the mixture maximise (Venkataraman and Wang 2003).
     """
     import_numpy()
     import numpy as np
@@ -60,9 +62,10 @@ def select_vocab(words):
 
 
 def unigrams(path):
-    """Word -> its count in a file: a text, a text with a name before each sentence (.sentid), counts, of which the
-    1-grams serve, or an ARPA file, whose probabilities serve. Words in pointed brackets are none of counts and ARPA
-    files.
+    """{word: its count in a file}.
+
+    The file is a text, a text with a name before each sentence (.sentid), a count file, or an ARPA file, whose
+    probabilities are taken as counts. Words such as <s> are left out of count files and ARPA files.
     """
     named, counts = re.search(r"\.sentid(\.gz|\.Z)?$", path), {}
     rows = (line for _, line in lines(path))
@@ -73,7 +76,7 @@ def unigrams(path):
     )
     try:
         if not named and not counted and re.search(rb"\\data\\\s*ngram\s+1\s*=", b" ".join(first)):
-            pairs = [(fields[1], 10 ** float(fields[0])) for k, _, fields in sections(rows) if k == 1]
+            pairs = [(fields[1], 10 ** float(fields[0])) for fields in unigram_lines(rows)]
         elif not named and counted:
             pairs = [(fields[0], float(fields[1])) for line in rows if len(fields := WORD.findall(line)) == 2]
         else:
@@ -89,9 +92,21 @@ def unigrams(path):
     return counts
 
 
+def unigram_lines(rows):
+    """Yields the fields of the 1-grams among the lines of an ARPA file."""
+    order = 0
+    for line in rows:
+        order, is_ngram = order_of(line, order)
+        if is_ngram and order == 1:
+            yield WORD.findall(line)
+
+
 def unigram_model(counts, words):
-    """p of each word. Words without a count share what Witten and Bell's estimate leaves them. Counts that sum to one
-    or less are a model's probabilities, which leave them the rest, or a tenth.
+    """p of each word. Words without a count share the left-over mass in equal parts, which is that of Witten-Bell
+    smoothing.
+
+    Counts whose sum is at most 1 are probabilities of a model. Then the left-over mass is the rest, or 0.1 if nothing
+    is left.
     """
     total, seen = sum(counts.values()), sum(count > 0 for count in counts.values())
     new = len(words) - len(counts)

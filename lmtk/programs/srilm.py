@@ -1,4 +1,8 @@
-"""SRILM's programs that are commands of lmtk's: their command lines as ours, (command, words) in turn."""
+"""SRILM's programs that lmtk has as commands.
+
+Each function takes the words of a command line and returns or yields (command, words) of lmtk's commands to run, one
+after the other.
+"""
 
 import glob
 import os
@@ -6,17 +10,19 @@ import sys
 
 from lmtk.errors import LmtkError, UsageError
 from lmtk.files.decoding import WORD, lines
-from lmtk.programs.lines import filtered_arpa, temporary
+from lmtk.programs.arpa import filter_arpa
+from lmtk.programs.scripts import temporary_file
 
-LONGEST = "99"  # an order that no n-gram in a count file is above
-# options of smoothing methods -> the option of their files of discounts, or None; Good-Turing smoothing has no option
+LONGEST = "99"  # no n-gram in a count file is longer
+# options of smoothing methods: the option for their files of discounts, or None. Good-Turing smoothing has no option.
 METHODS = {"kndiscount": "kn", "ukndiscount": "kn"}
 METHODS |= dict.fromkeys(("wbdiscount", "ndiscount", "cdiscount", "addsmooth"))
 
 
 def options_of(words, **taken):
-    """Options that a program takes for itself, by name without the dash, with the values behind them (1: one value, 0:
-    none); and the other words.
+    """Splits a command line into ({name of an option without its dash: list of its values}, the other words).
+
+    taken: the names of the options, with _ in place of -, and 1 if a value follows the option, 0 if not.
     """
     words, options, rest = list(words), {}, []
     while words:
@@ -33,20 +39,20 @@ def options_of(words, **taken):
 
 
 def names_of(words):
-    """The names of the options in a command line, without their dashes."""
+    """The names of the options in a command line, without dashes."""
     return {word.lstrip("-").replace("_", "-").partition("=")[0] for word in words if word.startswith("-")}
 
 
 def without_maxent(words, *names):
-    """The words of a command line without the options that say that a model is one of maximum entropy, or written as an
-    ARPA file: lmtk has them so.
+    """The words of a command line without these options about maximum entropy models, which lmtk does not need: it
+    keeps such models as back-off models.
     """
     return [word for word in words if not (word.startswith("-") and word.lstrip("-").replace("_", "-") in names)]
 
 
 def ngram(words):
-    """The order is 3 where none is given. Above -debug 3 SRILM shows what it does at 2, and ranks of words, which lmtk
-    lacks.
+    """ngram -order 3 by default. At -debug 4 and above, SRILM prints the report of -debug 2 and ranks of words, which
+    lmtk does not have.
     """
     words = without_maxent(words, "maxent", "mix-maxent", "maxent-convert-to-arpa")
     options, words = options_of(words, debug=1)
@@ -56,11 +62,11 @@ def ngram(words):
 
 
 def ngram_count(words):
-    """Nothing to do is no error: scripts call it so to see whether it is there, or with -write-vocab alone. Models have
-    SRILM's order of lines.
+    """ngram-count -sort. A command line without options is accepted, since scripts test in this way whether the program
+    exists; -write-vocab without a text is accepted too.
     """
     words = without_maxent(words, "maxent-convert-to-arpa")
-    _, words = options_of(words, tag=1)  # a name for SRILM's messages
+    _, words = options_of(words, tag=1)  # only for SRILM's messages
     names = names_of(words)
     if not names & {"text", "read", "help", "h"} and "write-vocab" in names:
         words = [*words, "-text", os.devnull]
@@ -70,7 +76,7 @@ def ngram_count(words):
 
 
 def ngram_class(words):
-    """-read is -init; -save is of mergers, and SRILM's default is -incremental."""
+    """ngram-class; -read is -init here. With -save classes are merged, by default as with -incremental."""
     words = ["-init" if word in ("-read", "--read") else word for word in words]
     names = names_of(words)
     added = ["-incremental"] if "save" in names and not names & {"full", "incremental"} else []
@@ -78,7 +84,7 @@ def ngram_class(words):
 
 
 def ngram_merge(words):
-    """Counts added up, in byte order."""
+    """[-write FILE] [-float-counts] FILE ...: add up counts, sorted by bytes."""
     options, files = options_of(words, write=1, float_counts=0)
     files = [word for word in files if word != "--"]
     if not files:
@@ -89,7 +95,9 @@ def ngram_merge(words):
 
 
 def make_batch_counts(words):
-    """FILE-LIST [BATCH-SIZE [FILTER [COUNTDIR [OPTION ...]]]]: the counts of each batch of the listed files."""
+    """FILE-LIST [BATCH-SIZE [FILTER [COUNTDIR [OPTION ...]]]]: count the texts of a list in batches, with
+    a count file for each batch.
+    """
     if not words:
         raise UsageError("no list of files; make-batch-counts FILE-LIST [BATCH-SIZE [FILTER [COUNTDIR [OPTION ...]]]]")
     listed, size, command, folder, *options = [*words, *["10", "cat", "counts"][max(len(words) - 1, 0) :]]
@@ -105,15 +113,15 @@ def make_batch_counts(words):
         out = f"{folder}/{name}-{number}.ngrams.gz"
         sys.stderr.write(f"counting in {out} sources {' '.join(batch)}\n")
         if command not in ("cat", "/bin/cat"):
-            batch = [filtered(command, batch)]
+            batch = [run_filter(command, batch)]
         yield "ngram-count", ["-text", *batch, "-sort", "-write", out, *options]
 
 
-def filtered(command, files):
-    """What a shell command prints with files behind it, in a file that goes when the program ends."""
+def run_filter(command, files):
+    """Runs a shell command with files as its arguments. Returns the name of a temporary file with its output."""
     import subprocess  # its import takes as long as a small job
 
-    name = temporary()
+    name = temporary_file()
     with open(name, "wb") as out:
         done = subprocess.run(["sh", "-c", f'{command} "$@"', "sh", *files], stdout=out)
     if done.returncode:
@@ -122,7 +130,9 @@ def filtered(command, files):
 
 
 def merge_batch_counts(words):
-    """[-float-counts] [-l N] COUNTDIR [FILE-LIST]: the counts of a folder in one file; the others go."""
+    """[-float-counts] [-l N] COUNTDIR [FILE-LIST]: merge the count files of a folder into one file, and remove the
+    others.
+    """
     options, rest = options_of(words, float_counts=0, l=1)
     if not 1 <= len(rest) <= 2:
         raise UsageError("merge-batch-counts [-float-counts] [-l N] COUNTDIR [FILE-LIST]")
@@ -135,7 +145,7 @@ def merge_batch_counts(words):
         files = sorted(glob.glob(f"{folder}/*.ngrams.gz") + glob.glob(f"{folder}/*.ngrams"))
     if not files:
         raise LmtkError(f"{folder}: no files *.ngrams or *.ngrams.gz to merge")
-    # SRILM merges in rounds, and the file has the number of the last
+    # SRILM merges in rounds, and names the file after the last round
     left, rounds = -(-len(files) // 2), 0
     while left > 1:
         left, rounds = -(-left // max(width, 2)), rounds + 1
@@ -150,8 +160,10 @@ def merge_batch_counts(words):
 
 
 def make_big_lm(words):
-    """ngram-count -read, whose counts need not fit into memory twice; Good-Turing goes up to 7 for words too. Discounts
-    are made first, and have six digits.
+    """-read FILE ... [-name PATH] [-ngram-filter FILTER] [OPTION ...]: estimate a model from count files.
+
+    As in SRILM's script, discounts are computed first, from all counts, and rounded to six digits. Good-Turing
+    smoothing discounts counts up to 7 for 1-grams too.
     """
     taken = {"name": 1, "max_per_file": 1, "ngram_filter": 1, "text": 1, "trust_totals": 0, "read": 1}
     script_options, rest = options_of(words, **taken)
@@ -159,39 +171,40 @@ def make_big_lm(words):
         raise UsageError("no counts; make-big-lm -read FILE ... [-name PATH] [-ngram-filter FILTER] [OPTION ...]")
     files = script_options["read"]
     if command := script_options.get("ngram-filter"):
-        files = [filtered(f'gzip -dcf "$@" | {command[-1]}; :', files)]
+        files = [run_filter(f'gzip -dcf "$@" | {command[-1]}; :', files)]
     model, options = options_of(rest, lm=1, order=1)
     option_names, order = names_of(options), model.get("order", ["3"])[-1]
     first = [] if "gt1max" in option_names else ["-gt1max", "7"]
     orders, names = range(1, int(order) + 1) if order.isdigit() else (), {}
-    if "ukndiscount" in option_names:  # ngram-count has modified Kneser-Ney smoothing where files are given
+    if "ukndiscount" in option_names:  # otherwise ngram-count takes -kn files as those of modified Kneser-Ney
         options = [word for word in options if word.lstrip("-") != "ukndiscount"]
         options += [f"-ukndiscount{n}" for n in orders]
     kinds = {}
     for n in orders:
         chosen = [method for method in METHODS if {method, f"{method}{n}"} & option_names]
         if kind := METHODS[chosen[0]] if chosen else "gt":
-            kinds[n], names[f"-{kind}{n}"] = kind, temporary()
-    # discounts, and which words stand before an n-gram, are found in all the counts, before -vocab; -limit-vocab has
-    # no effect in SRILM's script
+            kinds[n], names[f"-{kind}{n}"] = kind, temporary_file()
+    # Discounts and continuation counts are those of all words, before -vocab leaves out some. -limit-vocab has no
+    # effect in SRILM's script.
     vocabulary, options = options_of(options, vocab=1, limit_vocab=0)
     smoothed = [n for n, kind in kinds.items() if kind == "kn"]
     if vocabulary and smoothed:
-        files, first = [words_before(files, int(order), smoothed)], [*first, "-kn-counts-modified"]
+        files, first = [make_kneser_counts(files, int(order), smoothed)], [*first, "-kn-counts-modified"]
     every = ["-sort", "-read", *files, *first, *options, "-order", order]
     if names:
-        # those of all n-grams, with <unk> among them
+        # discounts of all n-grams, including those with <unk>
         yield "ngram-count", [*every, "-unk", *(word for item in names.items() for word in item)]
-    every += [word for option, name in names.items() for word in (option, rounded(name))]
+    every += [word for option, name in names.items() for word in (option, round_discounts(name))]
     every += ["-vocab", vocabulary["vocab"][-1]] if "vocab" in vocabulary else []
     yield "ngram-count", [*every, *(word for path in model.get("lm", [])[-1:] for word in ("-lm", path))]
 
 
-def words_before(files, order, smoothed):
-    """Counts for Kneser-Ney smoothing of some orders, in a file that goes when the program ends. Below the highest
-    order an n-gram counts once for each word before it, and as it is where it begins with <s>.
+def make_kneser_counts(files, order, smoothed):
+    """Counts for Kneser-Ney smoothing of the orders `smoothed`: returns the name of a temporary file.
+
+    Below the highest order, n-grams have continuation counts, except for n-grams that begin with <s>.
     """
-    name = temporary()
+    name = temporary_file()
     with open(name, "wb") as out:
         for path in files:
             for _, line in lines(path):
@@ -204,8 +217,8 @@ def words_before(files, order, smoothed):
     return name
 
 
-def rounded(path):
-    """Gives the discounts in a file six digits, as those of SRILM's scripts have. Returns its name."""
+def round_discounts(path):
+    """Rounds the discounts in a file to six digits, as SRILM's scripts do. Returns the path."""
     with open(path) as rows:
         fields = [(*names, float(value)) for *names, value in map(str.split, rows)]
     with open(path, "w") as out:
@@ -214,19 +227,19 @@ def rounded(path):
 
 
 def change_lm_vocab(words):
-    """-vocab FILE -lm FILE -write-lm FILE [-subset]: a model of the words of a list."""
+    """-vocab FILE -lm FILE -write-lm FILE [-subset]: change the vocabulary of a model."""
     from lmtk.text.vocab import lower, read_vocab
 
     options, rest = options_of(words, vocab=1, lm=1, write_lm=1, subset=0, tolower=0)
     path, vocab = options.get("lm", ["-"])[-1], options.get("vocab", [os.devnull])[-1]
     listed = read_vocab(vocab, "tolower" in options)
     if not os.path.isfile(vocab):  # a pipe is read once
-        vocab = temporary()
+        vocab = temporary_file()
         with open(vocab, "wb") as out:
             out.writelines(word + b"\n" for word in listed)
     listed = {*listed, b"<s>", b"</s>"}
     mapped = lower if "tolower" in options else bytes
-    name = temporary()
-    filtered_arpa(path, [name], lambda word: () if mapped(word) in listed else None)
+    name = temporary_file()
+    filter_arpa(path, [name], lambda word: () if mapped(word) in listed else None)
     new = os.devnull if "subset" in options else vocab
     return ngram(["-lm", name, "-vocab", new, "-renorm", *rest, "-write-lm", options.get("write-lm", ["-"])[-1]])

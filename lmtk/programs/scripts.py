@@ -1,36 +1,37 @@
-"""Small programs over the lines of ARPA files and texts, which SRILM has as awk scripts."""
+"""SRILM's awk scripts: small programs over the lines of ARPA files, texts, classes and reports.
+
+The first part of each docstring has the arguments, as the shell gives them.
+"""
 
 import atexit
 import contextlib
-import math
 import os
 import re
 import sys
 from collections import Counter
 
 from lmtk.errors import FormatError, UsageError
-from lmtk.files.decoding import WORD, decode_blocks, lines
-from lmtk.files.inputs import open_in
+from lmtk.files.decoding import WORD, lines
 from lmtk.files.outputs import open_out
 from lmtk.machine.memory import named_file
 from lmtk.machine.threads import import_numpy
+from lmtk.programs.arpa import SIZE, arpa_lines
 
-SECTION = re.compile(rb"\\(\d+)-grams:$")
-SIZE = re.compile(rb"ngram +(\d+) *= *(\d+)")
-SOME, MANY = 1 << 18, 1 << 12  # bytes that are read, lines that are written together
-SPOOLED = 1 << 24  # bytes of a filtered model that stay in memory
+MANY = 1 << 12  # lines written at once
 ASSIGNED = re.compile(r"[A-Za-z_]\w*=")
-temporaries = contextlib.ExitStack()  # of files that are open until the program ends
+temporaries = contextlib.ExitStack()  # the files of `temporary_file`
 atexit.register(temporaries.close)
 
 
-def temporary():
-    """The name of a file that goes when the program ends."""
+def temporary_file():
+    """The name of a new file that is removed when the program ends."""
     return temporaries.enter_context(named_file())[1]
 
 
-def assigned(words, **defaults):
-    """awk's arguments: {name: text} of "name=text" with `defaults`, and the files, "-" where there is none."""
+def parse_arguments(words, **defaults):
+    """Parses arguments as awk does: ({name: value} of the arguments name=value, and of `defaults` for other names; the
+    files, or ["-"]).
+    """
     settings, files = dict(defaults), []
     for word in words:
         if not ASSIGNED.match(word):
@@ -43,188 +44,9 @@ def assigned(words, **defaults):
     return settings, files or ["-"]
 
 
-class Marks:
-    """What the lines of an ARPA file that are no n-grams have said so far. order: of the section, 0 outside; stated,
-    sizes: how many n-grams of each order the head says, and the reader has counted; begun: whether there are 1-grams;
-    ended: whether the file is whole.
-    """
-
-    def __init__(self, path, stated=None):
-        self.path, self.order, self.sizes, self.stated = path, 0, {}, {} if stated is None else stated
-        self.begun = self.ended = False
-
-    def add(self, line):
-        self.order, _ = order_of(line, self.order)
-        if self.order:
-            self.sizes.setdefault(self.order, 0)
-        elif size := SIZE.match(line):
-            self.stated[int(size[1])] = int(size[2])
-        self.begun = self.begun or line.startswith(b"\\1-grams:")
-        self.ended = self.begun and line.strip() == b"\\end\\"
-
-    def finish(self, most=math.inf):
-        """Warns where the head says other numbers of n-grams of orders up to `most`. Raises FormatError where it is no
-        whole file.
-        """
-        if not self.ended:
-            problem = "the line \\end\\ is missing, so the file is incomplete"
-            problem = problem if self.begun else "not an ARPA file: it has no line \\1-grams:"
-            raise FormatError(self.path, problem)
-        stated, sizes = ({k: size for k, size in x.items() if k <= most} for x in (self.stated, self.sizes))
-        if stated != sizes:
-            from lmtk.ngram.arpa import reader
-
-            reader.tell_sizes(self.path, stated, sizes)
-
-
-def arpa_pieces(path, stated=None):
-    """(order, line) of each line of an ARPA file up to \\end\\, order 0 where it is no n-gram; or Rows instead of
-    lines of n-grams that follow each other. stated: takes what the head says of the numbers of n-grams. Raises
-    FormatError where a line is none, and at the end of what is no whole ARPA file.
-    """
-    from lmtk.ngram.arpa import reader
-
-    marks = Marks(path, stated)
-    with open_in(path) as stream:
-        for number, piece in reader.numbered(stream, path, reader.Unigrams()):
-            if isinstance(piece, reader.Rows):
-                marks.sizes[marks.order] += len(piece.rows)
-                yield marks.order, piece
-                piece.free.append(piece.rows.base)
-            elif order_of(piece, marks.order)[1]:
-                if isinstance(wrong := reader.parse(piece, marks.order), str):
-                    raise FormatError(path, wrong, number)
-                marks.sizes[marks.order] += 1
-                yield marks.order, piece
-            else:
-                marks.add(piece)
-                yield 0, piece
-                if marks.ended:
-                    break
-    marks.finish()
-
-
-def arpa_lines(path, longest=None):
-    """(order, line, fields) of each line of an ARPA file up to \\end\\; no fields, and order 0, where it is no n-gram.
-    Lines of n-grams above the `longest` order are left out, and not looked at. Raises FormatError as `arpa_pieces`.
-    """
-    marks, number, most = Marks(path), 0, longest or math.inf
-    with open_in(path) as stream:
-        for block in decode_blocks(stream, path, SOME):
-            if marks.order > most and b"\n\\" not in block and block[:1] != b"\\":
-                number += block.count(b"\n")
-                continue
-            for line in block.removesuffix(b"\n").split(b"\n"):
-                number += 1
-                line = line.rstrip(b"\r")
-                if marks.order and line[:1] != b"\\":
-                    if marks.order > most:
-                        continue
-                    if fields := WORD.findall(line):
-                        check(fields, line, marks.order, path, number)
-                        marks.sizes[marks.order] += 1
-                        yield marks.order, line, fields
-                        continue
-                marks.add(line)
-                if marks.order <= most:
-                    yield 0, line, ()
-                if marks.ended:
-                    marks.finish(most)
-                    return
-    marks.finish()
-
-
-def check(fields, line, order, path, number):
-    """Raises FormatError where the fields of a line are those of no n-gram."""
-    more = len(fields) - order
-    try:
-        if (more == 1 or (more == 2 and float(fields[-1]) <= 1e30)) and float(fields[0]) <= 1e30:
-            return
-    except ValueError:
-        pass
-    from lmtk.ngram.arpa import reader
-
-    if isinstance(wrong := reader.parse(line, order), str):
-        raise FormatError(path, wrong, number)
-
-
-def order_of(line, order):
-    """The order of the section that a line of an ARPA file stands in, 0 for none, and whether it is an n-gram."""
-    if line.startswith(b"\\"):
-        match = SECTION.match(line.strip())
-        return int(match[1]) if match else 0, False
-    return order, bool(order and line.strip())
-
-
-def sections(rows):
-    """(order, line, fields) of lines as of an ARPA file."""
-    order = 0
-    for line in rows:
-        order, in_section = order_of(line, order)
-        yield order if in_section else 0, line, WORD.findall(line) if in_section else ()
-
-
-def filtered_arpa(path, outs, where, context=False, pad=False):
-    """The n-grams of an ARPA file that stay, as they stand in it, written to `outs`; `where` as in ngram.filtering.
-
-    Of several files each has those of its sentence. `context`: the last word is not looked at; `pad`: with blank lines
-    that make the head as long as it was, as KenLM's filter leaves it.
-    """
-    import tempfile  # these imports take as long as a small file
-    from dataclasses import replace
-
-    from lmtk.ngram.arpa import filtering, reader
-
-    stated, sizes, words, criterion, last = {}, {}, [], None, 0
-    with contextlib.ExitStack() as files:
-        rests = [files.enter_context(tempfile.SpooledTemporaryFile(SPOOLED)) for _ in outs]
-        for k, piece in arpa_pieces(path, stated):
-            if not k:
-                if piece.startswith(b"\\") and (match := SECTION.match(piece.strip())):
-                    for rest in rests:
-                        rest.write(b"\n" * bool(last) + piece + b"\n")
-                    last = int(match[1])
-                    sizes[last] = [0] * len(outs)
-                continue
-            if isinstance(piece, reader.Rows):
-                if k > 1 and piece.unknown is None:
-                    criterion = criterion or filtering.sentences_of(reader.vocabulary(words).words, where)
-                    kept, number = filtering.lines_of(piece.text, piece.rows, k - context, criterion)
-                    if len(outs) == 1:
-                        rests[0].write(kept)
-                        sizes[k][0] += number
-                        continue
-                    piece = replace(piece, text=kept)
-                piece = piece.text.tobytes()
-            for line in piece.split(b"\n"):
-                if not (ngram := WORD.findall(line)[1 : k + 1]):
-                    continue
-                words += ngram if k == 1 else []
-                for i in filtering.files_of(ngram[: k - context], where, len(outs)):
-                    rests[i].write(line + b"\n")
-                    sizes[k][i] += 1
-        for i, out in enumerate(outs):
-            write_head(out, stated, {k: numbers[i] for k, numbers in sizes.items()}, pad, rests[i])
-
-
-def write_head(path, stated, sizes, pad, rest):
-    """The head of an ARPA file with these sizes, and the rest of it."""
-    from shutil import copyfileobj  # its import takes as long as a small file
-
-    heads = [
-        b"\n\\data\\\n" + b"".join(b"ngram %d=%d\n" % item for item in sorted(numbers.items())) + b"\n"
-        for numbers in (stated, sizes)
-    ]
-    rest.write(b"\n\\end\\\n")
-    rest.seek(0)
-    with open_out(path) as out:
-        out.write(heads[1] + b"\n" * (pad * (len(heads[0]) - len(heads[1]))))
-        copyfileobj(rest, out)
-
-
 def get_unigram_probs(words):
-    """[linear=1] [FILE]: the words of an ARPA file and their log10 p, or p."""
-    settings, files = assigned(words, linear="0")
+    """[linear=1] [FILE]: print the words of an ARPA file with log10 p, or with p."""
+    settings, files = parse_arguments(words, linear="0")
     linear, rows = settings["linear"] not in ("", "0"), []
     for path in files:
         for k, _, fields in arpa_lines(path, 1):
@@ -239,11 +61,11 @@ def get_unigram_probs(words):
 
 
 def remove_lowprob_ngrams(words):
-    """[FILE]: an ARPA file of order 3 at most without the n-grams that backing off gives a higher probability. The
-    head and the weights stay as they are.
+    """[FILE]: print an ARPA file of order 3 or less without the n-grams that have a higher probability by back-off. The
+    head and the back-off weights do not change.
     """
     p, bow, seen, gone, kept = {}, {}, {}, {}, []
-    for path in assigned(words)[1]:
+    for path in parse_arguments(words)[1]:
         for k, line, fields in arpa_lines(path):
             if k > 3:
                 raise FormatError(path, "n-grams longer than 3; ngram -prune-lowprobs takes any order")
@@ -272,9 +94,11 @@ def remove_lowprob_ngrams(words):
 
 
 def reverse_lm(words):
-    """[FILE]: a bigram model of reversed text, p(v | w) = p(v) p(w | v) / p(w), from an ARPA file; weights anew."""
-    swapped, p, name = {b"<s>": b"</s>", b"</s>": b"<s>"}, {}, temporary()
-    path, *more = assigned(words)[1]
+    """[FILE]: make a bigram model of reversed text from an ARPA file, with p(v | w) = p(v) p(w | v) / p(w) and new
+    back-off weights.
+    """
+    swapped, p, name = {b"<s>": b"</s>", b"</s>": b"<s>"}, {}, temporary_file()
+    path, *more = parse_arguments(words)[1]
     if more:
         raise UsageError("only one file can be read")
     with open(name, "wb") as out:
@@ -298,8 +122,8 @@ def reverse_lm(words):
 
 
 def sort_lm(words):
-    """[FILE]: an ARPA file with the n-grams of each order in byte order of their words; the lines stay as they are."""
-    _, files = assigned(words)
+    """[FILE]: print an ARPA file with the n-grams of each order sorted by the bytes of their words."""
+    _, files = parse_arguments(words)
     rows, out = [], sys.stdout.buffer
     for path in files:
         for order, line, fields in arpa_lines(path):
@@ -312,8 +136,8 @@ def sort_lm(words):
 
 
 def add_dummy_bows(words):
-    """[FILE]: an ARPA file with a back-off weight of 0 behind each n-gram below the highest order that has none."""
-    _, files = assigned(words)
+    """[FILE]: print an ARPA file with missing back-off weights as 0, below the highest order."""
+    _, files = parse_arguments(words)
     for path in files:
         highest = 0
         for order, line, fields in arpa_lines(path):
@@ -324,8 +148,8 @@ def add_dummy_bows(words):
 
 
 def uniform_classes(words):
-    """[FILE]: classes whose expansions have equal probabilities where none are given."""
-    _, files = assigned(words)
+    """[FILE]: print a class file. Expansions without a probability get equal probabilities."""
+    _, files = parse_arguments(words)
     classes, number = {}, 0
     for path in files:
         for _, line in lines(path):
@@ -341,16 +165,16 @@ def uniform_classes(words):
             sys.stdout.buffer.write(b"%s %s %s\n" % (name, p or equal, expansion))
 
 
-FRAGMENT = re.compile(rb"[A-Za-z\x80-\xff]-$|-[A-Za-z\x80-\xff]")  # what a broken-off word ends or begins with
+FRAGMENT = re.compile(rb"[A-Za-z\x80-\xff]-$|-[A-Za-z\x80-\xff]")  # the end or the beginning of a word fragment
 
 
 def compute_oov_rate(words):
-    """[write_oov_words=FILE] [write_oov_frags=FILE] [VOCAB COUNTS ...]: how many of the words that are counted are not
-    in a list, with fragments of words and without them.
+    """[write_oov_words=FILE] [write_oov_frags=FILE] [VOCAB COUNTS ...]: print how many of the counted words are not in
+    the vocabulary, with and without word fragments.
     """
-    settings, files = assigned(words, debug="", write_oov_words="", write_oov_frags="")
+    settings, files = parse_arguments(words, debug="", write_oov_words="", write_oov_frags="")
     listed = {fields[0] for _, line in lines(files[0]) if (fields := WORD.findall(line))}
-    tokens, types = Counter(), Counter()  # by (whether unknown, whether a fragment)
+    tokens, types = Counter(), Counter()  # keys: (whether it is unknown, whether it is a fragment)
     unknown_lines = {"write_oov_words": [], "write_oov_frags": []}
     for path in files[1:]:
         for number, line in lines(path):
@@ -374,20 +198,21 @@ def compute_oov_rate(words):
                 out.writelines(row + b"\n" for row in rows)
     for unit, n in (("tokens", tokens), ("types", types)):
         unknown, in_vocab = n[True, False], n[False, False]
-        every = share(unknown + n[True, True], n.total())
-        print(f"OOV {unit}: {every} excluding fragments: {share(unknown, unknown + in_vocab)}")
+        every = format_share(unknown + n[True, True], n.total())
+        print(f"OOV {unit}: {every} excluding fragments: {format_share(unknown, unknown + in_vocab)}")
 
 
-def share(part, whole):
+def format_share(part, whole):
     return f"{int(part)} / {int(whole)} ({100 * part / whole if whole else 0:.2f}%)"
 
 
 def replace_words_with_classes(words):
-    """classes=FILE [have_counts=1] [outfile=FILE] [normalize=0] [addone=X] [partial=1] [TEXT ...]: the text with
-    classes in place of their expansions, the longest first; outfile gets the classes with probabilities from it.
+    """classes=FILE [have_counts=1] [outfile=FILE] [normalize=0] [addone=X] [partial=1] [TEXT ...]: print a text with
+    classes in place of their expansions, the longest expansion at each place. Write the classes to outfile, with
+    probabilities from the text.
     """
     names = {"classes": "", "have_counts": "0", "outfile": "", "normalize": "1", "addone": "1", "partial": "0"}
-    settings, files = assigned(words, **names)
+    settings, files = parse_arguments(words, **names)
     if not settings["classes"]:
         raise UsageError("no classes=FILE")
     expansions = []  # class, words
@@ -409,7 +234,7 @@ def replace_words_with_classes(words):
                 line = re.sub(rb"[ \t][ \t]*[ \t]", b" | ", line)
             fields = WORD.findall(line)
             last = fields[-1:] if counted else []
-            replaced = b" ".join(classed(fields[: len(fields) - len(last)], class_of, longest, uses))
+            replaced = b" ".join(replace_expansions(fields[: len(fields) - len(last)], class_of, longest, uses))
             if partial:
                 replaced = re.sub(rb"[|]$", b" ", re.sub(rb"^[|]", b" ", replaced.replace(b" | ", b" ")))
             sys.stdout.buffer.write(b" ".join([replaced, *last]) + b"\n")
@@ -417,9 +242,11 @@ def replace_words_with_classes(words):
         write_expansions(settings, expansions, class_of, uses)
 
 
-def classed(words, class_of, longest, uses):
-    """Words with the class of the longest expansion at each place; `uses` counts them. longest: of the expansions that
-    begin with a word.
+def replace_expansions(words, class_of, longest, uses):
+    """A list of words with classes in place of their expansions.
+
+    class_of: {expansion, a tuple of words: its class}. longest: {word: the length of the longest expansion that begins
+    with it}. uses: {expansion: how often it was replaced}, which is updated.
     """
     replaced, at = [], 0
     while at < len(words):
@@ -436,7 +263,9 @@ def classed(words, class_of, longest, uses):
 
 
 def write_expansions(settings, expansions, class_of, uses):
-    """The file of classes: (uses + addone) / (those of the class + addone times its size), or uses alone."""
+    """Writes the classes to outfile, each expansion with the probability (uses + addone) / (uses of the class + addone
+    times the size of the class), or with its uses if normalize=0.
+    """
     plus, total, size = float(settings["addone"]), {}, {}
     for expansion, name in class_of.items():
         total[name] = total.get(name, 0) + uses[expansion]
@@ -451,8 +280,8 @@ def write_expansions(settings, expansions, class_of, uses):
 
 
 def compute_best_mix(words):
-    """[lambda="L1 L2 ..."] [precision=P] FILE ...: the weights of models that make a text most likely, from the reports
-    of ngram -debug 2 -ppl or -counts, by EM.
+    """[lambda="L1 L2 ..."] [precision=P] FILE ...: print the weights of models that maximise the likelihood of a text,
+    by EM. The files are reports of ngram -debug 2 -ppl or -counts, one for each model.
     """
     import_numpy()
     import numpy as np
@@ -460,8 +289,8 @@ def compute_best_mix(words):
     from lmtk.em import estimate_weights
     from lmtk.lm import LN10
 
-    settings, files = assigned(words, **{"lambda": "0.5", "precision": "0.001", "verbose": "0"})
-    columns = [samples(path) for path in files]
+    settings, files = parse_arguments(words, **{"lambda": "0.5", "precision": "0.001", "verbose": "0"})
+    columns = [read_report(path) for path in files]
     for column, path in zip(columns, files):
         if not column[0]:
             raise FormatError(path, "no probabilities of words in it; make it by ngram -debug 2 -ppl TEXT")
@@ -480,28 +309,30 @@ def compute_best_mix(words):
     total = times.sum()
 
     def tell(iteration, weights, L):
-        sys.stderr.write(f"iteration {iteration}, lambda = ({show(weights[0])}), ppl = {np.exp(-L / total):g}\n")
+        sys.stderr.write(
+            f"iteration {iteration}, lambda = ({format_numbers(weights[0])}), ppl = {np.exp(-L / total):g}\n"
+        )
 
     where = np.zeros(len(logp), np.int64)
     best = estimate_weights(logp, where, np.array([start]), 1_000_000, float(settings["precision"]), tell, times)[
         0
     ].tolist()
     shares = [w / sum(best[: i + 1]) for i, w in enumerate(best)]
-    print(f"{int(total)} non-oov words, best lambda ({show(best)})")
-    print(f"pairwise cumulative lambda ({show([1, *shares[1:]])})")
+    print(f"{int(total)} non-oov words, best lambda ({format_numbers(best)})")
+    print(f"pairwise cumulative lambda ({format_numbers([1, *shares[1:]])})")
 
 
 SCORE = re.compile(rb"\[ (\S+)(?: \*(\S+))? \]")  # log10 p of a word, and how often it counts
-NEVER = -320.0  # log10 p of what has the probability 0
+NEVER = -320.0  # log10 p for the probability 0
 
 
-def samples(path):
-    """The words of a report of -debug 2, log10 p of each, and how often it counts."""
+def read_report(path):
+    """(the words in a report of -debug 2, log10 p of each word, how often each word counts): lists."""
     columns = [], [], []
     for _, line in lines(path):
         if not line.lstrip().startswith(b"p( "):
             continue
-        # the last brackets: a context may be a bracket itself
+        # the last brackets, since a word of the context may be a bracket
         logp, times = (SCORE.findall(line) or [(b"", b"")])[-1]
         try:
             log10p = NEVER if logp.lower() in (b"-inf", b"-1.#inf") else float(logp)
@@ -515,7 +346,7 @@ def samples(path):
 
 
 def warn_of_differences(columns, files):
-    """Warn of words that differ between reports, <unk> aside."""
+    """Warns of words that differ between reports. <unk> may differ from any word."""
     for (words, _, _), path in zip(columns[1:], files[1:]):
         for i, (a, b) in enumerate(zip(words, columns[0][0]), 1):
             if a != b and b"<unk>" not in (a, b):
@@ -523,5 +354,5 @@ def warn_of_differences(columns, files):
                 sys.stderr.write(f"warning: word mismatch in file {path}, token {i}: {names}\n")
 
 
-def show(weights):
-    return " ".join(f"{w:.6g}" for w in weights)
+def format_numbers(numbers):
+    return " ".join(f"{x:.6g}" for x in numbers)
