@@ -1,4 +1,4 @@
-"""The process around `cli.main`, from its first moment to its last."""
+"""The process that runs `cli.main`: how it starts, and how it ends."""
 
 import atexit
 import contextlib
@@ -9,27 +9,29 @@ import time
 
 
 def program():
-    """`cli.main`. Before it an interrupt ends the process without a word; Python would print a traceback of imports.
-    After it the process ends at once: to take everything apart, Python would need 0.015 s and more.
+    """Runs `cli.main`.
+
+    An interrupt before `cli.main` ends the process without a traceback. After it the process ends at once, which saves
+    0.015 s or more of clean-up by Python.
     """
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     from lmtk.cli import close_stdout, ended, main
 
-    status = 1  # where main raises anything else
+    status = 1  # if main raises anything but SystemExit
 
     def end():
         with contextlib.suppress(OSError, ValueError):
             close_stdout()
             sys.stderr.flush()
-        if status == 128 + signal.SIGPIPE:  # a closed pipe ends a process by this signal, once all else is done
+        if status == 128 + signal.SIGPIPE:  # a program whose pipe is closed ends by this signal
             signal.signal(signal.SIGPIPE, signal.SIG_DFL)
             os.kill(os.getpid(), signal.SIGPIPE)
-        if "mpi4py.MPI" not in sys.modules:  # which ends MPI behind all of Python
+        if "mpi4py.MPI" not in sys.modules:  # MPI ends after Python's clean-up
             os._exit(128 + ended[0] if ended else status)
 
     def end_again(unraisable):
-        """Sends a signal again if its exception was raised in a callback, where Python prints and forgets it."""
+        """Sends a signal again if its exception was raised in a callback, where Python ignores exceptions."""
         if ended and isinstance(unraisable.exc_value, KeyboardInterrupt | SystemExit):
             from threading import Thread, get_ident
 
@@ -38,7 +40,7 @@ def program():
             sys.__unraisablehook__(unraisable)
 
     def send_after(thread, number):
-        """Sends a signal when a thread has left `end_again`, in which its exception would be lost again."""
+        """Sends a signal once a thread has left `end_again`, in which its exception would be ignored again."""
         frame = True
         while frame:
             time.sleep(0.01)
@@ -48,7 +50,7 @@ def program():
         os.kill(os.getpid(), number)
 
     sys.unraisablehook = end_again
-    atexit.register(end)  # registered first, it runs last
+    atexit.register(end)  # the first to be registered runs last
     try:
         main()
     except SystemExit as e:

@@ -1,4 +1,4 @@
-"""What -help prints, and the shells' completion: both made of the option records that the parser has."""
+"""Makes the text of -help and the scripts for completion by the shell, from the options of the parser."""
 
 import inspect
 import re
@@ -8,13 +8,13 @@ import textwrap
 from lmtk.commands import COMMANDS, click_command
 from lmtk.errors import UsageError
 
-FAMILY = re.compile(r"N(min|max)?$")  # options with a value for each order or model: the number is in the name
-FILES = "FILE", "DIR"  # metavars of values that are files
-MOST = 26  # columns of an option's name and value; the text of longer ones begins on the next line
+FAMILY = re.compile(r"N(min|max)?$")  # a family: options with the number of an order or of a model in their names
+FILES = "FILE", "DIR"  # metavars of files
+MOST = 26  # columns for an option and its value; after a longer one the text begins on the next line
 
 
 def page(name, command):
-    """The help of a command, as wide as the terminal is, at most 110 columns."""
+    """The help of a command, in the width of the terminal, up to 110 columns."""
     width = min(shutil.get_terminal_size().columns, 110)
     about = inspect.cleandoc(command.callback.__doc__).replace("\b\n", "")
     lines = [f"usage: lmtk {name} [OPTION ...]", ""]
@@ -29,7 +29,7 @@ def page(name, command):
 
 
 def grouped(params):
-    """Heading -> its options, headings in the order of their first options; those without one are plain options."""
+    """{heading: its options}. Options without a heading have the heading "Options"."""
     groups = {}
     for p in params:
         groups.setdefault(p.rich_help_panel or "Options", []).append(p)
@@ -37,7 +37,7 @@ def grouped(params):
 
 
 def entry(p, width):
-    """The lines of one option: its name and value, what it does, its default."""
+    """The lines about one option: its name, its value, its effect and its default."""
     left = " ".join(filter(None, ["  " + p.opts[0], p.metavar if not p.is_flag else "", "..." * takes_several(p)]))
     default = p.default if type(p.default) in (int, float, str) else None
     sentence = (
@@ -52,12 +52,12 @@ def entry(p, width):
 
 
 def takes_several(p):
-    """Whether an option takes several values in a row. A family such as -gtNmin takes one for each order instead."""
+    """Whether several values can follow an option. A family such as -gtNmin takes one value for each order instead."""
     return p.multiple and not p.is_flag and not (FAMILY.search(p.opts[0]) or {*"[ "} & {*p.metavar})
 
 
 def completion(words):
-    """The completion of all commands for the one shell that is named, as a script. Raises UsageError for others."""
+    """The completion script for the shell that the command line names. Raises UsageError."""
     writers = {"bash": bash, "zsh": zsh, "fish": fish}
     if len(words) != 1 or words[0] not in writers:
         raise UsageError("name one shell: lmtk completion bash, zsh or fish")
@@ -65,9 +65,9 @@ def completion(words):
 
 
 def spellings(name):
-    """The options of a command as they are typed: (option, first sentence of its help, its value's metavar or "").
+    """[(option, first sentence of its help, metavar of its value or "")] of a command.
 
-    A family of options, as -gtNmin, stands for orders 1 to 5, one of mixed models for models 2 to 9.
+    Families such as -gtNmin are listed for the orders 1 to 5, and families of mixed models for the models 2 to 9.
     """
     out = []
     for p in click_command(name).params:
@@ -78,7 +78,7 @@ def spellings(name):
 
 
 def choices(metavar):
-    """The words that a value is one of: "a|b" -> ["a", "b"]; else none."""
+    """The possible values of an option: ["a", "b"] for "a|b"; [] if the metavar does not list them."""
     return metavar.strip("[]").split("|") if "|" in metavar else []
 
 

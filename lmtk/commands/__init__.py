@@ -26,7 +26,7 @@ COMMANDS = {
 
 
 def click_command(name):
-    """The command as typer's library for command lines has it; only its module is imported."""
+    """The command as an object of typer's command-line library. Imports the module of this command alone."""
     import importlib
 
     import typer

@@ -1,7 +1,7 @@
-"""The options of commands: one record each, by heading, for parser, -help, completion and manual pages alike.
+"""The options of commands. The parser, -help, completion and the tests of manual pages all use these records.
 
-A command is a function of its options' values. `takes` makes it from a table, {heading: {field: option(...)}}, and from
-the job that has these fields: the job gives each option its name, its type and its default.
+A command is a function whose arguments are the values of its options. `takes` makes a function a command, with a table
+{heading: {field: option(...)}} and the job that has these fields. The job gives each option its name, type and default.
 """
 
 import inspect
@@ -22,8 +22,11 @@ LEAST = 64 << 20  # bytes of -memory
 
 
 class Record(NamedTuple):
-    """An option. metavar: its value in -help. also: other names. low, high: bounds of a number. parse: from the value
-    as typed, or from all values, to what the job has. name, type, default: only for options that no job has.
+    """An option of a command.
+
+    metavar: the name of its value in -help. also: other names. low, high: bounds of a number. parse: a function from
+    the typed value, or from all typed values, to the value in the job. name, type, default: for options that are not
+    fields of a job.
     """
 
     help: str
@@ -42,7 +45,7 @@ def option(help, metavar=None, *also, **settings):
 
 
 def bytes_of(size, option="-memory", unit="K", example="2G"):
-    """The bytes of "4G" or "1.5G", `unit` where none is given; b, K, M, G, T. None stays None."""
+    """The number of bytes of a size such as "4G", with b, K, M, G or T, by default `unit`. None stays None."""
     if size is None:
         return None
     match = re.fullmatch(r"(\d+(?:\.\d+)?)([bkKMGT]?)", size)
@@ -53,12 +56,12 @@ def bytes_of(size, option="-memory", unit="K", example="2G"):
 
 
 def memory_of(size):
-    """The bytes of -memory: at least LEAST, and K where no unit is given, as in lmplz and sort."""
+    """The number of bytes of -memory, at least LEAST. The default unit is K, as in lmplz and sort."""
     return None if size is None else max(bytes_of(size), LEAST)
 
 
 def file_size_of(size):
-    """The bytes of -prune-to-size."""
+    """The number of bytes of -prune-to-size."""
     return bytes_of(size, "-prune-to-size", "b", "20M")
 
 
@@ -118,14 +121,15 @@ MODELS = option("The models, of any kind.", "FILE")
 
 
 def shared(names):
-    """The SHARED options of these names, which stand with blanks between them."""
+    """The SHARED options with these names, which are separated by blanks."""
     return {name: SHARED[name] for name in names.split()}
 
 
 def takes(job, options):
-    """Makes a function of the options' values a command: parsed by typer, with the types and defaults of a job.
+    """A decorator that makes a function a command, which typer parses, with the types and defaults of a job.
 
-    job: the class, a frozen dataclass; records inside it count too. options: {heading: {field: Record}}.
+    job: a class, a frozen dataclass. Its fields may be such classes too, whose fields are then options. options:
+    {heading: {field: Record}}.
     """
 
     def decorate(function):
@@ -153,10 +157,10 @@ def takes(job, options):
 
 
 def declaration(name, kind, record, heading):
-    """(the annotation from which typer makes an option, a function from what typer gives to what the job has)."""
+    """(the annotation from which typer makes an option, a function from typer's value to the value in the job)."""
     bounds = {}
     one = next((t for t in get_args(kind) if t is not NoneType), kind) if isinstance(kind, UnionType) else kind
-    if get_origin(one) is dict:  # a family, as -gtNmin
+    if get_origin(one) is dict:  # a family of options such as -gtNmin
         number = get_args(one)[1]
         typed, read = list[str] | None, lambda values: per_order(values, name, number, record.low, record.high)
     elif get_origin(one) is tuple:
@@ -177,8 +181,8 @@ def declaration(name, kind, record, heading):
 
 
 def per_order(values, family, number=str, low=0, high=None):
-    """The folded values of a family of options as -gtNmin: ["2=x", "3=y"] -> {2: x, 3: y}, the last wins. number: int
-    or float, from `low` to `high`, or str.
+    """The values of a family of options such as -gtNmin: {2: x, 3: y} of ["2=x", "3=y"]. A later value replaces an
+    earlier one. number: the type of a value: int or float, from `low` to `high`, or str.
     """
     declared = Option("one", number=None if number is str else number, low=low or 0, high=high)
     typed = [value.partition("=") for value in values or []]
@@ -187,7 +191,7 @@ def per_order(values, family, number=str, low=0, high=None):
 
 
 def orders(values):
-    """The orders of a family of flags, as -kndiscount2."""
+    """Checks the orders of a family of flags such as -kndiscount2, and returns them. Raises UsageError."""
     for order in values or []:
         if not 1 <= order <= MAX_ORDER:
             raise UsageError(f"order {order} does not exist; orders go from 1 to {MAX_ORDER}")
@@ -195,7 +199,7 @@ def orders(values):
 
 
 def tell_memory():
-    """-memuse: what the process has had at most, on stderr."""
+    """Prints the peak memory use of the process on stderr: -memuse."""
     import resource
     import sys
 

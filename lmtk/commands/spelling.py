@@ -1,4 +1,4 @@
-"""The words of a command line, checked against the options that a command declares."""
+"""Checks the words of a command line against the options of a command, and spells them as the command declares them."""
 
 import contextlib
 import math
@@ -10,7 +10,7 @@ from typing import NamedTuple
 from lmtk.commands import COMMANDS, click_command
 from lmtk.errors import LmtkError, LmtkWarning, UsageError, nearest
 
-# the one obvious input of a command: words that follow no option are its values
+# the main input of a command: words without an option before them are values of this option
 INPUT = {
     "normalize": "-text",
     "vocab": "-text",
@@ -24,7 +24,7 @@ INPUT = {
     "features": "-lm",
     "info": "-lm",
 }
-# two options for one thing: the name in some commands, and the names in others
+# the name of an option in some commands or programs: its names in other commands
 ALIKE = {
     "-model": ["-lm"],
     "-lm": ["-model"],
@@ -47,13 +47,15 @@ ALIKE = {
     "-write-symbol-table": ["-write-symbols"],
     "-disambig-symbol": ["-disambig"],
 }
-DASHES = "\N{HYPHEN}", "\N{EN DASH}", "\N{EM DASH}", "\N{MINUS SIGN}"  # of pasted text
-LISTED = 6  # commands in a message
-MOST = 2**31 - 1  # of a whole number in an option that says no other bound
+DASHES = "\N{HYPHEN}", "\N{EN DASH}", "\N{EM DASH}", "\N{MINUS SIGN}"  # in pasted text
+LISTED = 6  # the most commands in a message
+MOST = 2**31 - 1  # the largest whole number for options without an upper bound
 
 
 def elsewhere(name, options, command):
-    """What to say of an option that the command lacks: its name here, the commands that have it, or a name like it."""
+    """The end of the message about an unknown option: its name in this command, commands that have it, or a similar
+    name.
+    """
     for alike in ALIKE.get(name, ()):
         if alike in options:
             return f"; did you mean {alike}?"
@@ -76,13 +78,14 @@ def elsewhere(name, options, command):
 
 
 def spelled(words, options, plain=None, stray=False, command=None):
-    """Words of a command line -> the same with every option spelled as it is declared, one value behind each.
+    """The words of a command line with every option as it is declared, and one value after each option.
 
-    options: declared name -> Option. "--x" becomes "-x", "_" becomes "-", "-x=v" becomes "-x v"; the words behind an
-    option that takes several get one each; "-write2 F" is folded into "-writeN 2=F". Words behind no option are
-    values of `plain`, where the command has one obvious input, or passed over with a warning where they may be
-    `stray`. command: the name of the command, for messages. Raises UsageError at a name that is not declared or a value
-    that is missing or no number.
+    "--x" becomes "-x", "_" becomes "-", "-x=v" becomes "-x v", and "-x v w" becomes "-x v -x w" if the option takes
+    several values. "-write2 F" becomes "-writeN 2=F". A word without an option before it becomes a value of `plain`,
+    the main input of the command. Without `plain` it is an error or, with `stray`, is left out with a warning.
+
+    options: {declared name: Option}. command: the name of the command, for messages. Raises UsageError for an unknown
+    option, a missing value, and a value that is not a number although the option needs one.
     """
     out, words = [], list(words)
     while words:
@@ -192,7 +195,7 @@ def is_number(text):
 
 
 def plain_number(value, number):
-    """How to write a value such as 100k or 70% as the plain int or float that an option takes, for a message, or ""."""
+    """A hint how to write a value such as 100k or 70% as an int or float; "" for other values."""
     if number is int and (thousands := re.fullmatch(r"(\d+)([kKmM])", value)):
         return f"; write {int(thousands[1]) * (1000 if thousands[2] in 'kK' else 1_000_000)}"
     if number is float and (percent := re.fullmatch(r"(\d+(?:\.\d+)?)%", value)):
@@ -201,31 +204,31 @@ def plain_number(value, number):
 
 
 def declared(word):
-    """The spelling under which an option is declared: "--no_sos" -> "-no-sos"."""
+    """The declared form of an option's name: "-no-sos" for "--no_sos"."""
     return "-" + re.sub("^--?", "", word).replace("_", "-")
 
 
 def is_option(word):
-    """Whether a word is an option's name: "-" is a file, "-1.5" a number."""
+    """Whether a word is the name of an option. "-" is a file, and "-1.5" a number."""
     return len(word) > 1 and word[0] == "-" and not re.fullmatch(r"-(\d[\d.e+-]*|\.\d+|inf|nan)", word)
 
 
 class Option(NamedTuple):
-    """What the command line may say behind an option's name."""
+    """The values that an option takes."""
 
     values: str = "none"  # none, one or optional
     several: bool = False
-    number: type | None = None  # int or float, else any word
+    number: type | None = None  # int or float; None: any word
     low: float | None = None
     high: float | None = None
 
 
 def table(command):
-    """The options of a command: declared name -> Option."""
+    """The options of a command: {declared name: Option}."""
     options = {"-help": Option()}
     for p in command.params:
         number = {"int": int, "flo": float}.get(p.type.name[:3])
-        # a family of flags, as -kndiscount2, has only orders for values
+        # the values of a family of flags such as -kndiscount2 are orders
         none = p.is_flag or ("N" in p.opts[0] and number is int)
         values = "none" if none else "optional" if (p.metavar or "").startswith("[") else "one"
         low, high = getattr(p.type, "min", None), getattr(p.type, "max", None)
