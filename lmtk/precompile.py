@@ -1,7 +1,7 @@
 """lmtk -compile: fills the cache of compiled kernels by running small jobs of every kind as if they were large ones.
 
-The jobs stand in stages: commands, and a function for the kernels that only Python uses. The jobs of a stage need only
-the files of the stages before it, and run side by side.
+The jobs are commands, and a function for the kernels that only Python uses. They run in stages: the jobs of a stage run
+side by side, and need only files that earlier stages have written.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""A bar with the time to go, for what takes long, where stderr is a terminal."""
+"""A progress bar with the time to go, shown if stderr is a terminal."""
 
 import contextlib
 import os
@@ -8,16 +8,16 @@ from datetime import timedelta
 
 from lmtk.files import inputs
 
-LONG = 1 << 24  # bytes: what is read in about a second
-SETTLED = 2  # seconds of work after which the time to go can be told
-UNKNOWN = "-:--:--"  # a time to go
+LONG = 1 << 24  # bytes that are read in about a second
+SETTLED = 2  # seconds of work before the time to go is estimated
+UNKNOWN = "-:--:--"  # in place of the time to go
 
 
 class Bar:
-    """bar(share, text) shows how much of the work is done, where stderr is a terminal; bar.tell(line) writes a line
-    above it. The bar appears with the first share, so that it does not stand at 0 % while kernels compile.
+    """A progress bar, which is shown only on a terminal. bar(share, text) shows which share of the work is done.
 
-    width: of the terminal, 0 where there is none.
+    The bar appears with the first share, so that it does not show 0 % while kernels compile. width: the columns of the
+    terminal, 0 without one.
     """
 
     def __init__(self, quiet):
@@ -30,7 +30,7 @@ class Bar:
             text = TextColumn("{task.description}", markup=False, table_column=Column(no_wrap=True))
             columns = text, BarColumn(None), TextColumn("{task.percentage:3.0f}%"), TextColumn("{task.fields[left]}")
             console = Console(stderr=True)
-            console.width -= 2  # for the terminal's ^C, which would otherwise begin a line below the bar
+            console.width -= 2  # room for the terminal's ^C, which would otherwise start a new line
             self.bar = Progress(*columns, console=console, transient=True, expand=True)
             self.width = console.width
 
@@ -48,20 +48,20 @@ class Bar:
         if self.since is None:
             self.task = self.bar.add_task(text, total=1.0, completed=share, left=UNKNOWN)
             self.bar.start()
-        if self.since is None or share < self.share:  # new work has begun: the time to go is that of this alone
+        if self.since is None or share < self.share:  # new work begins, which alone counts for the time to go
             self.since, self.first = now, share
         self.share = share
         self.bar.update(self.task, completed=share, description=text, left=self.time_to_go(now))
 
     def time_to_go(self, now):
-        """The time to go by the mean speed since the first share, once that is known well enough, as h:mm:ss."""
+        """The time to go as h:mm:ss, from the mean speed since the first share; UNKNOWN at first."""
         spent, done = now - self.since, self.share - self.first
         if spent < SETTLED or done <= 0:
             return UNKNOWN
         return str(timedelta(seconds=round(spent * (1 - self.share) / done)))
 
     def aside(self, write):
-        """`write`, with the bar taken away meanwhile."""
+        """A function that writes as `write` does, while the bar is hidden."""
         if not self.bar:
             return write
 
@@ -76,6 +76,7 @@ class Bar:
         return between
 
     def tell(self, line):
+        """Writes a line to stderr, above the bar."""
         if self.bar:
             self.bar.console.print(line, markup=False, highlight=False)
         else:
@@ -84,7 +85,10 @@ class Bar:
 
 @contextlib.contextmanager
 def reading(paths, label, quiet=False, share=1.0):
-    """A Bar that shows how much of some files is read, where that is LONG or more. share: of the files that is read."""
+    """A context with a Bar that shows how much of some files has been read. Files below LONG bytes get no bar.
+
+    share: the share of the files that will be read.
+    """
     total = share * sum(os.path.getsize(path) for path in paths if path and inputs.is_file(path))
     with Bar(quiet or total < LONG) as bar:
         done = 0

@@ -41,8 +41,10 @@ def words_of(job):
 
 
 def change(job, home=None, threshold=None):
-    """(the model that all steps before scoring and writing make, the models that are mixed with it word by word, the
-    weights of them all). home: as `building.map_in_file` has it. threshold: of -prune, None: that of the job.
+    """Runs the steps before scoring and writing: (the model, the models that are mixed with it word by word, the
+    weights of all these models).
+
+    home: a file to map the model in, as for `building.finish`. threshold: of -prune; None: the job's.
     """
     from lmtk.jobs.loglinear import interpolate
     from lmtk.ngram.edit import contexts, prune, vocabulary
@@ -129,9 +131,9 @@ def listed_models(path):
 
 
 def read(job, words, path, order, home, linked):
-    """The model of a file, or in memory, with -map-unk, -order, -limit-vocab and, if it is a class model,
-    -expand-classes. linked: as `registry.load` has it. Raises LmtkError where a back-off model is wanted and it is
-    another.
+    """The model of a file, or in memory, after -map-unk, -order, -limit-vocab and, for a class model, -expand-classes.
+
+    home, linked: as for `registry.load`. Raises LmtkError if the job needs a back-off model and this is another kind.
     """
     from lmtk.joint.classes import ClassModel
     from lmtk.joint.mixture import lowered
@@ -158,7 +160,7 @@ def read(job, words, path, order, home, linked):
 
 
 def load_model(path, strict, home, linked):
-    """The model in a file."""
+    """Loads the model of a file, with a progress bar. strict: as -strict; home, linked: as for `registry.load`."""
     from lmtk.files.registry import load, load_strictly
     from lmtk.jobs.bar import reading
 
@@ -167,7 +169,7 @@ def load_model(path, strict, home, linked):
 
 
 def check_kind(name, model):
-    """Raises LmtkError where a model is not a back-off n-gram. name: of its file."""
+    """Raises LmtkError if a model is not a back-off model. name: the name of its file."""
     from lmtk.errors import name_of
     from lmtk.joint.classes import ClassModel
     from lmtk.joint.expansions import Expanding

@@ -156,7 +156,7 @@ def leaves_out(smoothing):
 
 
 def check_method(job, n, method):
-    """Raises UsageError where the smoothing method of order n does not suit the other options."""
+    """Raises UsageError if the smoothing method of order n cannot be combined with the other options."""
     if job.count.float_counts and method.formulas.discounts:
         raise UsageError(
             f"order {n}: Good-Turing and Kneser-Ney smoothing need whole counts; with -float-counts use -wbdiscount{n}"
@@ -593,7 +593,7 @@ def read_listed(job):
 
 
 def header_of(count, tokens):
-    """What lmplz's --verbose_header has on the first lines."""
+    """The first lines of an ARPA file with lmplz's --verbose_header."""
     source = (count.text or count.read)[0]
     path = os.path.realpath(source if source != "-" else "/dev/stdin")
     source = path if source != "-" or os.path.isfile(path) else "stdin"
@@ -601,7 +601,7 @@ def header_of(count, tokens):
 
 
 def layout_of(job, counted, vocabulary):
-    """How -lm is laid out where it is no Backoff; None: as usual."""
+    """The Layout of an ARPA file that is written without a Backoff; None: SRILM's layout."""
     from lmtk.ngram.arpa import kenlm_layout, printing
 
     if not (job.has_kenlm_layout or counted.header):

@@ -1,4 +1,4 @@
-"""What a training tells: a line an epoch, a bar, its curve."""
+"""Shows the progress of a training run: a line for each epoch, a progress bar, a log and a plot."""
 
 import contextlib
 import sys
@@ -13,9 +13,10 @@ from lmtk.run import has_ended
 
 
 class Reporter:
-    """What a run tells: a line an epoch at -debug 1, a bar on a terminal, -log, -plot, and advice where it is needed.
+    """Shows the progress of a run: a line for each epoch at -debug 1, a bar on a terminal, -log, -plot, and advice.
 
-    tell(progress, epoch over, words seen since the last call). silent: on ranks other than the first.
+    reporter(progress, over, words) is called after each stretch of training. over: whether the epoch is over; words:
+    the number of words since the last call. silent: show nothing, as ranks other than the first.
     """
 
     def __init__(self, run, progress, life, silent=False):
@@ -32,7 +33,7 @@ class Reporter:
         return self.clock.share((progress.epoch + progress.step / self.run.steps) / self.run.settings.epochs)
 
     def elapsed(self):
-        """Seconds of training, those before a checkpoint among them."""
+        """Seconds of training, including those before a checkpoint."""
         return self.before + time.monotonic() - self.begun
 
     def warn(self, message):
@@ -48,13 +49,13 @@ class Reporter:
             progress.curve[-1] = replace(progress.curve[-1], seconds=self.elapsed(), speed=speed)
             self.epoch(progress, now)
             self.words, self.epoch_begun = 0, time.monotonic()
-            self.begun += self.epoch_begun - now  # to tell of an epoch, as in a plot, is no training
+            self.begun += self.epoch_begun - now  # the time for reports and plots does not count
         if self.bar.width and (over or now > self.shown + 0.1):
             self.bar(self.share(progress), self.state(progress, speed))
             self.shown = now
 
     def state(self, progress, speed):
-        """What stands before the bar: the epoch, the last figures and the speed, as far as there is room."""
+        """The text before the bar: the epoch, the last figures and the speed, as far as there is room."""
         epochs = self.run.settings.epochs
         text = f"epoch {min(progress.epoch + 1, epochs)}" + (f"/{epochs}" if epochs < UNLIMITED else "")
         for more in ([curve.format_short(progress.curve[-1])] if progress.curve else []) + [f"{speed:,.0f} words/s"]:
@@ -62,7 +63,7 @@ class Reporter:
         return text
 
     def epoch(self, progress, now):
-        """Tell of the epoch that is over."""
+        """Reports the epoch that has ended."""
         e, share = progress.curve[-1], self.share(progress)
         if self.debug:
             left = (now - self.begun) * (1 - share) / (share - self.first)
@@ -79,8 +80,8 @@ class Reporter:
                 self.plot = None
 
     def advise(self, progress):
-        """One line for each fault, once in a run, where an epoch shows that something is wrong, and what may help.
-        Where no epochs are shown, only the best one counts, at the end.
+        """Warns once in a run if it underfits or overfits, with a remedy. If epochs are not shown, only the best epoch
+        is judged, at the end of the run.
         """
         epochs, unigram, shown = progress.curve, self.run.unigram, self.debug or self.bar.width
         faults = [curve.find_underfitting(epochs, unigram), curve.find_overfitting(epochs)]
@@ -94,7 +95,7 @@ class Reporter:
 
 
 class Log:
-    """-log: a line an epoch, those before a checkpoint among them; where it cannot be written there is one warning."""
+    """The file of -log, with a line for each epoch. If the file cannot be written, there is one warning."""
 
     def __init__(self, path, epochs, tell):
         self.path, self.tell = path, tell
@@ -115,6 +116,6 @@ class Log:
         except OSError as error:
             self.tell.warn(f"{self.path}: {error.strerror}; training continues without the log")
             if self.path != "-":
-                with contextlib.suppress(OSError):  # else Python would tell of it once more
+                with contextlib.suppress(OSError):  # otherwise Python would print the error again
                     self.out.close()
             self.out = None

@@ -1,7 +1,7 @@
-"""Pruning of a back-off model: to a threshold, to a number of n-grams, or to the size of a file.
+"""Prunes a back-off model by a threshold, to a number of n-grams, or to the size of a file.
 
-The jobs of lmtk ngram and lmtk ngram-count share these options. Sizes need no trials of thresholds: `edit.prune` knows
-for each n-gram up to which threshold it stays.
+The jobs of lmtk ngram and lmtk ngram-count share these options. `edit.prune` computes for each n-gram the highest
+threshold that keeps it, so a threshold for a given number of n-grams is found without trials.
 """
 
 import os
@@ -12,9 +12,9 @@ from lmtk.errors import LmtkError, LmtkWarning, counted
 from lmtk.jobs.model_files import write_files
 from lmtk.jobs.rules import excludes, wrong
 
-ENOUGH = 0.99  # of the size that is asked for
-ROUNDS = 8  # files written to come near the size; more only if all of them were too large
-GUESS = 25  # bytes of an n-gram, for the first of them
+ENOUGH = 0.99  # of the wanted size; a file from this size on is accepted
+ROUNDS = 8  # files that are written to come near the wanted size; more if all of them are too large
+GUESS = 25  # bytes of an n-gram, for the first file
 
 PRUNING_RULES = (
     excludes("prune_to prune_to_size", "prune"),
@@ -36,11 +36,10 @@ def sizes_line(step, model):
 
 
 def prune_model(job, files, model, threshold, context, may_reuse):
-    """Prune a Backoff as a job asks. Returns (the model, what was done: the option that does the same).
+    """Prunes a Backoff. Returns (the model, an option with a threshold that has the same result).
 
-    files: the ModelFiles, whose size -prune-to-size bounds. threshold: of -prune, if neither -prune-to nor
-    -prune-to-size is given. context, may_reuse: as for `edit.prune.find_limits`. Raises LmtkError if the size cannot be
-    reached.
+    files: the ModelFiles, for -prune-to-size. threshold: of -prune, if neither -prune-to nor -prune-to-size is given.
+    context, may_reuse: as for `edit.prune.find_limits`. Raises LmtkError if the size cannot be reached.
     """
     from lmtk.ngram.edit import prune
 
@@ -53,12 +52,12 @@ def prune_model(job, files, model, threshold, context, may_reuse):
     arrays, limits = prune.find_limits(model, job.minprune, context, may_reuse)
 
     def cut_to(most):
-        """(the model with at most so many n-grams, the threshold)."""
+        """(the model with at most `most` n-grams, the threshold)."""
         wanted = most
         while True:
             limit = prune.threshold_for(limits, wanted)
             pruned = prune.cut(model, arrays, limits, limit)
-            excess = sum(pruned.sizes) - most  # bare prefixes, which stay with what extends them
+            excess = sum(pruned.sizes) - most  # prefixes without a probability, which longer n-grams need
             if excess <= 0 or limit == float("inf"):
                 return pruned, limit
             wanted = max(wanted - excess, 0)
@@ -81,8 +80,10 @@ def prune_kneser(job, files, whole):
 
 
 def fit(job, files, total, cut_to):
-    """(the pruned model, the threshold) with the size that a job asks for. cut_to(n) -> (the model with at most n
-    n-grams, the threshold, inf if it has more). files, total: as in `fit_to_size`. Raises LmtkError.
+    """(the model of the wanted size, the threshold).
+
+    cut_to(n): (the model with at most n n-grams, the threshold, which is inf if more than n n-grams have to stay).
+    files, total: as in `fit_to_size`. Raises LmtkError.
     """
     if job.prune_to:
         pruned, limit = cut_to(job.prune_to)
@@ -95,9 +96,10 @@ def fit(job, files, total, cut_to):
 
 
 def fit_to_size(job, files, total, cut_to):
-    """(the model, the threshold) with the most n-grams whose file has at most the bytes of -prune-to-size. The number
-    of n-grams is found from the sizes of a few files. files: the ModelFiles, which name one file. total: the number of
-    n-grams of the whole model.
+    """(the largest model whose file has at most the bytes of -prune-to-size, the threshold).
+
+    The number of n-grams is found from the sizes of a few files. files: ModelFiles with one file. total: the number of
+    n-grams of the whole model. cut_to: as in `fit`. Raises LmtkError.
     """
     (name,), best, low, high, rounds = files.paths.values(), None, 0, total + 1, 0
     most = min(max(job.prune_to_size // GUESS, 1), total)
@@ -118,7 +120,7 @@ def fit_to_size(job, files, total, cut_to):
                 )
             else:
                 high = most
-            # sizes are almost proportional to n-grams; where that does not converge, halve what is left
+            # the size is almost proportional to the number of n-grams; if this does not converge, bisect
             most = int(number * (job.prune_to_size / size)) if rounds < ROUNDS else (low + high) // 2
             most = min(max(most, low + 1), high - 1)
     return best

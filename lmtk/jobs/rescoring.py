@@ -160,8 +160,8 @@ def columns_of(job, lists):
 
 
 def weigh(job, lists, rows, references, added):
-    """(the lists, the new score of each hypothesis (N,), the weights of all features); the last two are None where they
-    are not wanted. rows: of the file of weights. added: the names of the models' features.
+    """(the lists, the new score of each hypothesis (N,), the weights of all features). The last two are None if the job
+    does not need them. rows: the rows of the file of weights. added: the names of the models' features.
     """
     import numpy as np
 
@@ -181,7 +181,7 @@ def weigh(job, lists, rows, references, added):
 
 
 def check_form(job, lists):
-    """Raises UsageError where an option does not suit the form of the lists."""
+    """Raises UsageError for options that cannot be used with lists of this form."""
     from lmtk.nbest.lists import SRILM
 
     srilm = lists.form == SRILM
@@ -279,7 +279,7 @@ def add_scores(job, lists, added):
 
 
 def first_weights(lists):
-    """The weights that -tune begins from where none are given."""
+    """The weights from which -tune starts by default."""
     import numpy as np
 
     from lmtk.nbest import lists as forms
@@ -288,10 +288,10 @@ def first_weights(lists):
 
 
 def tune(job, lists, weights, references):
-    """(the lists, the weights that -tune learns); -debug 1 tells the BLEU before and after, 2 that of each start.
+    """(the lists, the weights that -tune learns). -debug 1 prints the BLEU before and after, -debug 2 that of each
+    start.
 
-    Where no weights of Moses's lists come to the BLEU that they came with, the score that they came with is made a
-    feature, `score`.
+    If no weights give Moses's lists the BLEU of their original order, the original score becomes a feature, `score`.
     """
     import numpy as np
 
@@ -330,7 +330,7 @@ def tune(job, lists, weights, references):
 
 
 def statistics(lists, references, metric):
-    """The statistics of BLEU or WER of each hypothesis. references: for each file its lines, a line a list."""
+    """The statistics of BLEU or WER of each hypothesis. references: the lines of each file, one line for each list."""
     import numpy as np
 
     from lmtk.nbest import tuning

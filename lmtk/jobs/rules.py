@@ -51,7 +51,7 @@ def fields_of(job):
 def build(job, values):
     """The job, a class, with the fields that `values` has, {name: value}; the others have their defaults. If the job
     and a record inside it have fields of the same name, such as `order`, both get the value. Raises TypeError for a
-    name that is not a field, UsageError where a rule is broken.
+    name that is not a field, UsageError if a rule is broken.
     """
     if unknown := values.keys() - fields_of(job):
         raise TypeError(f"unknown option '{min(unknown)}'")

@@ -28,7 +28,7 @@ from lmtk.jobs.texts import FIELD_RULES, Reading, convert_texts
 
 UNKNOWN_SHARE = 0.2  # of the words of a text: above it a warning says that the model does not know them
 ALIGNMENTS = "align soft_align align_html align_plot"
-BEAM, LENGTH_POWER, MAX_LENGTH_FACTOR = 12, 1, 2  # where these options are not given
+BEAM, LENGTH_POWER, MAX_LENGTH_FACTOR = 12, 1, 2  # defaults of these options
 
 
 @dataclass(frozen=True)
@@ -177,7 +177,7 @@ def translate(job, out=None):
 
 
 def check_attention(job, models):
-    """Raises FormatError where what is asked for needs attention and no model has it."""
+    """Raises FormatError if the job needs attention and no model has it."""
     options = options_given(job, f"{ALIGNMENTS} replace_unk")
     if options and not any(m.sizes["alignment"] for m in models):
         raise FormatError(job.model[0], f"{options[0]} needs a model with attention; this one has none (RNNencdec)")

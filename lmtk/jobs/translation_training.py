@@ -232,7 +232,7 @@ def greedy_bleu(model, sentences, references, joined):
 
 
 def line(epoch, to_go):
-    """An epoch, at -debug 1; to_go: seconds, None where it was the last."""
+    """The line about an epoch at -debug 1. to_go: seconds to the end of the run, None after the last epoch."""
     text = f"epoch {epoch.number}: training {shown(epoch.training)}"
     if epoch.heldout is not None:
         text += f" held-out {shown(epoch.heldout)} BLEU= {epoch.bleu:.2f}"

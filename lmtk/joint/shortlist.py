@@ -133,7 +133,7 @@ def shortlisted(network, w, N, rest, path, name):
 
 
 def check_rest(vocab, order, rest, path):
-    """Raises LmtkError where a model is no back-off model, lacks words of the network's or has longer contexts."""
+    """Raises LmtkError if a model is not a back-off model, lacks words of the network, or has longer contexts."""
     if not isinstance(rest, Backoff):
         kind = next(rest.describe())[1]
         raise LmtkError(f"{path}: expected a back-off model, which lmtk ngram-count makes, but its kind is {kind}")
