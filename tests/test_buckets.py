@@ -228,6 +228,27 @@ def test_every_output_is_the_same_in_little_memory(tmp_path, monkeypatch, large_
     assert outcomes[0] == outcomes[1]
 
 
+@pytest.mark.parametrize("seed", range(12))
+def test_the_last_n_grams_of_lmplz_are_the_same_in_large_jobs(tmp_path, monkeypatch, large_from, seed):
+    """The last word follows <s>, <unk> and words, or some of them; its n-grams have raw counts in counts of counts."""
+    monkeypatch.chdir(tmp_path)
+    random = np.random.default_rng(seed)
+    draw = lambda many: " ".join(random.choice(["a", "b", "c", "d", "<unk>"], many))
+    openings = ["", "<unk> ", "a <unk> ", "b a ", "c "][: 1 + seed % 5]
+    lines = [draw(random.integers(1, 6)) for _ in range(9)]
+    lines += [f"{random.choice(openings)}last {draw(2)}" for _ in range(4)]
+    (tmp_path / "t").write_text("\n".join([*lines, ""]))
+    arguments = ["ngram-count", "-text", "t", "-order", "4", "-kenlm", "-discount-fallback", "-lm", "lm"]
+    outcomes = []
+    for more in ([], [], ["-memory", "16K"]):
+        lmtk(monkeypatch, *arguments, *more)
+        outcomes.append((tmp_path / "lm").read_bytes())
+        large_from(1)
+        if len(outcomes) == 2:
+            in_buckets(monkeypatch, large_from, 10)
+    assert outcomes[0] == outcomes[1] == outcomes[2]
+
+
 @pytest.mark.parametrize("words", [["-wbdiscount", "-gt4min", "3"], ["-kenlm", "-layout", "kenlm", "-gt1min", "99"]])
 def test_counts_that_are_cut_off_are_the_same_in_little_memory(tmp_path, monkeypatch, large_from, words):
     monkeypatch.chdir(tmp_path)
@@ -349,7 +370,9 @@ def test_a_line_says_where_memory_is_not_bounded(tmp_path, monkeypatch, large_fr
 @pytest.mark.parametrize("more", [["-kenlm", "-discount-fallback"], ["-wbdiscount", "-gt3min", "2", "-memory", "1K"]])
 def test_ranks_write_the_model_of_one_process(tmp_path, ranks, where, more):
     texts = [random_text(tmp_path, 1), str(tmp_path / "u")]
-    (tmp_path / "u").write_text("w1 w2 w3 new\n\nw2\n" * 9)
+    # the last bigram of lmplz is one of those that end in "new", which are in several buckets
+    lines = [f"w1 w2 w{i} new\n\nw2\n" * i for i in range(1, 9)]
+    (tmp_path / "u").write_text("".join(lines))
     words = ["1", "ngram-count", "-text", *texts, "-order", "4", *more, "-lm"]
     environment = ENVIRONMENT | {"PYTHONPATH": str(TESTS.parent)}
     python = [sys.executable, "-c", SMALL_BLOCKS]

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lmtk.ngram.classes import files, induction
+from lmtk.ngram.classes import files, induction, kernels
 from lmtk.ngram.counting.collection import Sources, collect
 from lmtk.text.corpus import Marks
 
@@ -50,6 +50,14 @@ def test_the_exchange_tries_every_class(tmp_path_factory, table, data):
         assert now == pytest.approx(naive.class_bigram_likelihood(counted, g), abs=1e-9) and now >= before - 1e-9
         assert state.g.tolist() == list(g.values())
         assert (state.N == state.M.T).all() and (state.n == [state.N.sum(1), state.N.sum(0)]).all()
+
+
+def test_the_table_of_logarithms_is_not_read_behind_its_end(tmp_path, monkeypatch):
+    """A word that makes up most of the text: Python checks the places that the kernel does not."""
+    for name in ("best_class", "make_scratch"):
+        monkeypatch.setattr(kernels, name, getattr(kernels, name).__wrapped__)
+    state = state_of(data_of(tmp_path, "a b\n" * 90 + "c d\nd c\n", Marks(False, False)), 2)
+    kernels.exchange.__wrapped__(state.order, state.g, state.G, state.neighbours, (state.N, state.M, state.n, state.f))
 
 
 @pytest.mark.parametrize("table", [9, 1 << 22])

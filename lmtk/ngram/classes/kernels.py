@@ -77,7 +77,7 @@ def best_class(w, g, G, neighbours, counts, scratch):
             d = near[i, j]
             x = r[i, d]
             row = rows[i] if d == a else M[d] if i == 0 else N[d]
-            if n[1 - i, d] < F:
+            if n[1 - i, d] + x < F:  # the row of class a still has the bigrams of w
                 for b in range(G):
                     gain[b] += f[row[b] + x] - f[row[b]]
             else:

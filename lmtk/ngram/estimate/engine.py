@@ -324,25 +324,28 @@ def last_word(seen, vocab):
 def count_last(counted, x, a, b, vocab):
     """Counts the last n-gram of each order 2 .. n - 1, in lmplz's order, by its raw count instead of its continuation
     count, as lmplz does. counted: the counts of counts, which change in place. a, b: the places of the last word in
-    Suffixes x. Returns whether there is such an n-gram.
+    Suffixes x. Returns where the oldest word of the last bigram is in lmplz's order, from 1 on; 0 without a bigram.
     """
+    first = 0
     for k, n in enumerate(counted[:-1], 2):
         f, m = suffix.orders_in(x.begins[a:b])
         at = a + np.flatnonzero((f <= k) & (k <= m))
         nodes = x.nodes(k, at)
-        kept = x.oldest(k)[nodes] != vocab.sos_id
+        oldest = x.oldest(k)[nodes]
+        rank = np.where(oldest == vocab.unk_id, 1, np.where(oldest == vocab.sos_id, 2, oldest + 3))
         if x.raw:
-            kept &= x.raw[k][nodes] > 0
-        at, nodes = at[kept], nodes[kept]
-        if not len(at):
-            return k > 2
-        a = at[-1]
+            rank[x.raw[k][nodes] <= 0] = 0
+        last = rank.argmax() if rank.any() else None
+        first = first or (0 if last is None else int(rank[last]))
+        if last is None or oldest[last] == vocab.sos_id:  # no word precedes <s>: its count is the raw count
+            break
+        a = at[last]
         ends = np.flatnonzero(suffix.orders_in(x.begins[a + 1 : b])[0] <= k)
         b = a + 1 + ends[0] if len(ends) else b
         fresh, raw = int(np.diff(x.nodes(k + 1, np.array([a, b])))[0]), b - a
         if x.raw:
-            fresh, raw = x.fresh[k][nodes[-1]], x.raw[k][nodes[-1]]
+            fresh, raw = x.fresh[k][nodes[last]], x.raw[k][nodes[last]]
         for r, change in ((fresh, -1), (raw, 1)):
             if 0 < r <= len(n):
                 n[r - 1] += change
-    return len(counted) > 1
+    return first

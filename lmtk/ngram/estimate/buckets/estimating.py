@@ -72,7 +72,7 @@ def count_suffixes(job, b, last):
     counted = job.work.tally(x.start[V] if len(x.start) > V else x.start[-1])
     if last is not None:
         engine.count_last(counted, x, x.start[last], x.start[last + 1], job.vocab)
-    return x.fresh[1][:-1] if x.raw else np.diff(x.nodes(2, x.start)), counted, None
+    return x.fresh[1][:-1] if x.raw else np.diff(x.nodes(2, x.start)), counted, (0, [0] * len(counted))
 
 
 def count_all(job, sort):
@@ -89,9 +89,8 @@ def count_all(job, sort):
 
     of_buckets = job.each(count, "sorting")
     counted = [job.comm.sum(np.sum(columns, 0)) for columns in zip(*(counted for counted, _ in of_buckets))]
-    changes = [change for part in job.comm.gather([change for _, change in of_buckets if change]) for change in part]
-    if changes:  # several buckets may claim lmplz's last n-gram: it is in the last of them
-        counted = [n + change for n, change in zip(counted, changes[-1])]
+    claims = [claim for part in job.comm.gather([claim for _, claim in of_buckets]) for claim in part]
+    counted = [n + change for n, change in zip(counted, max(claims, key=lambda claim: claim[0])[1])]
     return job.comm.sum(bigrams), counted
 
 

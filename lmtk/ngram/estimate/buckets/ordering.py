@@ -15,8 +15,8 @@ SIZE = suffix.BATCH
 
 def sort_bucket(job, b, last, marks):
     """Puts a bucket's events and contexts on the shelf. Returns the number of bigrams that end in each word; the counts
-    of counts n_1 .. of the orders from 2 on; and how lmplz's last n-gram changes them (engine.count_last, of the word
-    `last`), or None if it cannot be in this bucket.
+    of counts n_1 .. of the orders from 2 on; and a claim to lmplz's last n-grams, which end in the word `last`: what
+    `engine.count_last` returns, and how it changes the counts of counts.
     """
     n, W, N = job.order, len(job.seen), job.positions(b)
     with job.scratch.lent() as room:
@@ -59,8 +59,8 @@ def put_bucket(job, b, last, events, contexts):
     estimator = engine.Estimator(events, vocab, job.methods, np.zeros(W, np.int64))
     counted = estimator.tally(events.ended[min(vocab.V, W)])
     changes = [np.zeros_like(n) for n in counted]
-    is_last = last is not None and engine.count_last(changes, events, *events.ended[last : last + 2], vocab)
-    return counted, changes if is_last else None
+    claim = 0 if last is None else engine.count_last(changes, events, *events.ended[last : last + 2], vocab)
+    return counted, (claim, changes)
 
 
 def sort_rows(rows, W, room):
