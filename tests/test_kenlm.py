@@ -16,7 +16,7 @@ from lmtk.files.registry import describe, load
 from lmtk.jobs.kenlm_files import convert, write_kenlm
 from lmtk.kenlm import reading
 from lmtk.kenlm.layout import Form
-from lmtk.ngram.arpa import writer
+from lmtk.ngram.arpa import reader, writer
 from lmtk.ngram.edit.closing import close, is_closed
 from lmtk.programs.kenlm import binary_form
 from lmtk.reports import kenlm
@@ -124,6 +124,33 @@ def test_suffixes_and_contexts_are_added():
     random, size = np.random.default_rng(2), len(model.vocab.words)
     ids, fresh = random.integers(0, size, 3000).astype(np.int32), random.random(3000) < 0.1
     assert np.allclose(model.walk(ids, fresh)[0], closed.walk(ids, fresh)[0], rtol=1e-5, atol=1e-6)
+
+
+def test_an_added_n_gram_of_probability_0_is_the_same_in_large_models(large_from):
+    text = b"""\\data\\
+ngram 1=4
+ngram 2=1
+ngram 3=1
+
+\\1-grams:
+-99\t<s>\t-0.2
+-0.5\t</s>
+-0.4\ta\t-0.3
+-0.6\tc\t-0.1
+
+\\2-grams:
+-0.2\tc a\t-0.7
+
+\\3-grams:
+-0.9\tc a <s>
+
+\\end\\
+"""
+    model, added = reader.read_text(io.BytesIO(text), "m"), []
+    for large in (1 << 40, 0):
+        large_from(large)
+        added.append(close(model).ngrams(2)[1].tolist())
+    assert added[0] == added[1] and sorted(added[0]) == pytest.approx([-99.3, -0.2])
 
 
 def test_bad_models(tmp_path):

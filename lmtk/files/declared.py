@@ -61,7 +61,8 @@ def is_option_value(x, depth=2):
 
 REAL = Setting("a finite number", lambda x: type(x) in (int, float) and math.isfinite(x))
 NAME = Setting("a text of one line", is_printable)
-ORDER = whole(1, 99)
+MAX_ORDER = 99  # of n-gram models; commands.options has the same number, since it must not import numpy
+ORDER = whole(1, MAX_ORDER)
 WORD = Setting("a word in Latin-1", lambda x: isinstance(x, str) and x != "" and all(ord(c) < 256 for c in x))
 OPTIONS = Setting(
     "options with their values",

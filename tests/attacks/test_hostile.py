@@ -11,6 +11,7 @@ from helpers import random_model
 
 from lmtk.errors import FormatError, LmtkError, LmtkWarning
 from lmtk.files import decoding
+from lmtk.fst.ngrams import read_ngrams
 from lmtk.ngram.arpa import reader, rows, writer
 from lmtk.ngram.counting import collection
 from lmtk.ngram.counting.collection import Sources, collect
@@ -176,6 +177,23 @@ def test_small_and_large_files_are_read_alike(monkeypatch, large_from, name):
     expected = outcome(text, monkeypatch, large_from, 1 << 40, 1 << 22)
     for size in (1 << 22, 500):
         assert outcome(text, monkeypatch, large_from, 0, size) == expected
+
+
+@pytest.mark.parametrize("large", [0, 1 << 40])
+def test_a_model_of_order_100_is_one_line(monkeypatch, large_from, large):
+    head = b"".join(b"ngram %d=1\n" % k for k in range(1, 101))
+    text = b"\\data\\\n" + head + b"".join(b"\n\\%d-grams:\n-1 %s\n" % (k, b"a " * k) for k in range(1, 101))
+    error, _ = outcome(text + b"\n\\end\\\n", monkeypatch, large_from, large, 1 << 22)
+    assert error == "m:400: the order 100 is too high; lmtk reads models up to order 99"
+
+
+def test_words_behind_the_end_of_a_large_file_are_not_read(monkeypatch, large_from, tmp_path):
+    """A block begins in the 1-grams of a second model."""
+    large_from(0, "arpa")
+    (tmp_path / "m").write_bytes(MODEL + lengthened(MODEL))
+    for size in range(100, 2000, 100):
+        monkeypatch.setattr(reader, "BLOCK", size)
+        assert len(read_ngrams(str(tmp_path / "m"), None).rows[0]) == 5
 
 
 @pytest.mark.parametrize("seed", range(12))

@@ -14,6 +14,7 @@ from itertools import chain, groupby, islice
 import numpy as np
 
 from lmtk.errors import FormatError, LmtkWarning, counted, name_of, shown
+from lmtk.files.declared import MAX_ORDER
 from lmtk.files.decoding import WORD, decode_blocks, split_lines
 from lmtk.machine import memory
 from lmtk.machine.large import LARGE, pays
@@ -119,6 +120,8 @@ def read_sections(stream, path, growing):
             break
         elif head := SECTION.match(line):
             order = int(head[1])
+            if order > MAX_ORDER:
+                raise FormatError(path, f"the order {order} is too high; lmtk reads models up to order {MAX_ORDER}", number)
             if order != len(sections) + 1:
                 raise FormatError(path, f"expected {len(sections) + 1}-grams, found {order}-grams", number)
             growing.add(sections, stated)
@@ -198,7 +201,7 @@ def pieces(blocks, unigrams):
         for block in blocks:
             yield block, guess
             guess = last_order(block, guess)
-            if guess == ENDED:
+            if guess < 2:  # ENDED, or the 1-grams of another model behind \end\
                 break
 
     def read(item):

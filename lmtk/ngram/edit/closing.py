@@ -11,6 +11,7 @@ from lmtk.ngram.arpa.reader import make_rows, mend, trie_of
 from lmtk.ngram.model.backoff import Backoff, Walk
 from lmtk.ngram.model.building import finish
 from lmtk.ngram.model.nodes import find_unigrams
+from lmtk.ngram.model.walking import as_kenlm_log
 
 
 def is_closed(nodes):
@@ -51,7 +52,7 @@ def backed_off(model, rows):
     """log10 p of the last word of each row of ids (N, k), in KenLM's rounding: (N,) float32."""
     N, k = rows.shape
     one = find_unigrams(model.nodes, len(model.vocab.words))
-    first = np.where(one >= 0, model.nodes.levels[1]["log10p"][one], np.float32(-np.inf))
+    first = as_kenlm_log(np.where(one >= 0, model.nodes.levels[1]["log10p"][one], np.float32(-np.inf)))
     walk = Walk(model.nodes, one, first, len(model.vocab.words), single=True)
     fresh = np.arange(N * k) % k == 0
     return walk(np.ascontiguousarray(rows).reshape(-1), fresh)[0][k - 1 :: k]
