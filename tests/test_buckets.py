@@ -5,6 +5,8 @@ import os
 import subprocess
 import sys
 from dataclasses import dataclass, replace
+from pathlib import Path
+from threading import Thread
 
 import naive
 import numpy as np
@@ -247,6 +249,24 @@ def test_the_last_n_grams_of_lmplz_are_the_same_in_large_jobs(tmp_path, monkeypa
         if len(outcomes) == 2:
             in_buckets(monkeypatch, large_from, 10)
     assert outcomes[0] == outcomes[1] == outcomes[2]
+
+
+@pytest.mark.parametrize("large", [1, 1 << 40])
+@pytest.mark.parametrize("more", [[], ["-skip-symbols"], ["-open-end"]])
+def test_pruning_finds_the_n_grams_of_lmplz_in_a_text(tmp_path, monkeypatch, large_from, more, large):
+    """A text in a file is read again; the same text as counts is not. Blank lines are sentences."""
+    monkeypatch.chdir(tmp_path)
+    large_from(large)
+    (tmp_path / "t").write_text("a b\n\n\na <unk> b\nb a\n\na b c\n\nb")
+    arguments = ["ngram-count", "-order", "3", "-kenlm", "-discount-fallback", "-prune-kneser", "1e-12", *more]
+    os.mkfifo("pipe")
+    writer = Thread(target=lambda: Path("pipe").write_bytes(Path("t").read_bytes()))
+    writer.start()
+    lmtk(monkeypatch, *arguments, "-text", "pipe", "-lm", "once")
+    writer.join()
+    lmtk(monkeypatch, *arguments, "-text", "t", "-lm", "again")
+    assert Path("once").read_bytes() == Path("again").read_bytes()
+    assert b"\t<s> </s>" in Path("again").read_bytes()
 
 
 @pytest.mark.parametrize("words", [["-wbdiscount", "-gt4min", "3"], ["-kenlm", "-layout", "kenlm", "-gt1min", "99"]])

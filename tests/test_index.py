@@ -64,7 +64,7 @@ def test_counts_are_those_of_loops(documents, phrases):
 def made(text, **how):
     """The Index of one text, a string."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "blocks", lambda path, pieces: [path.encode()])
+        patch.setattr(module, "blocks", lambda path, **how: [path.encode()])
         return make_index([text], **how)
 
 

@@ -87,7 +87,7 @@ def test_a_last_line_without_an_end_has_no_eos(tmp_path, monkeypatch, large_from
     lines = ["a b c", "", "c a", "b b a c a"] * 30
     (tmp_path / "t").write_text("\n".join(lines).replace("c a", "c <s> a <unk>") + "\t ")
     marks = Marks(blank=True, open_end=True, skip_symbols=True)
-    actual = collect(Sources([str(tmp_path / "t")], [], 3, marks=marks), "parts", memory=memory)
+    actual = collect(Sources([str(tmp_path / "t")], [], 3, marks=marks), True, memory=memory)
     expected = Counter()
     for number, line in enumerate(lines, 1):
         words = ["<s>", *line.split(), *["</s>"] * (number < len(lines))]

@@ -119,7 +119,7 @@ def test_blocks_of_a_text_are_one_text(texts, monkeypatch, large_from):
     from lmtk.files import decoding
     from lmtk.text import corpus
 
-    monkeypatch.setattr(corpus, "blocks", lambda path, pieces: decoding.blocks(path, 30, pieces=pieces))
+    monkeypatch.setattr(corpus, "blocks", lambda path, **how: decoding.blocks(path, 30, **how))
     large_from(1, "text")
     _, again, actual, _ = scored(model, texts / "open")
     assert (again == ids).all() and actual == pytest.approx(logp, abs=1e-5)

@@ -57,7 +57,7 @@ def test_only_four_bytes_are_blank():
 def read_with(patch, large, path, index, size, tolower=False):
     """read_ids with the kernel for blocks of `large` bytes or more, in blocks of `size`."""
     set_large(patch, large, "text")
-    patch.setattr(corpus, "blocks", lambda path, pieces: blocks(path, size, pieces=pieces))
+    patch.setattr(corpus, "blocks", lambda path, **how: blocks(path, size, **how))
     return read_ids(path, index, Marks(tolower=tolower))
 
 
@@ -196,7 +196,7 @@ def test_a_stream_in_blocks_is_the_stream(tmp_path_factory, sentences, order):
     import lmtk.text.corpus as module
 
     original = module.blocks
-    module.blocks = lambda path, pieces: original(path, size=5, pieces=pieces)
+    module.blocks = lambda path, **how: original(path, size=5, **how)
     try:
         for corpus in read_corpus(path, vocab, Marks.of(False, False, True), order):
             rows = contexts(corpus, order)

@@ -109,14 +109,8 @@ RULES = (
         "-write-order {write_order} is above the order of the counts, {order}; raise -order",
     ),
     excludes("read_with_mincounts", "text", "-read-with-mincounts cannot be combined with -text"),
-    needs(
-        "text_has_weights text_has_weights_last",
-        "text",
-        "-text-has-weights needs -text and cannot be combined with -stream or -kenlm",
-    ),
-    excludes(
-        "text_has_weights text_has_weights_last",
-        "stream kenlm",
+    wrong(
+        lambda job: job.weighted and (not job.text or job.stream or job.kenlm),
         "-text-has-weights needs -text and cannot be combined with -stream or -kenlm",
     ),
     needs("open_end skip_symbols", "kenlm"),
@@ -159,8 +153,8 @@ def read_lists(job):
     return Lists(None if words is None else [*words, *nonevents], nonevents, classes)
 
 
-def collect_counts(job, lists, comm, form="counts"):
-    """What `collection.collect` makes of the texts and count files. form: as in `collect`."""
+def collect_counts(job, lists, comm, as_text=False):
+    """What `collection.collect` makes of the texts and count files. as_text: as for `collect`."""
     from lmtk.ngram.classes.files import replaced
     from lmtk.ngram.counting.collection import FIRST, LAST, Sources, collect
     from lmtk.ngram.estimate.methods import least_count
@@ -172,7 +166,7 @@ def collect_counts(job, lists, comm, form="counts"):
     least = [job.gtmin_n.get(n, least_count(n, job.gtmin)) for n in orders]
     sources = Sources(texts, job.read, job.order, *words, job.float_counts, weighted, weight_of, least)
     replace = partial(replaced, classes=lists.classes) if lists.classes else None
-    return collect(sources, form, job.memory, comm, replace)
+    return collect(sources, as_text, job.memory, comm, replace)
 
 
 def vocabulary_of(job, lists, counts, unk):

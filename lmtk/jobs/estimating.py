@@ -123,7 +123,7 @@ class EstimateJob:
     @property
     def is_changed(self):
         """Whether the model is changed, or sorted anew, once it is estimated."""
-        sorts = self.count.sort or (self.has_kenlm_layout and not self.count.kenlm)
+        sorts = self.count.sort or (self.layout == "kenlm" and not self.count.kenlm)
         return bool(self.reads_discounts and (sorts or self.is_pruned or self.limit_vocab_file or self.closed))
 
     @property
@@ -132,10 +132,6 @@ class EstimateJob:
         is_continued = self.count.sources or any(method.formulas.continuation for method in self.methods)
         wants_counts = is_continued or self.prune_contexts == "counts"
         return bool(self.is_pruned and self.prune_contexts != "model" and wants_counts)
-
-    @property
-    def has_kenlm_layout(self):
-        return self.layout == "kenlm"
 
     @property
     def is_shared(self):
@@ -148,11 +144,6 @@ class EstimateJob:
 def has_minimum(smoothing):
     """Whether -gtmin or -gtNmin leaves out n-grams."""
     return max([smoothing.gtmin or 1, *smoothing.gtmin_n.values()]) > 1
-
-
-def leaves_out(smoothing):
-    """Whether options leave out n-grams by their counts."""
-    return has_minimum(smoothing) or any(smoothing.prune_by_count)
 
 
 def check_method(job, n, method):
@@ -192,9 +183,9 @@ RULES = (
     needs("prune_contexts", "prune prune_to prune_to_size"),
     excludes("prune_kneser", "prune prune_contexts kn_counts_modified trust_totals limit_vocab_file vocab_pad maxent"),
     wrong(lambda job: job.grow and not job.prune_kneser, "-grow needs -prune-kneser with a threshold above 0"),
-    excludes("grow", "nonevents memory mpi read text_has_weights text_has_weights_last classes"),
+    excludes("grow", "nonevents memory mpi read text_has_weights text_has_weights_last classes skip_symbols"),
     wrong(
-        lambda job: job.prune_kneser is not None and leaves_out(job.smoothing),
+        lambda job: job.prune_kneser is not None and (has_minimum(job.smoothing) or any(job.smoothing.prune_by_count)),
         "-prune-kneser chooses the n-grams that stay; leave out -gtmin, -gtNmin and -prune-by-count",
     ),
     wrong(
@@ -318,10 +309,10 @@ def count(job, comm):
     listed = comm.share(lambda: read_listed(job))
     lists = comm.share(lambda: counting.read_lists(count_job))
     counts, written = count_ngrams(job, lists, comm)
-    moved = job.reads_discounts and job.has_kenlm_layout and counts.has(count_job.unk)
+    moved = job.reads_discounts and job.layout == "kenlm" and counts.has(count_job.unk)
     header = header_of(count_job, counts.tokens) if job.verbose_header and comm.rank == 0 else b""
     contexts = None
-    if job.prunes_by_counts and not can_read_again(count_job) and comm.rank == 0:
+    if job.prunes_by_counts and not can_score_texts(count_job) and comm.rank == 0:
         from lmtk.ngram.counting.counts import contexts_of
 
         longest = count_job.order - 1 if job.prune_kneser is None else count_job.order
@@ -351,16 +342,15 @@ def count_ngrams(job, lists, comm):
     if job.grow and not again:
         path = next(path for path in count_job.text if not is_file(path))
         raise UsageError(f"-grow reads a text several times, but {name_of(path)} is not a regular file; give a file")
-    uses_counts = count_job.writes_counts or (job.prunes_by_counts and not again)
+    uses_counts = count_job.writes_counts or (job.prunes_by_counts and not can_score_texts(count_job))
     # where memory is bounded a text is read once for the model and once for its counts
     twice = count_job.memory and job.model_wanted and uses_counts and comm.size == 1 and again
     in_order = EOS not in lists.nonevents  # the kernels for n-grams in suffix order take it for an event
     counts_wanted = (uses_counts and not twice) or job.maxent or job.trust_totals or count_job.recompute or not in_order
-    form = "counts" if not job.model_wanted or counts_wanted or count_job.order == 1 else "positions"
-    in_parts = form == "positions" and (comm.size == 1 or job.is_shared)
-    counts = counting.collect_counts(count_job, lists, comm, "parts" if in_parts else form)
-    if comm.size > 1 and isinstance(counts, Text) and job.has_kenlm_layout and comm.total(counts.has(count_job.unk)):
-        counts = counting.collect_counts(count_job, lists, comm, form)
+    as_text = job.model_wanted and not counts_wanted and count_job.order > 1 and (comm.size == 1 or job.is_shared)
+    counts = counting.collect_counts(count_job, lists, comm, as_text)
+    if comm.size > 1 and isinstance(counts, Text) and job.layout == "kenlm" and comm.total(counts.has(count_job.unk)):
+        counts = counting.collect_counts(count_job, lists, comm)
     written = counts
     if twice and isinstance(counts, Text | Positions):
         written = counting.collect_counts(count_job, lists, comm)
@@ -377,9 +367,9 @@ def can_read_again(count_job):
     return not (count_job.read or count_job.weighted or count_job.classes) and all(map(is_file, count_job.text))
 
 
-def vocabulary_of(job, counted):
-    """The model's vocabulary."""
-    return counting.vocabulary_of(job.count, counted.lists, counted, job.unk or job.count.kenlm)
+def can_score_texts(count_job):
+    """Whether scoring the texts of a CountJob finds the n-grams that it counts."""
+    return can_read_again(count_job) and not count_job.skip_symbols
 
 
 def is_in_buckets(counted):
@@ -424,12 +414,16 @@ def make_model(job, counted, comm):
     from lmtk.ngram.estimate import estimation
 
     count_job, in_buckets, kept = job.count, is_in_buckets(counted), None
-    vocabulary = comm.each(lambda: vocabulary_of(job, counted))
+    unk = job.unk or count_job.kenlm
+    vocabulary = comm.each(lambda: counting.vocabulary_of(count_job, counted.lists, counted, unk))
     if comm.rank == 0:
         counting.write_counted(count_job, counted.lists, counted.words, counted.written)
     recipe = comm.each(lambda: recipe_of(job, counted))
     if job.maxent:
-        return write_backoff(job, counted, maxent_model(job, counted, vocabulary, recipe.tell), None, job.lm)
+        from lmtk.ngram.estimate import maxent
+
+        how = count_job.order, job.maxent_alpha, job.maxent_sigma2, recipe.tell
+        return write_backoff(job, counted, maxent.estimate(counted.counts.pop(), vocabulary, *how), None, job.lm)
     if in_buckets and count_job.memory:
         at_most(count_job.memory)
     layout = layout_of(job, counted, vocabulary)
@@ -447,13 +441,6 @@ def make_model(job, counted, comm):
     if sent and comm.rank == 0:
         recipe.tell(f"the ranks sent one another {sent} bytes")
     return kept
-
-
-def maxent_model(job, counted, vocabulary, tell):
-    from lmtk.ngram.estimate import maxent
-
-    counts, order = counted.counts.pop(), job.count.order
-    return maxent.estimate(counts, vocabulary, order, job.maxent_alpha, job.maxent_sigma2, tell)
 
 
 def grow(job, vocabulary, methods):
@@ -604,8 +591,8 @@ def layout_of(job, counted, vocabulary):
     """The Layout of an ARPA file that is written without a Backoff; None: SRILM's layout."""
     from lmtk.ngram.arpa import kenlm_layout, printing
 
-    if not (job.has_kenlm_layout or counted.header):
+    if not (job.layout == "kenlm" or counted.header):
         return None
-    plain = not job.has_kenlm_layout
+    plain = job.layout != "kenlm"
     layout = printing.plain(vocabulary.words) if plain else kenlm_layout.layout(vocabulary, job.count.order)
     return replace(layout, begin=counted.header + layout.begin)

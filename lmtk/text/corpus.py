@@ -81,10 +81,9 @@ class Corpus:
 @dataclass(frozen=True)
 class Marks:
     """How lines become sentences. sos, eos: with <s>, with </s>. stream: all lines are one running text without marks.
-    blank: blank lines are counted as sentences without words, as in KenLM. tolower: words are put in lower case.
-    reverse: a line is read from its last word to its first. open_end: a last line without a line end has no </s>, and
-    skip_symbols: <s>, </s> and <unk> in a text are blanks, both for lmplz. blank, open_end and skip_symbols have an
-    effect in counting alone (`ngram.counting.collection`).
+    blank: blank lines are sentences without words, as in KenLM. tolower: words are put in lower case. reverse: a line
+    is read from its last word to its first. open_end: a last line without a line end has no </s>. skip_symbols: <s>,
+    </s> and <unk> in a text are blanks; this has an effect in counting alone (`ngram.counting.collection`).
     """
 
     sos: bool = True
@@ -286,9 +285,10 @@ def with_marks(ids, marks, sos, eos, before=NEWLINE):
     continues, goes_on = before != NEWLINE, bool(len(ids)) and bool(ids[-1] != NEWLINE)
     if goes_on:
         begins, ends = np.append(begins, ends[-1] + 1 if len(ends) else 0), np.append(ends, len(ids))
-    kept = ends > begins
-    kept[:1] |= continues
-    blank, length = len(ends) - int(kept.sum()), (ends - begins)[kept]
+    is_blank = ends == begins
+    is_blank[:1] &= not continues
+    kept, blank = ~is_blank | marks.blank, int(is_blank.sum())
+    length, is_blank = (ends - begins)[kept], is_blank[kept]
     ids = ids[ids != NEWLINE]
     if marks.stream:
         return ids, np.zeros(0, np.int64), blank
@@ -296,7 +296,7 @@ def with_marks(ids, marks, sos, eos, before=NEWLINE):
     if marks.reverse:
         ids = ids[np.repeat(old[:-1] + old[1:] - 1, length) - np.arange(len(ids))]
     first, last = np.append(ids, before)[old[:-1]], np.append(before, ids)[old[1:]]
-    add_sos, add_eos = (first != sos) & marks.sos, (last != eos) & marks.eos
+    add_sos, add_eos = (is_blank | (first != sos)) & marks.sos, (is_blank | (last != eos)) & marks.eos
     add_sos[:1] &= not continues
     add_eos[len(add_eos) - goes_on :] = False
     ends = np.cumsum(length + add_sos + add_eos)
@@ -320,7 +320,7 @@ def read_ids(path, index, marks):
     Growing or Closed, with <s> and </s>; it must not have the id -1.
     """
     parts, starts, blank, N = [np.zeros(0, np.int32)], [np.zeros(1, np.int64)], 0, 0
-    unmarked = ids_of(blocks(path, pieces=not marks.reverse), index, marks.tolower)
+    unmarked = ids_of(blocks(path, pieces=not marks.reverse, as_is=marks.open_end), index, marks.tolower)
     for ids, ends, empty in sentences_of(unmarked, marks, index[SOS], index[EOS]):
         parts.append(ids)
         starts.append(N + ends)
@@ -339,7 +339,7 @@ def but_openings(ids, starts, sos):
 def read_corpus(path, vocab, marks, order=1, keep_lines=False, index=None):
     """`corpora` of the text in `path`, with the same arguments."""
     pieces = not (marks.reverse or keep_lines)
-    return corpora(blocks(path, pieces=pieces), vocab, marks, order, keep_lines, index)
+    return corpora(blocks(path, pieces=pieces, as_is=marks.open_end), vocab, marks, order, keep_lines, index)
 
 
 def corpora(blocks, vocab, marks, order=1, keep_lines=False, index=None):

@@ -102,7 +102,7 @@ def stages(text, folder):
     left, marks = {}, Marks(blank=True)
 
     def read():
-        counted = collect(Sources([text], [], ORDER, marks=marks), "positions")
+        counted = collect(Sources([text], [], ORDER, marks=marks), as_text=True)
         left["vocab"] = make_vocab(counted.words, True)
         left["ids"] = counted.of(left["vocab"])
 

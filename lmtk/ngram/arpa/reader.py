@@ -121,7 +121,9 @@ def read_sections(stream, path, growing):
         elif head := SECTION.match(line):
             order = int(head[1])
             if order > MAX_ORDER:
-                raise FormatError(path, f"the order {order} is too high; lmtk reads models up to order {MAX_ORDER}", number)
+                raise FormatError(
+                    path, f"the order {order} is too high; lmtk reads models up to order {MAX_ORDER}", number
+                )
             if order != len(sections) + 1:
                 raise FormatError(path, f"expected {len(sections) + 1}-grams, found {order}-grams", number)
             growing.add(sections, stated)

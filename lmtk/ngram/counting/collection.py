@@ -11,7 +11,7 @@ import warnings
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
+from itertools import chain, zip_longest
 
 import numpy as np
 
@@ -245,7 +245,7 @@ class Input:
         reader.finish()
 
 
-def collect(sources, form="counts", memory=None, comm=ALONE, replace=None):
+def collect(sources, as_text=False, memory=None, comm=ALONE, replace=None):
     """The Counts of Sources, added up, as in SRILM's ngram-count. Their words are <s>, </s>, `unk`, those of the closed
     vocabulary, and others as first seen.
 
@@ -253,19 +253,17 @@ def collect(sources, form="counts", memory=None, comm=ALONE, replace=None):
     together; rank 0 has the result. replace: words -> (new words, the new id of each old word), to count other words in
     place of those read.
 
-    Whole counts that do not fit into `memory` become runs.Spilled, if a single rank makes them. If `form` is not
-    "counts", a large text without sentence marks inside sentences becomes Positions, which rank 0 makes alone. If it is
-    "parts", and the text does not fit into `memory` or there are several ranks, the text becomes a Text on each rank.
+    Whole counts that do not fit into `memory` become runs.Spilled, if a single rank makes them. With `as_text`, a large
+    text without sentence marks inside sentences becomes Positions or, if it does not fit into `memory` or there are
+    several ranks, a Text on each rank.
     """
     source, raw, order = Input(sources, memory), None, sources.order
-    if form != "counts" and not sources.files and not sources.weighted:
-        apart = form == "parts" and (memory or comm.size > 1)
-        read_alone = lambda: [] if comm.rank else list(source.raw(ALONE))
-        raw = comm.each(lambda: Blocks(source.raw(comm), source.n_initial) if apart else read_alone())
+    if as_text and not sources.files and not sources.weighted:
+        on_disk = memory or comm.size > 1
+        raw = comm.each(lambda: Blocks(source.raw(comm), source.n_initial) if on_disk else list(source.raw(comm)))
         text = text_of(raw, source, comm)
         if text is not None:
             return text.replaced(*replace(text.words)) if replace else text
-    raw = raw if comm.size == 1 or isinstance(raw, Blocks) else None  # otherwise rank 0 alone has read the texts
 
     def read():
         """Reads the count files and the weighted texts, on rank 0, and this rank's part of the texts."""
@@ -298,9 +296,10 @@ def collect(sources, form="counts", memory=None, comm=ALONE, replace=None):
     if comm.size > 1:
         levels = gather_levels(levels, blocks, W, comm)
     if lines.size:
-        parts = [lines.all(new_id)]
-        parts += [(to_rows(levels, W), [level.count for level in levels])] if tokens else []
-        levels = from_rows(*merged(parts), W)
+        columns = lines.all(new_id)
+        if tokens:
+            columns = join_columns(columns, (to_rows(levels, W), [level.count for level in levels]))
+        levels = from_rows(*columns, W)
     return in_memory(Counts(words, levels), memory) if comm.rank == 0 else Counts(words, levels)
 
 
@@ -318,20 +317,30 @@ def common_ids(source, blocks, comm):
 
 def text_of(raw, source, comm):
     """The Text of Blocks, or the Positions of a list of raw blocks or of Blocks that fit into memory; None if the text
-    is small or empty, or if sentence marks occur inside sentences.
+    is small or empty, or if sentence marks occur inside sentences. Raises LmtkError for too many Positions.
     """
-    apart, memory, marks = isinstance(raw, Blocks), source.memory, source.sources.marks
-    size = raw.size if apart else sum(len(block) for _, _, block in raw)
+    index, marks, on_disk = source.index, source.sources.marks, isinstance(raw, Blocks)
+    size = raw.size if on_disk else sum(len(block) for _, _, block in raw)
     if not pays("ngrams", comm.total(size)):
         return None
-    whole = whole_size(size, len(source.index), source.sources.order)
-    if not apart and comm.rank == 0:
-        tell_beyond(memory, whole, "the model is estimated in memory")
-    if apart and (comm.size > 1 or memory < whole):
-        text = large_text(raw, source.index, marks, comm)
-    else:
-        text = whole_text(raw, source.index, marks)
-    return text if comm.total(int(text is None)) == 0 else None
+    is_whole = not on_disk or (comm.size == 1 and source.memory >= whole_size(size, len(index), source.sources.order))
+    parts, counts, ids = bordered(raw, index[SOS], index[EOS], marks), np.zeros(len(index), np.int64), []
+    try:
+        for part in parts:
+            ids += [part] if is_whole else []
+            counts += 0 if is_whole else np.bincount(part + 1, minlength=len(counts))
+        is_valid = True
+    except MarksInside:
+        is_valid = False
+    number = sum(map(len, ids)) if is_whole else int(counts.sum())
+    if not comm.total(number) or comm.total(int(not is_valid)):
+        return None
+    words = index.words()
+    if not is_whole:
+        return Text(common_words(raw.heads, words, comm) if comm.size > 1 else words, words, raw, marks, counts)
+    if number >= 1 << 31:
+        raise LmtkError(f"the text has {number} words and sentence ends, too many for one sort; give -memory")
+    return Positions(words, np.concatenate(ids), marks)
 
 
 def count_different(index, blocks, memory):
@@ -393,48 +402,20 @@ def weighted_lines(path, blocks, floats, weight_of=FIRST):
         yield [sentence for weight, sentence in rows if weight], times
 
 
-def tell_beyond(memory, size, task):
-    """Warns if a task, a clause of the warning, takes more than -memory allows. size: bytes."""
-    if memory and size > max(memory, TOLD):
-        message = f"{task}, which takes about {size >> 20} MB, more than -memory"
-        warnings.warn(message, LmtkWarning, stacklevel=1)
-
-
 def in_memory(counts, memory):
     """Counts or runs.Spilled as Counts in memory. Warns if a model of them takes more than -memory allows."""
     if isinstance(counts, Spilled):
         counts = Counts(counts.words, counts.levels())
-    nodes = sum(len(level.keys) for level in counts.levels)
-    tell_beyond(memory, NODE * nodes, "the counts and the model are made in memory")
+    size = NODE * sum(len(level.keys) for level in counts.levels)
+    if memory and size > max(memory, TOLD):
+        task = f"the counts and the model are made in memory, which takes about {size >> 20} MB, more than -memory"
+        warnings.warn(task, LmtkWarning, stacklevel=1)
     return counts
 
 
 def whole_size(tokens, words, order):
     """About how many bytes it takes to estimate the model of a text in memory."""
     return max(100, 9 * order) * tokens + WORD_BYTES * words
-
-
-def whole_text(raw, index, marks):
-    """Return the Positions of raw blocks; None if marks occur inside sentences or the text is empty."""
-    try:
-        parts = list(bordered(raw, index[SOS], index[EOS], marks))
-    except MarksInside:
-        return None
-    ids = np.concatenate(parts or [np.zeros(0, np.int32)])
-    return Positions(index.words(), ids, marks) if len(ids) else None
-
-
-def large_text(raw, index, marks, comm):
-    """Return the Text of Blocks; None if sentence marks occur inside sentences or the text is empty."""
-    counts, rank_words, is_valid = np.zeros(len(index), np.int64), index.words(), False
-    try:
-        for part in bordered(raw, index[SOS], index[EOS], marks):
-            counts += np.bincount(part + 1, minlength=len(counts))
-        is_valid = True
-    except MarksInside:
-        pass
-    words = common_words(raw.heads, rank_words, comm) if comm.size > 1 else rank_words
-    return Text(words, rank_words, raw, marks, counts) if comm.total(int(counts.sum())) and is_valid else None
 
 
 def read_texts(raw, index, marks, memory, n_words):
@@ -450,12 +431,8 @@ def read_texts(raw, index, marks, memory, n_words):
             if before != NEWLINE or (marks.stream and path is not None):
                 starts.append(np.array([ids.size]))
             path, top, before = this, blocks[-1][3], NEWLINE
-        more, ends, blank = with_marks(block, marks, index[SOS], index[EOS], before)
+        more, ends, _ = with_marks(block, marks, index[SOS], index[EOS], before)
         before = block[-1] if len(block) else before
-        if marks.blank:
-            last = ends[-1] if len(ends) else 0
-            ends = np.concatenate((ends, last + 2 * np.arange(1, blank + 1)))
-            more = np.insert(more, np.repeat(last, 2 * blank), np.tile([index[SOS], index[EOS]], blank))
         starts.append(ids.size + ends)
         ids.append(more)
         top = max(top, int(more.max(initial=-1)) + 1)
@@ -482,14 +459,12 @@ def bordered(raw, sos, eos, marks):
         if is_mark.any():
             if not (marks.sos and marks.eos):
                 raise MarksInside
-            ids, ends, blank = with_marks(block, marks, sos, eos, previous)
+            ids, ends, _ = with_marks(block, marks, sos, eos, previous)
             ids[ends - 1] = NEWLINE
             begins = np.append(0, ends)[int(previous != NEWLINE) :]
-            ids = np.delete(ids, begins[begins < len(ids)])
-            if (ids == sos).any() or (ids == eos).any():
+            block = np.delete(ids, begins[begins < len(ids)])
+            if (block == sos).any() or (block == eos).any():
                 raise MarksInside
-            place = np.flatnonzero(ids == NEWLINE)[:1] + 1 if len(ends) else 0  # not inside a sentence that goes on
-            block = np.insert(ids, np.repeat(place, blank * marks.blank), NEWLINE)
         elif marks.stream:
             block = block[block != NEWLINE]
         elif not marks.blank:
@@ -504,12 +479,7 @@ def bordered(raw, sos, eos, marks):
         yield border
 
 
-def merged(parts):
-    """Several (rows, weights) as one; `parts` is emptied."""
-    rows, weights = [], []
-    for k in range(max(len(rows) for rows, _ in parts)):
-        of_order = [(r[k], w[k]) for r, w in parts if k < len(r)]
-        for column, arrays in zip((rows, weights), zip(*of_order), strict=True):
-            column.append(np.concatenate(arrays) if len(arrays) > 1 else arrays[0])
-    parts.clear()
-    return rows, weights
+def join_columns(first, second):
+    """Two (rows, weights), lists with an array for each order, as one."""
+    pairs = (zip_longest(*columns) for columns in zip(first, second, strict=True))
+    return [[np.concatenate([x for x in pair if x is not None]) for pair in of_orders] for of_orders in pairs]
