@@ -18,6 +18,7 @@ from typing import get_args, get_origin
 from lmtk.api import BLANKS, Model, as_bytes
 from lmtk.errors import LmtkError, LmtkWarning, UsageError, named, option_name
 from lmtk.jobs.rules import build, fields_of
+from lmtk.machine import memory, threads
 
 # in a message, an option of another job that Python can set; the rest of a clause that is about a command; an option
 OPTION = re.compile(
@@ -63,7 +64,7 @@ def run_of(job, arguments, options, names=None):
             raise TypeError(f"unknown option '{name}'{similar(name, names)}")
         if wanted := mismatch(value, declared[name].type):
             raise UsageError(f"{name} must be {wanted}, not {reprlib.repr(value)}")
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), limits_kept():
         show = warnings.showwarning
 
         def show_renamed(message, category, path, line, *more):
@@ -76,6 +77,16 @@ def run_of(job, arguments, options, names=None):
         except (LmtkError, LmtkWarning) as e:
             rename_options(e, names)
             raise
+
+
+@contextmanager
+def limits_kept():
+    """Restores the bound of memory and the number of threads, which a job sets for the whole process."""
+    limits = memory.bound, threads.wanted
+    try:
+        yield
+    finally:
+        memory.bound, threads.wanted = limits
 
 
 def caller():

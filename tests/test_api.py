@@ -24,11 +24,20 @@ from small_models import models
 import lmtk
 from lmtk.api import FEW, Model
 from lmtk.errors import FormatError, LmtkError, LmtkWarning, UsageError
+from lmtk.machine import memory, threads
+from lmtk.ngram.counting import collection
 from lmtk.ngram.estimate.methods import Method
 from lmtk.reports import kenlm
 
 KENLM = (TESTS / "cases/ppl/kenlm-words/out").read_text().splitlines()
 SENTENCES = (FILES / "te.txt").read_text().splitlines()
+
+
+def test_a_job_with_bounded_memory_does_not_bound_later_jobs(large_from, monkeypatch):
+    large_from(1)
+    monkeypatch.setattr(collection, "whole_size", lambda *_: 1 << 60)
+    lmtk.estimate(FILES / "tr.txt", fallback=(0.5, 1, 1.5), memory=64 << 20)
+    assert memory.bound is None and threads.wanted is None
 
 
 @pytest.fixture
