@@ -119,10 +119,13 @@ def suffixes_from(orders, raw, W):
     begins, come, first = places_of(W, base, suffix)
     start = np.append(first[:W], len(come)).astype(np.int64)
     find_contexts(base, context, first, begins, come)
-    words = np.concatenate((np.arange(W + 1, dtype=np.int32), np.empty(base[-1] - W - 1, np.int32)))
-    find_oldest(base, context, words)
-    blocks = blocks_of(begins, start, words[base[2] : base[3]])
-    return Suffixes(begins, ranks_of(begins, n), words, base[:-1], sizes, start, start, come, *blocks, raw, fresh)
+    words = [np.arange(W + 1, dtype=np.int32)]  # the oldest word of an n-gram is that of its context
+    for k in range(2, n + 1):
+        words.append(words[-1][context[base[k] : base[k + 1]]])
+    blocks = blocks_of(begins, start, words[1])
+    words = np.concatenate([*words[1:], words[0][:1]])  # words_of may read one word before the first: the last
+    bases = np.cumsum([0, 0, 0, *sizes[1:-1]])
+    return Suffixes(begins, ranks_of(begins, n), words, bases, sizes, start, start, come, *blocks, raw, fresh)
 
 
 def count_fresh(base, suffix, raw):
@@ -234,11 +237,3 @@ def find_contexts(base, context, first, begins, come):
     for j in range(len(come)):
         _, m = orders_at(begins, j)
         come[j] = first[base[m - 1] + context[come[j]]] if m > 1 else 0
-
-
-@jit
-def find_oldest(base, context, words):
-    """words <- the oldest word of every n-gram, that of its context. Order 1 is filled in before."""
-    for k in range(2, len(base) - 1):
-        for i in range(base[k], base[k + 1]):
-            words[i] = words[base[k - 1] + context[i]]

@@ -16,7 +16,7 @@ begins  (N,)         f and m: among the n-grams that end at j, those of the orde
 rank    (n, B, 2)    uint64, for each block of 64 places: a bit for each place that begins an n-gram of the order, and
                      how many began before the block
 node    -            an n-gram's number among those of its order, by where they begin; at order 1 the word
-words   (M,)         int32: the oldest word of each n-gram, those of order k from base[k] on; <s> is the word W
+words   (M,)         int32: the oldest word of each n-gram of order k > 1, from base[k] on; <s> is the word W
 blocks  (3, M_2)     for each bigram v w: its first place j, the place after its last, and w; int32. They are sorted by
                      v, where the border is W, then by w
 by      (W + 2,)     where the blocks of each v begin
@@ -27,7 +27,7 @@ The border comes last where n-grams are compared by words before the last, since
 last word, </s>, it comes first.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 
@@ -88,9 +88,8 @@ class Suffixes:
         return sorted(segments, key=lambda s: s[2] - s[3])
 
     def oldest(self, k):
-        """(N_k,): the oldest word of each n-gram of order k."""
-        size = self.sizes[k - 1] if k > 1 else self.base[2] - self.base[1]
-        return self.words[self.base[k] : self.base[k] + size]
+        """(N_k,): the oldest word of each n-gram of order k > 1."""
+        return self.words[self.base[k] :][: self.sizes[k - 1]]
 
     def nodes(self, k, places):
         """(N,): how many n-grams of order k begin before each of the places, which is the node of the next."""
@@ -121,26 +120,33 @@ def suffix_order(x, n, W, marks):
         order, other = other, order
     come = other
     map_at_once(lambda s: sort_next(x, order, *edges[s], heads[s].copy(), True, come), shares)
-    begins, ranges = np.empty(N, kind_of_begins(n)), [(a, min(a + RANGE, N)) for a in range(0, N, RANGE)]
-    # each order has room for N n-grams; pages that are not touched take no memory
-    base = np.array([0, 0, *range(W + 1, W + 1 + N * (n - 1), N)])
-    words, ends, scratch = np.empty(W + 1 + N * (n - 1), np.int32), base.copy(), Scratch()
-    words[: W + 1] = np.arange(W + 1)
+    suffixes = compared(around, order, come, n, start, marks)
+    blocks, by = blocks_of(suffixes.begins, start, suffixes.oldest(2))
+    return replace(suffixes, blocks=blocks, by=by, marks=marks)
 
-    def oldest_words(places):
+
+def compared(x, order, come, n, start, marks, threads=None):
+    """The Suffixes, without blocks, of sorted places: the n-grams at place j end in x at order[come[j]] + n. start: as
+    in Suffixes. threads: how many to use, by default all.
+    """
+    N, W, scratch = len(order), len(start) - 1, Scratch()
+    # each order has room for N n-grams; pages that are not touched take no memory
+    begins, base = np.empty(N, kind_of_begins(n)), np.append([0, 0], N * np.arange(n - 1))
+    words, ends = np.empty(max(N, 1) * (n - 1), np.int32), base.copy()
+
+    def oldest_words(place):
         with scratch.lent() as room:
             oldest, sizes = room("words", (n, RANGE + 1), np.int32), np.zeros(n, np.int64)
-            compare(around, n, order, come, *places, W, marks.sos, marks.eos, begins, sizes, oldest)
+            places = place, min(place + RANGE, N)
+            compare(x, n, order, come, *places, W, marks.sos, marks.eos, begins, sizes, oldest)
             return [oldest[k, : sizes[k]].copy() for k in range(1, n)]
 
-    for oldest in map_in_order(oldest_words, ranges):
+    for oldest in map_in_order(oldest_words, range(0, N, RANGE), threads):
         for k, column in enumerate(oldest, 2):
             words[ends[k] :][: len(column)] = column
             ends[k] += len(column)
-    rank = ranks_of(begins, n)
-    sizes = rank[:, -1, 1].tolist()
-    blocks = blocks_of(begins, start, words[base[2] :][: sizes[1]])
-    return Suffixes(begins, rank, words, base, sizes, start, start, come, *blocks, marks=marks)
+    rank = ranks_of(begins, n, threads)
+    return Suffixes(begins, rank, words, base, rank[:, -1, 1].tolist(), start, start, come)
 
 
 def kind_of_begins(n):

@@ -95,14 +95,6 @@ class Buckets:
         """(first, end) of the events of order k in bucket b that end in a word of the bucket `to`."""
         return self.cuts[b][k, to : to + 2].tolist()
 
-    def start(self, b):
-        """(W + 1,): the place of each word's first context in a bucket of a text, numbered from 0 on."""
-        first, last = self.bounds[b : b + 2]
-        start = np.zeros(len(self.seen) + 1, np.int64)
-        np.cumsum(self.seen[first:last], out=start[first + 1 : last + 1])
-        start[last + 1 :] = start[last]
-        return start
-
     def forget(self):
         """Gives back a step's memory that the next step would not use; nothing where the one bucket is in memory."""
         if self.work:

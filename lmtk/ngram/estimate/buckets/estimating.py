@@ -110,7 +110,7 @@ def load(job, b):
     """The engine.Estimator of a bucket: from the arrays on its shelf, unless it is in memory."""
     if job.work:
         return job.work
-    W, get, vocab = len(job.seen), job.shelf.get, job.vocab
+    get, vocab = job.shelf.get, job.vocab
     (e, e_rank, e_sizes), (c, c_rank, c_sizes) = (stored(job, b, name) for name in ("events", "contexts"))
     N, ended = len(e), ends_of(job, b, "events")
     begins = np.concatenate((e, np.zeros(edge(N) - N, e.dtype), c))
@@ -120,9 +120,9 @@ def load(job, b):
     both = [get((name, "words", b), np.int32) for name in ("events", "contexts")]
     ends = np.cumsum([(0, 0), *zip(e_sizes[1:], c_sizes[1:])], 0).tolist()
     words = [words[a:z] for at, to in pairwise(ends) for words, a, z in zip(both, at, to)]
-    words = np.concatenate([np.arange(W + 1, dtype=np.int32), *words])
-    base, start = np.cumsum([0, 0, W + 1, *sizes[1:]]), edge(N) + ends_of(job, b, "contexts")
-    blocks = suffix.blocks_of(begins, ended, words[base[2] :][: e_sizes[1]])
+    words = np.concatenate([*words, np.zeros(1, np.int32)])  # words_of may read one word before the first: the last
+    base, start = np.cumsum([0, 0, 0, *sizes[1:]]), edge(N) + ends_of(job, b, "contexts")
+    blocks = suffix.blocks_of(begins, ended, words[: e_sizes[1]])
     come = get(("come", b), np.int32) + np.int32(edge(N))
     x = suffix.Suffixes(begins, rank, words, base, sizes, start, ended, come, *blocks)
     if job.counts:

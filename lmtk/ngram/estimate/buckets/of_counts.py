@@ -94,9 +94,7 @@ def sort_bucket(job, b, last):
     for name, columns in (("raw", raw), ("fresh", fresh)):
         for k, column in enumerate(columns[2:], 2):
             job.shelf.add((name, b, k), column)
-    words = np.concatenate((np.arange(W + 1, dtype=np.int32), events.words))
-    base = np.cumsum([0, 0, W + 1, *events.sizes[1:]])
-    events = replace(events, come=leaf, words=words, base=base, raw=raw, fresh=fresh)
+    events = replace(events, come=leaf, raw=raw, fresh=fresh)
     return bigrams, *put_bucket(job, b, last, events, contexts)
 
 
@@ -109,8 +107,8 @@ def take(job, name):
 
 def in_suffix_order(rows, weights, W):
     """Puts n-grams and their suffixes in suffix order. rows (N, k): those of each order, ids from the last word back;
-    weights (N,). Returns (keys and weights of each order, as in `counts`; the Suffixes, whose words begin with the
-    2-grams; base, suffix, leaf and first of leaves.find_places).
+    weights (N,). Returns (keys and weights of each order, as in `counts`; the Suffixes; base, suffix, leaf and first of
+    leaves.find_places).
     """
     n = len(rows)
     levels = from_rows([np.ascontiguousarray(x) for x in rows], weights, W + 1)
@@ -122,6 +120,5 @@ def in_suffix_order(rows, weights, W):
     start = np.zeros(W + 1, np.int64)
     start[keys[0] + 1] = np.diff(np.append(first[: len(keys[0])], len(leaf)))
     ended, sizes = np.cumsum(start), [*map(len, keys)]
-    no_words = np.cumsum([0, 0, 0, *sizes[1:]])
-    x = Suffixes(begins, ranks_of(begins, n, 1), words, no_words, sizes, ended, ended)
+    x = Suffixes(begins, ranks_of(begins, n, 1), words, np.cumsum([0, 0, 0, *sizes[1:]]), sizes, ended, ended)
     return keys, [level.count for level in levels], x, (base, suffix, leaf, first)

@@ -1,16 +1,13 @@
 """The positions of a bucket -> its events and contexts in suffix order, which go on the shelf."""
 
-from dataclasses import replace
-
 import numpy as np
 
 from lmtk.machine.jit import jit
+from lmtk.ngram.counting.counts import sorted_by
 from lmtk.ngram.counting.kernels import sort_by
 from lmtk.ngram.estimate import engine, suffix
 from lmtk.ngram.estimate.buckets.division import contexts_from
-from lmtk.ngram.estimate.suffix import kind_of_begins, orders_at, prefetch, ranks_of
-
-SIZE = suffix.BATCH
+from lmtk.ngram.estimate.suffix import orders_at
 
 
 def sort_bucket(job, b, last, marks):
@@ -24,21 +21,14 @@ def sort_bucket(job, b, last, marks):
         flat[: n - 1] = 0
         rows = job.records.read(b, flat[n - 1 :]).reshape(N, n + 1)
         job.records.drop(b)
-        order, heads = sort_rows(rows, W, room), room("heads", (W, 2), np.int32)
-        contexts = compared(flat, n, order * np.int32(n + 1) + np.int32(n - 2), W, marks)
-        come, begins = np.empty(N, np.int32), np.empty(N, kind_of_begins(n))
-        ended = np.concatenate(([0], np.cumsum(np.bincount(rows[:, n], minlength=W))))
-        heads[:, 0], heads[:, 1] = ended[:-1], -1
-        follow(rows, order, contexts.begins, marks.sos, marks.eos, heads, come, begins)
-        rank, words = ranks_of(begins, n, 1), room("words", (n - 1, N), np.int32)
-        sizes = rank[:, -1, 1].tolist()
-        find_oldest(rows, order, come, begins, W, words)
-        words = [np.arange(W + 1, dtype=np.int32), *(row[:size] for row, size in zip(words, sizes[1:]))]
-    base, start = np.cumsum([0, 0, W + 1, *sizes[1:]]), job.start(b)
-    words = np.concatenate(words)
-    events = suffix.Suffixes(begins, rank, words, base, sizes, ended, ended, come)
-    counts = put_bucket(job, b, last, events, replace(contexts, start=start, ended=start))
-    return np.diff(events.nodes(2, ended)), *counts
+        order = sort_rows(rows, W, room)
+        start, ended = (np.append(0, np.cumsum(np.bincount(rows[:, d], minlength=W))) for d in (n - 1, n))
+        places = np.arange(N, dtype=np.int32)
+        come = sorted_by(places, rows[order, n], W)
+        at = order * np.int32(n + 1) + np.int32(n - 2)
+        contexts = suffix.compared(flat, at, places, n, start, marks, 1)
+        events = suffix.compared(flat, at + np.int32(1), come, n, ended, marks, 1)
+    return np.diff(events.nodes(2, ended)), *put_bucket(job, b, last, events, contexts)
 
 
 def put_bucket(job, b, last, events, contexts):
@@ -48,7 +38,8 @@ def put_bucket(job, b, last, events, contexts):
     n, W, shelf, vocab = job.order, len(job.seen), job.shelf, job.vocab
     for name, x in (("events", events), ("contexts", contexts)):
         nonempty = np.flatnonzero(np.diff(x.ended))
-        columns = {"begins": x.begins, "rank": x.rank, "sizes": np.array(x.sizes), "words": x.words[x.base[2] :]}
+        columns = {"begins": x.begins, "rank": x.rank, "sizes": np.array(x.sizes)}
+        columns["words"] = np.concatenate([x.oldest(k) for k in range(2, n + 1)])
         columns["ends"] = np.stack((nonempty, x.ended[nonempty + 1] - x.ended[nonempty]))
         for field, column in columns.items():
             shelf.add((name, field, b), column)
@@ -77,73 +68,6 @@ def sort_rows(rows, W, room):
         sort_by(order, column, 0, W + 1, other)
         order, other = other, order
     return order
-
-
-@jit
-def follow(rows, order, contexts, sos, eos, heads, come, begins):
-    """come, begins (N,) <- as in `suffix`, for the events of sorted rows. contexts (N,): the `begins` of their
-    contexts. heads (W, 2): where the events of each word begin, and -1; in place.
-
-    Let i and i' > i be the contexts of two neighbouring events of a word. They have their last k words in common if no
-    context of order k begins after i and up to i'. The last place where a context of each order began tells this.
-    """
-    N, n = len(order), rows.shape[1] - 1
-    words, before = np.empty(SIZE, np.int32), np.empty(SIZE, np.int32)
-    begun = np.full(n + 2, -1)
-    for start in range(0, N, SIZE):
-        size = min(SIZE, N - start)
-        for i in range(size):
-            row = order[start + i]
-            words[i], before[i] = rows[row, n], rows[row, n - 1]
-        for i in range(size):
-            place, w = start + i, words[i]
-            f, m = orders_at(contexts, place)
-            for k in range(f, n):
-                begun[k] = place
-            at, last = heads[w, 0], heads[w, 1]
-            common = np.int64(last >= 0)
-            for k in range(1, n):
-                common += (last >= 0) & (begun[k] <= last)
-            m = min(m, n - 1) if before[i] else np.int64(sos)
-            m = m + 1 if eos or w else 0
-            come[at], begins[at] = place, (common + 1) | m << 4 * begins.itemsize
-            heads[w, 0], heads[w, 1] = at + 1, place
-
-
-@jit
-def find_oldest(rows, order, come, begins, W, words):
-    """words (n - 1, N) <- the oldest words of the events of sorted rows, as in Suffixes, from order 2 on."""
-    N, n = len(order), len(words) + 1
-    place, ends = np.empty(SIZE, np.int64), np.zeros(n + 1, np.int64)
-    for start in range(0, N, SIZE):
-        size = min(SIZE, N - start)
-        for i in range(size):
-            place[i] = order[come[start + i]]
-            prefetch(rows, place[i] * (n + 1))
-        for i in range(size):
-            f, m = orders_at(begins, start + i)
-            for k in range(max(f, 2), m + 1):
-                word = rows[place[i], n + 1 - k]
-                words[k - 2, ends[k]] = word if word else W
-                ends[k] += 1
-
-
-def compared(flat, n, order, W, marks):
-    """The Suffixes, without `start` and `ended`, of contexts in suffix order. order (N,): the places in `flat` before
-    their last words.
-    """
-    N, R = len(order), suffix.RANGE
-    begins, places = np.empty(N, kind_of_begins(n)), np.arange(N, dtype=np.int32)
-    oldest, words = np.empty((n, R + 1), np.int32), []
-    for a in range(0, N, R):
-        sizes = np.zeros(n, np.int64)
-        suffix.compare(flat, n, order, places, a, min(a + R, N), W, marks.sos, marks.eos, begins, sizes, oldest)
-        words.append([oldest[k, : sizes[k]].copy() for k in range(1, n)])
-    rank = ranks_of(begins, n, 1)
-    sizes = rank[:, -1, 1].tolist()
-    words = np.concatenate([np.zeros(0, np.int32), *(part for column in zip(*words) for part in column)])
-    base = np.cumsum([0, 0, 0, *sizes[1:]])
-    return suffix.Suffixes(begins, rank, words, base, sizes)
 
 
 @jit
