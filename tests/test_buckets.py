@@ -119,7 +119,8 @@ def test_buckets_hold_what_stands_around_their_words(seed, monkeypatch):
     monkeypatch.setattr(division, "PART", 1 + 7 * (seed % 30))
     shared = division.divide(Parts(x).seen(vocab), "words", vocab, n, None, ALONE)
     dealing.deal_out(shared, Parts(x).parts(vocab))
-    shared.methods = methods
+    shared.methods, B = methods, len(shared.bounds) - 1
+    many = np.zeros((B, n + 1, B), int)  # the contexts of a bucket that are events of another, by both and their order
     for b in shared.rank_buckets:
         ordering.sort_bucket(shared, b, None, marks)
         bounds = shared.bounds[b : b + 2].tolist()
@@ -136,11 +137,10 @@ def test_buckets_hold_what_stands_around_their_words(seed, monkeypatch):
             for k, row in enumerate(new, 1):
                 suffix.numbers(rank, k, np.arange(len(begins) + 1), at)
                 assert at.tolist() == [sum(row[:j]) for j in range(len(row) + 1)]
-        many = np.zeros_like(shared.came[b])
         for q, (f, m) in zip(*both[1][:2]):
             for k in range(max(f, 2), m + 1):
-                many[k, shared.of[ids[q - 1]]] += 1
-        assert (shared.came[b] == many).all()
+                many[shared.of[ids[q - 1]], k, b] += 1
+    assert (np.diff([shared.cuts[b] for b in shared.rank_buckets])[:, 2:] == many[:, 2:]).all()
 
 
 def the_same_nodes(seed, model, other, monkeypatch):

@@ -32,9 +32,10 @@ class Buckets:
     not of a text's positions. inside (W + 1,): which words n-grams may have, None for all. of (W + 1,): the bucket of
     each word, and of <s>.
 
-    cuts: {bucket: (n + 1, B + 1)}, how many of its events of each order end in a word before each bucket's words. came:
-    {bucket: (n + 1, B)}, how many of its contexts of each order are events of each bucket. log10p, log10bow, marks:
-    those of order 1, on every rank. sizes: the number of n-grams of each order in the model.
+    cuts: {bucket: (n + 1, B + 1)}, how many of its events of each order end in a word before each bucket's words. came
+    (B, n + 1, rounds): how many events of each order every bucket, in the order of `by_rank`, has in common with each
+    of this rank's buckets, where they are contexts. log10p, log10bow, marks: those of order 1, on every rank. sizes:
+    the number of n-grams of each order in the model.
 
     work: the Estimator of the only bucket, if it stays in memory; then the shelf, cuts and came are not used.
 
@@ -54,7 +55,7 @@ class Buckets:
     inside: np.ndarray = None
     of: np.ndarray = None
     cuts: dict = field(default_factory=dict)
-    came: dict = field(default_factory=dict)
+    came: np.ndarray = None
     log10p: np.ndarray = None
     log10bow: np.ndarray = None
     marks: np.ndarray = None
@@ -192,14 +193,6 @@ def ends_of(job, b, name):
     ends = np.zeros(len(job.seen) + 1, np.int64)
     ends[words + 1] = sizes
     return np.cumsum(ends)
-
-
-def contexts_from(job, b):
-    """(begins, of, oldest) of a bucket's contexts: `begins` of Suffixes, the bucket of each word, and the first word of
-    each bigram.
-    """
-    begins = job.shelf.get(("contexts", "begins", b), kind_of_begins(job.order))
-    return begins, job.of, job.shelf.get(("contexts", "words", b), np.int32)
 
 
 def size_in_model(job, b, k):

@@ -91,6 +91,9 @@ def count_all(job, sort):
     counted = [job.comm.sum(np.sum(columns, 0)) for columns in zip(*(counted for counted, _ in of_buckets))]
     claims = [claim for part in job.comm.gather([claim for _, claim in of_buckets]) for claim in part]
     counted = [n + change for n, change in zip(counted, max(claims, key=lambda claim: claim[0])[1])]
+    if job.cuts:
+        events, ranks = np.diff([job.cuts[b] for b in job.rank_buckets]), job.comm.size
+        job.came = np.concatenate(job.comm.swap([events[:, :, rank::ranks] for rank in range(ranks)]))
     return job.comm.sum(bigrams), counted
 
 
@@ -177,7 +180,7 @@ def need_all(job, ends):
         job.each(partial(need_one, job, k, ends), f"prefixes of {k}-grams")
         for t in range(job.rounds if k > 2 and not job.work else 0):
             b = job.rank_buckets[t]
-            place, of_ranks = places_of(job, b, k - 1), job.came[b][k - 1].reshape(job.rounds, -1).sum(0)
+            place, of_ranks = places_of(job, b, k - 1), job.came[:, k - 1, t].reshape(job.comm.size, -1).sum(1)
             marks = np.empty(len(place), np.uint8)
             marks[place] = job.shelf.get(("of contexts", b, k - 1), np.uint8)
             for rank, received in enumerate(job.comm.swap(np.split(marks, np.cumsum(of_ranks)[:-1]))):

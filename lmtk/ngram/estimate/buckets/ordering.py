@@ -2,12 +2,9 @@
 
 import numpy as np
 
-from lmtk.machine.jit import jit
 from lmtk.ngram.counting.counts import sorted_by
 from lmtk.ngram.counting.kernels import sort_by
 from lmtk.ngram.estimate import engine, suffix
-from lmtk.ngram.estimate.buckets.division import contexts_from
-from lmtk.ngram.estimate.suffix import orders_at
 
 
 def sort_bucket(job, b, last, marks):
@@ -44,8 +41,6 @@ def put_bucket(job, b, last, events, contexts):
         for field, column in columns.items():
             shelf.add((name, field, b), column)
     shelf.add(("come", b), events.come)
-    job.came[b] = np.zeros((n + 1, len(job.bounds) - 1), np.int64)
-    count_sources(*contexts_from(job, b), job.came[b])
     job.cuts[b] = np.array([0 * job.bounds, *(events.nodes(k, events.ended[job.bounds]) for k in range(1, n + 1))])
     estimator = engine.Estimator(events, vocab, job.methods, np.zeros(W, np.int64))
     counted = estimator.tally(events.ended[min(vocab.V, W)])
@@ -68,18 +63,3 @@ def sort_rows(rows, W, room):
         sort_by(order, column, 0, W + 1, other)
         order, other = other, order
     return order
-
-
-@jit
-def count_sources(begins, of, oldest, many):
-    """many (n + 1, B) += how many n-grams of each order have their last word but one in each bucket. oldest: the first
-    word of each bigram.
-    """
-    bigram, b = -1, 0
-    for i in range(len(begins)):
-        f, m = orders_at(begins, i)
-        if f <= 2 and m >= 2:
-            bigram += 1
-            b = of[oldest[bigram]]
-        for k in range(max(f, 2), m + 1):
-            many[k, b] += 1

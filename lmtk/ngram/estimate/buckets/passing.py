@@ -3,15 +3,14 @@
 import numpy as np
 
 from lmtk.machine.jit import jit
-from lmtk.ngram.estimate.buckets.division import contexts_from
-from lmtk.ngram.estimate.suffix import orders_at
+from lmtk.ngram.estimate.suffix import kind_of_begins, orders_at
 
 
 @jit
 def find_places(begins, of, oldest, k, head, place):
     """place (N,) <- for each context of order k, in suffix order, its place among the numbers sent by the buckets
-    that have it as an event. Those from bucket b begin at head[b], which advances in place. begins, of, oldest: from
-    `contexts_from`.
+    that have it as an event. Those from bucket b begin at head[b], which advances in place. begins: of the contexts.
+    of: the bucket of each word; oldest: the first word of each bigram.
     """
     bigram, context = -1, 0
     for i in range(len(begins)):
@@ -44,9 +43,10 @@ def swap(job, k, receivers, name, kind):
 
 def places_of(job, b, k):
     """(N,): the place of each context of order k in bucket b among the numbers that all buckets send, rank by rank."""
-    size = job.came[b][k][job.by_rank]
+    size = job.came[:, k, job.rank_buckets.index(b)]
     head = np.empty(len(size), np.int64)
     head[job.by_rank] = np.cumsum(size) - size
     place = np.empty(size.sum(), np.int64)
-    find_places(*contexts_from(job, b), k, head, place)
+    begins = job.shelf.get(("contexts", "begins", b), kind_of_begins(job.order))
+    find_places(begins, job.of, job.shelf.get(("contexts", "words", b), np.int32), k, head, place)
     return place
