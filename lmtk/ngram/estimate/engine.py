@@ -15,7 +15,7 @@ from lmtk.errors import LmtkError
 from lmtk.machine.jit import jit
 from lmtk.machine.threads import Scratch, map_at_once
 from lmtk.ngram.estimate import suffix
-from lmtk.ngram.estimate.smoothing import Events, Order, counts_of_counts, estimate_order, probability, smooth_large
+from lmtk.ngram.estimate.smoothing import Order, counts_of_counts, estimate_order, probability, smooth_large
 
 f32 = np.float32
 PIECE = 1 << 16  # places counted together
@@ -154,11 +154,10 @@ class Estimator:
                 node, raw = grams.node[predicted], grams.raw[predicted]
                 if self.outside:
                     raw = np.where(self.outside[k][node], -1, raw)
-                columns = grams.context[predicted], count[predicted], raw, grams.parent[predicted]
-                events = Events(k, *columns, lower_p, grams.H)
-                log10p, lower_p, bow = smooth_large(events, method, self.vocab.V, exact, room)
+                events = grams.context[predicted], count[predicted], raw, grams.parent[predicted], lower_p
+                log10p, lower_p, bow = smooth_large(k, events, grams.H, method, self.vocab.V, exact, room)
                 types = room("types", grams.H, np.int32)
-                lacking = len(grams.node) - put(node, log10p, columns[0], self.log10p[k], self.marks[k], types)
+                lacking = len(grams.node) - put(node, log10p, events[0], self.log10p[k], self.marks[k], types)
                 if lacking:
                     lower_p = self.back_off(k, grams, predicted, (log10p, lower_p), bow, below)
                 bow[(types == 0) & (bow == 0)] = np.nan

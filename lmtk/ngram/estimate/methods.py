@@ -33,34 +33,11 @@ class NoDiscount(LmtkError):
         super().__init__(f"{self.cause}; add -discount-fallback{instead}")
 
 
-@dataclass(frozen=True)
-class Totals:
-    """The totals of each context, (H,): T, the sum of its extensions' counts; types, the number of its extensions;
-    types2, types3, the number of those with a count of 2 or more, and of 3 or more. V: the size of the vocabulary.
-    """
-
-    T: np.ndarray
-    types: np.ndarray
-    types2: np.ndarray
-    types3: np.ndarray
-    V: int
-
-    @property
-    def whole(self):
-        """T rounded up, as SRILM rounds totals of float counts in the lower order's weight."""
-        return np.ceil(self.T)
-
-
 # The discounted counts of a method: f(0) .. f(C - 1), and how much is subtracted from higher counts.
 
 
-def keep(parameters):
-    """f(c) = c."""
-    return [0.0], 0.0
-
-
 def katz(d):
-    """f(r) = d(r) r up to gtmax, r above."""
+    """f(r) = d(r) r for counts r with a coefficient d(r), r for others."""
     return [0.0, *(r * d_r for r, d_r in enumerate(d, 1))], 0.0
 
 
@@ -82,55 +59,57 @@ def add(parameters):
     return [0.0], -delta
 
 
-# A method's q(h) and the weight of the lower order in each context, (H,) each, from the Totals h. The docstrings give
-# q, and the weight where it is not 0.
+# A method's q(h) and the weight of the lower order in each context, (H,) each. The docstrings give q, and the weight if
+# it is not 0. T (H,): the sum of the counts of a context's extensions. types (3, H): the number of its extensions, of
+# those with a count of 2 or more, and of those with 3 or more. V: the size of the vocabulary. In the weight SRILM
+# rounds T up, which matters for float counts.
 
 
-def good_turing(parameters, h):
+def good_turing(parameters, T, types, V):
     """T (Katz 1987)."""
-    return h.T, np.zeros(len(h.T))
+    return T, np.zeros(len(T))
 
 
-def witten_bell(parameters, h):
+def witten_bell(parameters, T, types, V):
     """T + types, and the rest of the mass, types / (T + types) (Witten and Bell 1991, method C)."""
-    return h.T + h.types, h.types / (h.whole + h.types)
+    return T + types[0], types[0] / (np.ceil(T) + types[0])
 
 
-def absolute(parameters, h):
+def absolute(parameters, T, types, V):
     """T, and D types / T: absolute discounting; with continuation counts in lower orders the original Kneser-Ney."""
     (D,) = parameters
-    return h.T, D * h.types / h.whole
+    return T, D * types[0] / np.ceil(T)
 
 
-def natural(parameters, h):
+def natural(parameters, T, types, V):
     """T (T (T + 1) + 2 k) / (T (T + 1) + k (1 - k)), where k is the number of types; T if k = V: Ristad's natural law
     of succession (1995).
     """
-    T, k = h.T, h.types
-    return T / np.where(k == h.V, 1, (T * (T + 1) + k * (1 - k)) / (T * (T + 1) + 2 * k)), np.zeros(len(T))
+    k = types[0]
+    return T / np.where(k == V, 1, (T * (T + 1) + k * (1 - k)) / (T * (T + 1) + 2 * k)), np.zeros(len(T))
 
 
-def additive(parameters, h):
+def additive(parameters, T, types, V):
     """T + V delta: additive smoothing (Lidstone)."""
     (delta,) = parameters
-    return h.T + h.V * delta, np.zeros(len(h.T))
+    return T + V * delta, np.zeros(len(T))
 
 
-def modified_kneser_ney(parameters, h):
+def modified_kneser_ney(parameters, T, types, V):
     """T, and (D1 n1 + D2 n2 + D3+ n3+) / T, n_r being the types of count r (Chen and Goodman 1998, section 3)."""
-    D1, D2, D3 = parameters
-    return h.T, (D1 * (h.types - h.types2) + D2 * (h.types2 - h.types3) + D3 * h.types3) / h.whole
+    (D1, D2, D3), (every, from_2, from_3) = parameters, types
+    return T, (D1 * (every - from_2) + D2 * (from_2 - from_3) + D3 * from_3) / np.ceil(T)
 
 
-# A method's discounts of order k from counts of counts: n(r) gives n_1 .. n_r, how many n-grams are counted once, twice
-# and so on.
+# The method of a Recipe with its discounts of order k, from counts of counts: n(r) gives n_1 .. n_r, how many n-grams
+# are counted once, twice and so on.
 
 
-def katz_coefficients(method, k, n, fallback, tell, kenlm):
+def katz_coefficients(method, k, n, recipe):
     """Katz's coefficients d_r for counts r up to -gtmax. As in SRILM, d_r is 1 where n_r is 0 or d_r out of range, and
     gtmax is lowered while its own n is 0.
     """
-    upto = int(method.parameters[0])
+    upto, tell = int(method.parameters[0]), recipe.tell
     n = n(upto + 1)
     tell(f"Good-Turing discounting {k}-grams")
     tell("GT-count [0] = 0")
@@ -186,20 +165,20 @@ def three_discounts(n, kenlm):
     return D, None
 
 
-def kneser_ney_discounts(method, k, n, fallback, tell, kenlm):
-    """The method with Kneser-Ney's discounts by the closed form, or else those of `fallback`. Raises NoDiscount if
-    there are neither.
+def kneser_ney_discounts(method, k, n, recipe):
+    """The method with Kneser-Ney's discounts by the closed form, or else those of the recipe's `fallback`. With
+    `exact`, lmplz's conditions hold: n4 may be 0, and D(c) may not be above c. Raises NoDiscount.
     """
-    names = METHODS[method.name].names
+    names, tell, fallback = METHODS[method.name].names, recipe.tell, recipe.fallback
     n = n(2 if len(names) == 1 else 4)
     tell(f"Kneser-Ney smoothing {k}-grams")
     for r, n_r in enumerate(n, 1):
         tell(f"n{r} = {n_r}")
-    D, why = (one_discount if len(names) == 1 else three_discounts)(n, kenlm)
+    D, why = (one_discount if len(names) == 1 else three_discounts)(n, recipe.exact)
     if why:
         if fallback is None:
             tell(why)
-            raise NoDiscount(k, n, kenlm)
+            raise NoDiscount(k, n, recipe.exact)
         D = tuple(fallback[: len(names)])
         sys.stderr.write(f"fallback discounts for order {k}: {' '.join(map(str, D))}\n")
     for name, value in zip(names, D):
@@ -209,11 +188,12 @@ def kneser_ney_discounts(method, k, n, fallback, tell, kenlm):
 
 @dataclass(frozen=True)
 class Formulas:
-    """The formulas of a method. kept: its parameters -> f(c), as above. shares: its parameters and Totals -> q(h) and
-    the lower order's weight. discounts: a Method and counts of counts -> the Method with its discounts; None if the
-    user gives them. continuation: whether orders below the highest count the different words before an n-gram. names:
-    the names of the discounts in a discount file; None: the counts 1, 2, ... are their names. idle: whether f(c) / q is
-    c / T with these parameters, which leaves no mass for unseen words. highest: `discounts` needs n_1 .. n_highest.
+    """The formulas of a method. kept: its parameters -> f(c), as above. shares: its parameters and the totals of
+    contexts -> q(h) and the lower order's weight. discounts: a Method and counts of counts -> the Method with its
+    discounts; None if the user gives them. continuation: whether orders below the highest count the different words
+    before an n-gram. names: the names of the discounts in a discount file; None: the counts 1, 2, ... are their names.
+    idle: whether f(c) / q is c / T with these parameters, which leaves no mass for unseen words. highest: `discounts`
+    needs n_1 .. n_highest.
     """
 
     kept: Callable
@@ -233,8 +213,8 @@ METHODS = {
         idle=lambda parameters: not parameters,
         highest=lambda parameters: max(int(parameters[0]) + 1, 4),
     ),
-    "wb": Formulas(keep, witten_bell),
-    "n": Formulas(keep, natural),
+    "wb": Formulas(katz, witten_bell),
+    "n": Formulas(katz, natural),
     "cd": Formulas(subtract, absolute, idle=lambda parameters: parameters[0] == 0),
     "add": Formulas(add, additive, idle=lambda parameters: parameters[0] == 0),
     "ukn": Formulas(subtract, absolute, kneser_ney_discounts, True, ("1",)),
@@ -284,27 +264,18 @@ class Method:
         whole = np.ceil(np.minimum(c, MOST + 1)).astype(np.int64)
         return np.where(c < self.minimum, 0.0, np.where(whole < len(f), np.take(f, whole, mode="clip"), c - less))
 
-    def discounted(self, k, n, fallback=None, tell=lambda line: None, kenlm=False):
-        """The method with its discounts of order k, estimated from counts of counts: n(r) gives n_1 .. n_r.
-
-        fallback: D1, D2, D3+ to use if Kneser-Ney's formula gives none, or None. tell: is called with SRILM's lines
-        about the discounts. kenlm: whether lmplz's conditions hold, under which n4 may be 0 and D(c) may not be above
-        c. Raises NoDiscount.
-        """
-        estimate = self.formulas.discounts
-        return estimate(self, k, n, fallback, tell, kenlm) if estimate else self
-
 
 @dataclass(frozen=True)
 class Recipe:
     """How counts become a model.
 
-    methods: a Method for each order. fallback, tell: as in Method.discounted. fixed: {order: Method} with discounts
-    from files (-kn, -gt). exact: all methods interpolate, and the weights of the lower orders are the
-    back-off weights, as in KenLM; otherwise back-off weights follow from the probabilities in single precision, as in
-    SRILM. listed: with `exact`, only n-grams of these words are kept. size: with `exact`, the least number of words,
-    including unknown ones. heldout: a heldout.HeldOut, on which Kneser-Ney's discounts are tuned unless they are in
-    `fixed`, or None. trusting: the total of a context is its own count, not the sum of the counts of its extensions.
+    methods: a Method for each order. fallback: D1, D2, D3+ to use if Kneser-Ney's formula gives none, or None. tell: is
+    called with SRILM's lines about the discounts. fixed: {order: Method} with discounts from files (-kn, -gt). exact:
+    all methods interpolate, and the weights of the lower orders are the back-off weights, as in KenLM; otherwise
+    back-off weights follow from the probabilities in single precision, as in SRILM. listed: with `exact`, only n-grams
+    of these words are kept. size: with `exact`, the least number of words, including unknown ones. heldout: a
+    heldout.HeldOut, on which Kneser-Ney's discounts are tuned unless they are in `fixed`, or None. trusting: the total
+    of a context is its own count, not the sum of the counts of its extensions.
     """
 
     methods: list
@@ -319,7 +290,9 @@ class Recipe:
 
     def discounted(self, k, n):
         """The Method of order k with discounts from `fixed`, or by n(r), n_1 .. n_r. Raises NoDiscount."""
-        return self.fixed.get(k) or self.methods[k - 1].discounted(k, n, self.fallback, self.tell, self.exact)
+        method = self.methods[k - 1]
+        estimate = method.formulas.discounts
+        return self.fixed.get(k) or (estimate(method, k, n, self) if estimate else method)
 
     def tuned(self, first, features):
         """The Recipe with the discounts under which the held-out text is most likely. first, features: as in

@@ -14,16 +14,17 @@ Logarithms are log10 in single precision, as in SRILM: the last digits of its mo
 """
 
 import itertools
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 
 from lmtk.errors import LmtkError
+from lmtk.lm import unique_rows
 from lmtk.machine.jit import jit
 from lmtk.ngram import mass
 from lmtk.ngram.counting.counts import find, from_rows, to_rows
-from lmtk.ngram.estimate.methods import EPSILON, Totals
+from lmtk.ngram.estimate.methods import EPSILON
 from lmtk.ngram.model.backoff import Backoff
 from lmtk.ngram.model.building import build_nodes
 
@@ -82,16 +83,11 @@ def nodes_of_rows(counts, vocab, order):
     sizes = [*map(len, rows)]
     rows[0] = np.concatenate((rows[0], np.arange(W)[:, None]))
     for k in range(len(rows) - 1, 0, -1):
-        inside = distinct(np.concatenate((rows[k][:, :-1], rows[k][:, 1:])))  # repeats would double with each order
+        parts = np.concatenate((rows[k][:, :-1], rows[k][:, 1:]))
+        inside = unique_rows(parts)[0]  # repeats would double with each order
         rows[k - 1] = np.concatenate((rows[k - 1], inside))
     weights = [np.pad(level.count, (0, len(row) - size)) for level, row, size in zip(counts.levels, rows, sizes)]
     return [(level.keys, level.count, level.first < size) for level, size in zip(from_rows(rows, weights, W), sizes)]
-
-
-def distinct(rows):
-    """The rows (N, k) of ids, each once."""
-    rows = rows[np.lexsort(rows.T.astype(np.int32))]
-    return rows[np.append(True, (rows[1:] != rows[:-1]).any(axis=1))[: len(rows)]]
 
 
 def counted_levels(counts, vocab, order, methods, exact=False):
@@ -199,8 +195,8 @@ def estimate_order(levels, k, method, vocab, tell, exact, trusting=False):
         T = below.count if trusting else None
     n = np.flatnonzero(is_event)
     raw = level.raw[n] if level.inside is None else np.where(level.inside[n], level.raw[n], -1)
-    events = Events(k, level.parent[n], level.count[n], raw, level.suffix[n], lower_p, H, T)
-    level.log10p[n], _, bow = smooth(events, method, V, exact)
+    events = level.parent[n], level.count[n], raw, level.suffix[n], lower_p
+    level.log10p[n], _, bow = smooth(events, H, method, V, exact, T)
     if below:
         below.log10bow[:] = bow
         return
@@ -221,86 +217,74 @@ def closed_contexts(below, vocab):
     return is_end if vocab.unk_id < vocab.V else is_end | below.unknown
 
 
-@dataclass(frozen=True)
-class Events:
-    """The predicted n-grams of order k that were counted. Each extends one of H contexts.
+def smooth(events, H, method, V, exact, T=None):
+    """(log10 p (N,) of events in single precision, nan if left out; p (N,), 10 to that; log10 of the back-off weights
+    (H,) of their contexts). At order 1 the last is the weight of the uniform distribution, not its logarithm.
 
-    (N,) each: context, the number of the context; count, as the method wants it; raw, how often the n-gram was seen,
-    -1 if it is left out for its words; parent, the number of its suffix in the order below. lower_p (M,): p of the
-    n-grams of the order below, None at order 1. T (H,): how often each context was seen, None if that is the sum of
-    the counts.
+    events: the predicted n-grams of an order that were counted, as (context, count, raw, parent, lower_p). (N,) each:
+    context, which of the H contexts an n-gram extends; count, as the method wants it; raw, how often the n-gram was
+    seen, -1 if it is left out for its words; parent, the number of its suffix in the order below. lower_p (M,): p of
+    the n-grams of the order below, None at order 1. T (H,): how often each context was seen, None if that is the sum of
+    the counts. exact: as in `estimate_order`.
 
     An n-gram that is left out, since it was seen `cutoff` times or less or for its words, gives its count to the lower
     order.
     """
-
-    k: int
-    context: np.ndarray
-    count: np.ndarray
-    raw: np.ndarray
-    parent: np.ndarray
-    lower_p: np.ndarray
-    H: int
-    T: np.ndarray = None
-
-
-def smooth(events, method, V, exact):
-    """(log10 p (N,) of Events in single precision, nan if left out; p (N,), 10 to that; log10 of the back-off weights
-    (H,) of their contexts). At order 1 the last is the weight of the uniform distribution, not its logarithm. exact: as
-    in `estimate_order`.
-    """
-    context, count, H = events.context, events.count, events.H
-    cut = events.raw <= (method.cutoff or -1)
+    context, count, raw, parent, lower_p = events
+    cut = raw <= (method.cutoff or -1)
     lost = np.bincount(context[cut], count[cut], H) if cut.any() else None
-    h = totals(context[~cut], count[~cut], H, V)
-    T = h.T if lost is None else h.T + lost
-    h = replace(h, T=T if events.T is None else events.T)
-    kept = (T > 0)[context] & (h.T > 0)[context] & ~cut
-    if events.k > 1:
+    seen, types = totals(context[~cut], count[~cut], H)
+    seen = seen if lost is None else seen + lost
+    T = seen if T is None else T
+    kept = (seen > 0)[context] & (T > 0)[context] & ~cut
+    if lower_p is not None:
         kept &= count > 0
-    kept = slice(None) if kept.all() else np.flatnonzero(kept)
+    kept, N = slice(None) if kept.all() else np.flatnonzero(kept), len(context)
     context, count = context[kept], count[kept]
-    lower = np.full(len(count), uniform(exact, V)) if events.k == 1 else events.lower_p[events.parent[kept]]
-    p, weight, left_out = share_mass(method, context, count, h, lost, lower if method.interpolate else None, exact)
-    log10p = np.full(len(events.context), np.nan, f32)
+    # as in SRILM, 1 / V has its log10 in single precision
+    uniform = 1 / exact if exact else 10.0 ** float(f32(-np.log10(V)))
+    lower = np.full(len(count), uniform) if lower_p is None else lower_p[parent[kept]]
+    how = lost, lower if method.interpolate else None, exact
+    p, weight, left_out = share_mass(method, context, count, (T, types, V), *how)
+    log10p = np.full(N, np.nan, f32)
     with np.errstate(divide="ignore"):
         kept_log10p = np.log10(p).astype(f32)
         kept_log10p[left_out] = np.nan
-        if events.k == 1:
+        if lower_p is None:
             bow = weight
         elif exact:
-            bow = np.where(h.T > 0, np.log10(weight), 0).astype(f32)
+            bow = np.where(T > 0, np.log10(weight), 0).astype(f32)
         else:
             bow = backoff_weights(kept_log10p, context, lower, H)
     log10p[kept] = kept_log10p
     return log10p, probability(log10p), bow
 
 
-def smooth_large(events, method, V, exact, room):
-    """`smooth` by kernels, for an order above 1. The log10 p and p returned are memory of `room`, a Scratch's; p stays
-    until the order after the next is smoothed.
+def smooth_large(k, events, H, method, V, exact, room):
+    """`smooth` by kernels, for an order k above 1. The log10 p and p returned are memory of `room`, a Scratch's; p
+    stays until the order after the next is smoothed.
 
     `smooth` does the few contexts that leave nothing for unseen words, or too much.
     """
-    context, count, raw, parent, H = events.context, events.count, events.raw, events.parent, events.H
+    context, count, raw, parent, lower_p = events
     kind = np.int32 if raw.dtype == np.int32 else np.float64  # counts that were read may be large, or fractions
     h, lost = room("totals", (H, 4), kind), room("lost", H, kind)
     cutoff = method.cutoff or -1  # -1: n-grams that are only prefixes of others, seen 0 times, are types too
     sum_counts(context, count, raw, cutoff, h, lost)
-    T, types = h[:, 0].astype(np.float64), h[:, 1]
+    T, types = h[:, 0].astype(np.float64), h[:, 1:].T
     seen = T > 0
     T[~seen] = 1
-    q, weight = method.formulas.shares(method.parameters, Totals(T, types, h[:, 2], h[:, 3], V))
+    q, weight = method.formulas.shares(method.parameters, T, types, V)
     if lost.any():
         weight = weight + lost / T
     share = room("share", (H, 2), np.float64)
     share[:, 0], share[:, 1] = q, weight if method.interpolate else 0
     f, less = method.formulas.kept(method.parameters)
-    log10p, p = room("log10p", len(raw), f32), room(f"p{events.k % 2}", len(raw), np.float64)
+    log10p, p = room("log10p", len(raw), f32), room(f"p{k % 2}", len(raw), np.float64)
     lower, sums = room("lower", len(raw), np.float64), room("sums", (H, 2), np.float64)
     rule = np.array(f), float(less), float(method.minimum), cutoff, bool(exact)
-    interpolate(context, count, raw, parent, events.lower_p, *rule, share, p, lower, sums)
-    full = np.zeros(H, bool) if method.idle or exact else (sums[:, 0] > 1 - EPSILON) & (types < V)
+    interpolate(context, count, raw, parent, lower_p, *rule, share, p, lower, sums)
+    full = np.zeros(H, bool) if method.idle or exact else (sums[:, 0] > 1 - EPSILON) & (types[0] < V)
     with np.errstate(divide="ignore", invalid="ignore"):
         np.log10(p, out=p)
         log10p[:] = p
@@ -314,14 +298,14 @@ def smooth_large(events, method, V, exact, room):
     if full.any():
         selected, number = np.flatnonzero(full[context]), np.cumsum(full) - 1
         columns = number[context[selected]], count[selected], raw[selected], parent[selected]
-        full_events = Events(events.k, *columns, events.lower_p, np.count_nonzero(full))
-        log10p[selected], p[selected], bow[full] = smooth(full_events, method, V, exact)
+        contexts = np.count_nonzero(full)
+        log10p[selected], p[selected], bow[full] = smooth((*columns, lower_p), contexts, method, V, exact)
     return log10p, p, bow
 
 
 @jit
 def sum_counts(context, count, raw, cutoff, h, lost):
-    """h (H, 4) <- T, types, types2, types3 of methods.Totals; lost (H,) <- the sum of the counts of the n-grams that
+    """h (H, 4) <- T and the three types of `methods`; lost (H,) <- the sum of the counts of the n-grams that
     were seen `cutoff` times or less. Those are not types.
     """
     h[:] = 0
@@ -365,37 +349,29 @@ def sum_both(context, p, lower, sums):
         sums[of, 1] += lower[i] if has_p else 0.0
 
 
-def totals(of, c, H, V):
-    """The Totals of counts c (N,) in H contexts."""
+def totals(of, c, H):
+    """T (H,) and types (3, H), as in `methods`, of counts c (N,) in H contexts."""
     kind = np.minimum(c, 3).astype(np.int64)
     n = np.bincount(4 * of.astype(np.int64) + kind, minlength=4 * H).reshape(H, 4)
-    types3 = n[:, 3]
-    types2 = types3 + n[:, 2]
-    return Totals(np.bincount(of, c, H), types2 + n[:, 1] + n[:, 0], types2, types3, V)
+    return np.bincount(of, c, H), np.stack((n.sum(axis=1), n[:, 2] + n[:, 3], n[:, 3]))
 
 
-def uniform(exact, V):
-    """p of the uniform distribution: 1 / exact, or without `exact` 1 / V, with its log10 rounded to single precision as
-    in SRILM.
-    """
-    return 1 / exact if exact else 10.0 ** float(f32(-np.log10(V)))
-
-
-def share_mass(method, of, c, h, lost, lower, exact):
+def share_mass(method, of, c, totals, lost, lower, exact):
     """(p of n-grams; with `exact`, the lower order's weight in each context; which n-grams are left out). c, of (N,):
-    the n-grams' counts and contexts; h: the Totals of the contexts; lost: the sum of the counts that are cut in each
-    context, or None; lower: p of the lower order, None without interpolation.
+    the n-grams' counts and contexts; totals: T, types, V, as in `methods`; lost: the sum of the counts that are cut in
+    each context, or None; lower: p of the lower order, None without interpolation.
 
     If nothing is left for a context's unseen words, the context is no longer interpolated. If still nothing is left,
     its total grows by one until something is left (Doug Paul's remedy, as in SRILM). After ROUNDS rounds the total
     grows by a share of itself. Each round has only the contexts for which nothing was left in the round before.
     """
-    T, f, todo = h.T.astype(np.float64), method.discount(c.astype(np.float64)), slice(None)
+    (T, types, V), f, todo = totals, method.discount(c.astype(np.float64)), slice(None)
+    T = T.astype(np.float64)
     p, left_out = np.empty(len(c)), np.zeros(len(c), bool)
     for round in itertools.count():
         is_interpolated = round == 0 and lower is not None
         with np.errstate(divide="ignore", invalid="ignore"):
-            q, weight = method.formulas.shares(method.parameters, replace(h, T=T))
+            q, weight = method.formulas.shares(method.parameters, T, types, V)
             if lost is not None:
                 weight = weight + lost / T
         kept = f[todo] / q[of]
@@ -404,13 +380,13 @@ def share_mass(method, of, c, h, lost, lower, exact):
         if method.idle or exact:
             return p, weight, left_out
         sums = np.bincount(of, np.where(left_out[todo], 0, p[todo]), len(T))
-        is_full = (sums > 1 - EPSILON) & (h.types < h.V)  # nothing is left, though there are unseen words
+        is_full = (sums > 1 - EPSILON) & (types[0] < V)  # nothing is left, though there are unseen words
         if not is_full.any():
             return p, weight, left_out
         again, number = is_full[of], np.cumsum(is_full) - 1
         todo = np.flatnonzero(again) if round == 0 else todo[again]
-        of, T, lost = number[of[again]], T[is_full], lost if lost is None else lost[is_full]
-        h = Totals(*(column[is_full] for column in (h.T, h.types, h.types2, h.types3)), h.V)
+        of, T, types = number[of[again]], T[is_full], types[:, is_full]
+        lost = lost if lost is None else lost[is_full]
         if not is_interpolated:
             T += 1 if round < ROUNDS else np.maximum(1, EPSILON * T)
 
