@@ -11,7 +11,7 @@ from lmtk.errors import LmtkError
 from lmtk.ngram.counting.counts import Counts, count_ids, from_rows
 from lmtk.ngram.estimate import smoothing, suffix
 from lmtk.ngram.estimate.buckets import estimating
-from lmtk.ngram.estimate.heldout import held_out
+from lmtk.ngram.estimate.heldout import HeldOut
 from lmtk.ngram.estimate.methods import Method, Recipe
 from lmtk.text.corpus import Corpus, Marks
 from lmtk.text.vocab import make_vocab
@@ -94,7 +94,7 @@ def held_out_job(seed):
     starts = np.unique([0, *random.integers(1, len(words), 20), len(words)])
     scored = words != vocab.sos_id
     scored[(words < vocab.V).argmax()] = True
-    return ids, marks, vocab, methods, held_out(Corpus(words, starts, scored), vocab, methods)
+    return ids, marks, vocab, methods, HeldOut(Corpus(words, starts, scored), vocab, methods)
 
 
 def counts_job(seed):

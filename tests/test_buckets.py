@@ -79,7 +79,7 @@ def test_random_counts_are_estimated_as_in_memory(seed, monkeypatch, large_from)
         return whole_of(suffixes, *arguments(tell))
 
     def by_buckets(tell):
-        spilled = runs.Spilled(counts.words, runs.spilled(counts.levels, 0), 1 + seed % 50)
+        spilled = replace(runs.spilled(counts.levels, 0), words=counts.words, batch=1 + seed % 50)
         assert spilled.in_sentences()
         most = int(of_counts.seen(spilled, vocab, len(methods)).max()) * (1 + seed % 3) + 1
         monkeypatch.setattr(division, "BYTES", ((1 << 30) - division.WORD_BYTES * len(vocab.words)) // most)
@@ -98,7 +98,7 @@ def test_random_counts_are_estimated_as_in_memory(seed, monkeypatch, large_from)
 def test_discounts_are_tuned_as_in_memory(seed, monkeypatch):
     ids, marks, vocab, methods, text = held_out_job(seed)
     if seed % 2:
-        text = replace(text, words=text.words[:1])
+        text.words = text.words[:1]
     monkeypatch.setattr(division, "PART", 1 + 7 * (seed % 30))
     monkeypatch.setattr(division, "BYTES", (1 << 30) // 600)
     x = suffix.suffix_order(ids, len(methods), len(vocab.words) - 1, marks)

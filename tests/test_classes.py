@@ -20,7 +20,7 @@ def data_of(folder, text, marks):
 
 def state_of(data, G, seed=None):
     words = induction.by_use(data, [w for w, uses in enumerate(data.uses) if uses and w > 1])
-    return induction.exchange_of(data, induction.frequency_classes(data, words, G, seed), G, words)
+    return induction.Exchange(data, induction.frequency_classes(data, words, G, seed), G, words)
 
 
 def made(data, G, unseen=()):

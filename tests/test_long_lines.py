@@ -14,12 +14,11 @@ from lmtk.errors import FormatError
 from lmtk.files import decoding, registry
 from lmtk.files.decoding import blocks
 from lmtk.machine.parallel import ALONE
-from lmtk.ngram.counting.collection import Blocks, Sources, bordered, collect, raw_blocks
+from lmtk.ngram.counting.collection import Blocks, Input, Sources, bordered, collect
 from lmtk.ngram.counting.counts import to_rows
 from lmtk.reports import srilm
 from lmtk.text import corpus
 from lmtk.text.corpus import NEWLINE, Growing, Marks, corpora, read_ids, with_marks
-from lmtk.text.vocab import UNK
 
 MB = 1 << 20
 MARKS = [Marks(), Marks(sos=False), Marks(eos=False), Marks(False, False), Marks.of(False, False, True)]
@@ -82,9 +81,9 @@ def test_counts_of_pieces_are_those_of_lines(text, marks, monkeypatch, request):
         return counts.words, [rows.tolist() for rows in to_rows(counts.levels, len(counts.words))]
 
     def positions():
-        index = Growing()
-        raw = Blocks(raw_blocks([text], blocks, index, marks, index[UNK], ALONE), len(index) - 1)
-        return np.concatenate([*bordered(raw, index[b"<s>"], index[b"</s>"], marks)])
+        source = Input(Sources([text], [], 1, marks=marks), None)
+        raw = Blocks(source.raw(ALONE), source.n_initial)
+        return np.concatenate([*bordered(raw, source.index[b"<s>"], source.index[b"</s>"], marks)])
 
     def sentence_sets(ids):
         """The sentences between borders, in any order: blank lines may move."""

@@ -27,7 +27,7 @@ def problem(order, words=None, unk=False):
     for level in levels:
         node = [(*node[parent], vocab.words[word]) for parent, word in zip(level.parent, level.word)]
         ngrams += node
-    return counts, vocab, maxent.features_of(levels, vocab.V), ngrams
+    return counts, vocab, maxent.Features(levels, vocab.V), ngrams
 
 
 def tokens(vocab, order):

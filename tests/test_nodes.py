@@ -136,7 +136,7 @@ def test_a_model_without_its_longest_ngrams_is_written_in_binary(tmp_path, name)
 @pytest.mark.parametrize("bits", [0, 3, 8])
 def test_a_compact_file_is_the_same_model_and_no_harm_when_forged(tmp_path, bits):
     model, out = load(FILES / "wb.arpa"), io.BytesIO()
-    compact.write(out, model, bits)
+    compact.write_binary(out, model, True, bits)
     (tmp_path / "c").write_bytes(out.getvalue())
     actual = load(str(tmp_path / "c"))
     corpus = next(read_corpus(str(FILES / "te.txt"), model.vocab, Marks()))

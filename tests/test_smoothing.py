@@ -16,7 +16,7 @@ from lmtk.files.registry import load
 from lmtk.lm import vocabulary_sums
 from lmtk.ngram.arpa import writer
 from lmtk.ngram.counting.collection import Sources, collect
-from lmtk.ngram.estimate.heldout import held_out
+from lmtk.ngram.estimate.heldout import HeldOut
 from lmtk.ngram.estimate.methods import Method, NoDiscount, Recipe
 from lmtk.ngram.estimate.smoothing import counted_levels, estimate
 from lmtk.ngram.model import backoff
@@ -160,7 +160,7 @@ def test_tuned_discounts_give_the_text_most(tmp_path, name, unk):
     vocab = make_vocab(sorted(counts.words), unk)
     (corpus,) = read_corpus(str(tmp_path / "heldout"), vocab, Marks())
     methods = [Method(name, (), True)] * 3
-    text, levels = held_out(corpus, vocab, methods), counted_levels(counts, vocab, 3, methods)
+    text, levels = HeldOut(corpus, vocab, methods), counted_levels(counts, vocab, 3, methods)
     tuned = text.tune(levels[0], text.of_levels(levels))
 
     def total(tuned):

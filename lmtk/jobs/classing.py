@@ -170,7 +170,7 @@ def exchange_words(job, bigrams, start):
             g = merge_words(job, bigrams, g, bar)
         elif not start:
             g = induction.frequency_classes(data, words, G, job.seed)
-        state = induction.exchange_of(data, g, G, words)
+        state = induction.Exchange(data, g, G, words)
         tell(f"{len(words)} words in {G} classes")
         number = 1
         iterations = job.iterations or 0 if job.merges else job.iterations

@@ -401,10 +401,10 @@ def read_heldout(job, vocabulary):
     """The heldout.HeldOut of -heldout, or None."""
     if not job.heldout:
         return None
-    from lmtk.ngram.estimate.heldout import held_out
+    from lmtk.ngram.estimate.heldout import HeldOut
     from lmtk.text.corpus import whole_corpus
 
-    return held_out(whole_corpus(job.heldout, vocabulary, job.count.marks), vocabulary, job.methods)
+    return HeldOut(whole_corpus(job.heldout, vocabulary, job.count.marks), vocabulary, job.methods)
 
 
 def make_model(job, counted, comm):

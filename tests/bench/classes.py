@@ -64,7 +64,7 @@ def row(text, G, args, options):
     out = np.empty(len(small))
     inside, numpys, commands = [], [], []
     for i in range(args.rounds + 1):
-        state = induction.exchange_of(data, induction.frequency_classes(data, words, G), G, words)
+        state = induction.Exchange(data, induction.frequency_classes(data, words, G), G, words)
         moved = []
         seconds = measured(partial(moved.extend, (m for share, m in induction.passes(state) if share == 1)))[1]
         taken = measured(partial(look_up, state.f, small, out))[1]

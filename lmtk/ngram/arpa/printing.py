@@ -51,9 +51,9 @@ def plain(words):
     return Layout(b"\n", lambda rows, p, bow, flags, k, room: print_lines((rows, p, bow, flags), cells, most, room))
 
 
-def write_order(out, x, columns, k, layout, scratch):
-    """Writes the lines of the n-grams of order k in Suffixes x, which are not used at order 1. columns: log10p,
-    log10bow and marks, (N,) each, as in an engine.Estimator.
+def write_order(write, x, columns, k, layout, scratch):
+    """Calls write(bytes) with the lines of the n-grams of order k in Suffixes x, which are not used at order 1.
+    columns: log10p, log10bow and marks, (N,) each, as in an engine.Estimator.
     """
     if k == 1:
         cuts = np.append(np.arange(0, len(columns[0]), len(columns[0]) if layout.siblings else PIECE), len(columns[0]))
@@ -74,23 +74,14 @@ def write_order(out, x, columns, k, layout, scratch):
             else:
                 word = int(np.searchsorted(x.start, cuts[q], "right")) - 1
                 suffix.words_of(x.begins, k, cuts[q], cuts[q + 1], nodes[:, q], word, x.start, x.words, x.base, rows)
-            flags, weights = room("flags", last - first, np.uint8), room("weights", len(log10bow), np.float32)
-            mark_lines(marks, log10bow, flags, weights)
+            flags, is_bare = marks & 1, np.isnan(log10bow)  # as `print_rows` wants them
+            if len(log10bow):
+                flags |= np.where(is_bare, marks & 2, np.uint8(2))
+            weights = np.where(is_bare, np.float32(0), log10bow)
             return bytes(layout.lines(rows, log10p, weights, flags, k, room))
 
     for text in map_in_order(lines_of, range(len(cuts) - 1)):
-        out.write(text)
-
-
-@jit
-def mark_lines(marks, bow, flags, weights):
-    """flags and weights (N,) <- from the marks and log10bow of n-grams, as `print_rows` wants them."""
-    for i in range(len(marks)):
-        flags[i] = marks[i] & 1
-    for i in range(len(bow)):
-        extended = bow[i] == bow[i]
-        weights[i] = bow[i] if extended else np.float32(0)
-        flags[i] |= 2 if extended else marks[i] & 2
+        write(text)
 
 
 def write_sorted(out, model, rank, may_reuse=False):
@@ -121,8 +112,10 @@ def write_sorted(out, model, rank, may_reuse=False):
             release_order(nodes, k - 1)
             give_back(written)
         out.write(b"\n\\%d-grams:\n" % k)
-        cuts = np.empty((nodes.size(k) // PIECE + 2, 2), np.int64)
-        cuts = cuts[: cut_lines(contexts, PIECE, cuts)].tolist()
+        ends = np.append(0, np.cumsum(contexts[:, -1] - contexts[:, -2], dtype=np.int64))  # of their lines
+        places = np.unique(np.append(np.searchsorted(ends, np.arange(0, ends[-1], PIECE)), len(contexts)))
+        cuts = np.column_stack((places, ends[places])).tolist()
+        del ends
 
         def lines_of(cut, k=k, contexts=contexts):
             (begin, before), (end, after) = cut
@@ -205,23 +198,6 @@ def order_contexts(contexts, k, memory, where, rank, out):
                 for j in range(k - 1):
                     out[place, j] = contexts[i, j]
                 out[place, k - 1], out[place, k], out[place, k + 1] = w, first, last
-
-
-@jit
-def cut_lines(contexts, least, cuts):
-    """Cuts contexts (P, k + 1) into pieces with `least` children or a few more. cuts (., 2) <- a place among them and
-    how many children come before each, from (0, 0) to (P, N). Returns the number of cuts.
-    """
-    k = contexts.shape[1] - 1
-    lines, last, n_cuts = 0, 0, 1
-    cuts[0, 0] = cuts[0, 1] = 0
-    for i in range(len(contexts)):
-        lines += contexts[i, k] - contexts[i, k - 1]
-        if lines - last >= least or (i == len(contexts) - 1 and lines > last):
-            cuts[n_cuts, 0] = i + 1
-            cuts[n_cuts, 1] = last = lines
-            n_cuts += 1
-    return n_cuts
 
 
 @jit

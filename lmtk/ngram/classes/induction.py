@@ -82,21 +82,21 @@ def given_classes(data, words, classes, path):
     return g
 
 
-@dataclass
 class Exchange:
     """The state of the exchange: the arrays of the table in `kernels`; neighbours: start, word, count, repeats. order:
     the words that may move, in turn. fixed: the term of the log likelihood that no move changes.
+
+    It begins with the classes g (W,). A word of the bigrams without a class, -1, gets its own, after the G others.
     """
 
-    order: np.ndarray
-    G: int
-    g: np.ndarray
-    neighbours: tuple
-    N: np.ndarray
-    M: np.ndarray
-    n: np.ndarray
-    f: np.ndarray
-    fixed: float
+    def __init__(self, data, g, G, order):
+        self.g, C = numbered(data, g, G)
+        self.order, self.G, self.neighbours = order, G, neighbours(data)
+        cells = self.g[data.v].astype(np.int64) * C + self.g[data.w]
+        self.N = np.bincount(cells, data.count, C * C).astype(np.int32).reshape(C, C)
+        self.M, self.n = self.N.T.copy(), np.stack((self.N.sum(axis=1), self.N.sum(axis=0)))
+        self.f = xlogx(np.arange(min(TABLE, int(data.count.sum()) + 1), dtype=np.float64))
+        self.fixed = float(xlogx(np.bincount(data.w, data.count)).sum())
 
 
 def neighbours(data):
@@ -121,19 +121,6 @@ def numbered(data, g, G):
     alone = np.union1d(data.v[g[data.v] < 0], data.w[g[data.w] < 0])
     g[alone] = np.arange(G, G + len(alone))
     return g, G + len(alone)
-
-
-def exchange_of(data, g, G, order):
-    """The Exchange that begins with the classes g (W,). A word of the bigrams without a class, -1, gets its own, after
-    the G others.
-    """
-    g, C = numbered(data, g, G)
-    N = np.bincount(g[data.v].astype(np.int64) * C + g[data.w], data.count, C * C).astype(np.int32).reshape(C, C)
-    n = np.stack((N.sum(axis=1), N.sum(axis=0)))
-    f = xlogx(np.arange(min(TABLE, int(data.count.sum()) + 1), dtype=np.float64))
-    predicted = np.bincount(data.w, data.count)
-    fixed = float(xlogx(predicted).sum())
-    return Exchange(order, G, g, neighbours(data), N, N.T.copy(), n, f, fixed)
 
 
 def xlogx(x):

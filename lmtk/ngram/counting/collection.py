@@ -192,9 +192,26 @@ class Input:
             yield block
 
     def raw(self, comm):
-        """The `raw_blocks` of this rank's part of the texts."""
-        sources = self.sources
-        return raw_blocks(sources.texts, self.blocks, self.text_index, sources.marks, self.unk, comm)
+        """Yields the blocks of this rank's part of the texts: (the number of the text, the place of the block in the
+        text, the ids, with NEWLINE for each newline). A place is (number of the block, number of the piece in a line
+        longer than a block). One rank gets all pieces of a long line.
+        """
+        index, marks = self.text_index, self.sources.marks
+        for path, name in enumerate(self.sources.texts):
+            places = deque()  # of the blocks that have been read, and whose ids have not been yielded
+
+            def rank_blocks(name=name, places=places):
+                number, piece = 0, 0
+                for block in self.blocks(name, pieces=True, as_is=marks.open_end):
+                    if number % comm.size == comm.rank:
+                        places.append((number, piece))
+                        yield block
+                    number, piece = (number + 1, 0) if block.endswith(b"\n") else (number, piece + 1)
+
+            for ids in ids_of(rank_blocks(), index, marks.tolower):
+                if marks.skip_symbols:
+                    ids = ids[(ids != index[SOS]) & (ids != index[EOS]) & (ids != self.unk)]
+                yield path, places.popleft(), ids
 
     def lines(self, spill):
         """The Lines of count files and weighted texts. spill: as for Lines."""
@@ -289,7 +306,7 @@ def collect(sources, as_text=False, memory=None, comm=ALONE, replace=None):
         run = add_spilling(lines, new_id, W, (run or spilled(levels, 0)) if tokens else None, memory)
         lines = Lines()
     if run:
-        counts = Spilled(words, run, max(memory // LINE, 1))
+        counts = Spilled(run.column, run.ends, words, max(memory // LINE, 1))
         if comm.size == 1 and not lines.size:
             return counts
         levels = counts.levels()
@@ -360,28 +377,6 @@ def count_different(index, blocks, memory):
         of_part.sort()
         total += np.count_nonzero(np.diff(of_part)) + 1 if len(of_part) else 0
     return total
-
-
-def raw_blocks(texts, read_blocks, index, marks, unk, comm):
-    """Yield the blocks of this rank's part of the texts: (the number of the text, the place of the block in the text,
-    the ids, with NEWLINE for each newline). A place is (number of the block, number of the piece in a line longer than
-    a block). One rank gets all pieces of a long line. unk: the id of <unk>.
-    """
-    for path, name in enumerate(texts):
-        places = deque()  # of the blocks that have been read, and whose ids have not been yielded
-
-        def rank_blocks(name=name, places=places):
-            number, piece = 0, 0
-            for block in read_blocks(name, pieces=True, as_is=marks.open_end):
-                if number % comm.size == comm.rank:
-                    places.append((number, piece))
-                    yield block
-                number, piece = (number + 1, 0) if block.endswith(b"\n") else (number, piece + 1)
-
-        for ids in ids_of(rank_blocks(), index, marks.tolower):
-            if marks.skip_symbols:
-                ids = ids[(ids != index[SOS]) & (ids != index[EOS]) & (ids != unk)]
-            yield path, places.popleft(), ids
 
 
 def weighted_lines(path, blocks, floats, weight_of=FIRST):

@@ -343,31 +343,10 @@ def bad_line(fields, floats):
     raise AssertionError("a bad line was to be found")
 
 
-def walk(counts, by_bytes):
-    """Every n-gram as (depth, word, count), a prefix before its extensions: (N,) each.
-
-    Siblings are in the byte order of their words, or in the order in which they were first seen.
-    """
-    W = len(counts.words)
-    rank = ranks(counts.words) + 1
-    paths, depth, word, count = [], [], [], []
-    path = np.zeros((1, 0), np.int64)
-    for k, level in enumerate(counts.levels, 1):
-        last = level.keys % W
-        sibling = rank[last] if by_bytes else level.first + 1
-        parent = level.keys // W if k > 1 else np.zeros(len(last), np.int64)
-        path = np.column_stack((path[parent], sibling))
-        paths.append(np.pad(path, ((0, 0), (0, counts.order - k))))
-        depth.append(np.full(len(last), k))
-        word.append(last)
-        count.append(level.count)
-    place = np.lexsort(np.concatenate(paths).T[::-1])
-    return (np.concatenate(x)[place] for x in (depth, word, count))
-
-
 def write_counts(out, counts, by_bytes=False, only=None):
     """Writes "w1 w2<TAB>n" lines of every order, or of the order `only`, without n-grams of count 0. counts: Counts, or
-    runs.Spilled. by_bytes: as in `walk`.
+    runs.Spilled. by_bytes: whether the extensions of an n-gram are in the byte order of their words; otherwise they are
+    in the order in which they were first seen.
     """
     for part in counts.parts(by_bytes):
         nodes = sum(len(level.keys) for level in part.levels)
@@ -384,8 +363,8 @@ def print_counts(out, counts, by_bytes, only):
     rank = ranks(counts.words) if by_bytes else None
     parents, words, numbers = [], [], []
     place_of = np.zeros(1, np.int32)  # of each node of the level above: the place of its line in that level
-    for k, level in enumerate(counts.levels, 1):
-        parent, word = np.divmod(level.keys, W) if k > 1 else (np.zeros(len(level.keys), np.int64), level.keys)
+    for level in counts.levels:
+        parent, word = np.divmod(level.keys, W)
         above = place_of[parent]
         nodes = np.arange(len(word), dtype=np.int32)
         order = sorted_by(nodes, rank[word], W) if by_bytes else by_first(level.first, nodes)
@@ -429,9 +408,16 @@ def ranks(words):
 
 def format_counts(out, counts, by_bytes, only):
     """Writes the lines of `write_counts`."""
-    prefix = [b""] * (counts.order + 1)
-    words, lines = counts.words, []
-    depths, last, numbers = (x.tolist() for x in walk(counts, by_bytes))
+    words, lines, prefix = counts.words, [], [b""] * (counts.order + 1)
+    rank, path, columns = ranks(words) + 1, np.zeros((1, 0), np.int64), []
+    for k, level in enumerate(counts.levels, 1):
+        parent, last = np.divmod(level.keys, len(words))
+        path = np.column_stack((path[parent], rank[last] if by_bytes else level.first + 1))
+        padded = np.pad(path, ((0, 0), (0, counts.order - k)))
+        columns.append((padded, np.full(len(last), k), last, level.count))
+    paths, *columns = map(np.concatenate, zip(*columns))
+    place = np.lexsort(paths.T[::-1])
+    depths, last, numbers = (column[place].tolist() for column in columns)
     text = b"%s\t%.16g\n" if numbers and isinstance(numbers[0], float) else b"%s\t%d\n"
     for depth, w, number in zip(depths, last, numbers, strict=True):
         ngram = prefix[depth] = words[w] if depth == 1 else prefix[depth - 1] + b" " + words[w]

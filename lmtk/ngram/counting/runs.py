@@ -21,12 +21,21 @@ LINE = 250  # bytes of memory that writing takes for each node
 BEHIND = 1 << 40  # added to `first` of nodes that are only prefixes: it puts them after all lines
 
 
+def tokens_in(memory, order):
+    """How many tokens can be counted together in `memory` bytes."""
+    return max(1, memory // (16 + 20 * order))
+
+
 @dataclass(frozen=True)
-class Run:
-    """A run: the nodes of order k are the rows from ends[k - 1] up to ends[k] of the column."""
+class Spilled:
+    """Counts on disk, or a run of them. The nodes of order k are the rows from ends[k - 1] up to ends[k] of the column.
+    words: as in Counts; batch: how many nodes may be in memory at once. A run that will be merged has neither.
+    """
 
     column: Column
     ends: list
+    words: list = ()
+    batch: int = 0
 
     def level(self, k):
         return self.column.array().reshape(-1, 3)[self.ends[k - 1] : self.ends[k]]
@@ -39,28 +48,14 @@ class Run:
         first, end = self.ends[k - 1], min(end, self.size(k))
         return self.column.read(3 * (first + begin), 3 * (first + end)).reshape(-1, 3)
 
-
-def tokens_in(memory, order):
-    """How many tokens can be counted together in `memory` bytes."""
-    return max(1, memory // (16 + 20 * order))
-
-
-@dataclass(frozen=True)
-class Spilled:
-    """Counts on disk: words, as in Counts, and a Run. batch: how many nodes may be in memory at once."""
-
-    words: list
-    run: Run
-    batch: int
-
     @property
     def order(self):
-        return len(self.run.ends) - 1
+        return len(self.ends) - 1
 
     @property
     def tokens(self):
         """As Counts.tokens."""
-        first = np.array(self.run.level(1))
+        first = np.array(self.level(1))
         return sum(int(c) for w, c in zip(first[:, 0], first[:, 1]) if self.words[w] not in (SOS, EOS))
 
     def has(self, word):
@@ -68,25 +63,25 @@ class Spilled:
         if word not in self.words:
             return False
         W, w, orders = len(self.words), self.words.index(word), range(1, self.order + 1)
-        return any((rows[:, 0] % W == w).any() for k in orders for _, rows in self.pieces(k))
+        return any((rows[:, 0] % W == w).any() for k in orders for rows in self.pieces(k))
 
     def pieces(self, k):
-        """Yields the nodes of order k in pieces: (the place of the first, rows (M, 3))."""
-        for a in range(0, self.run.size(k), self.batch):
-            yield a, self.run.rows(k, a, a + self.batch)
+        """Yields the nodes of order k in pieces, rows (M, 3)."""
+        for a in range(0, self.size(k), self.batch):
+            yield self.rows(k, a, a + self.batch)
 
     def nodes(self, k):
         """Yield the n-grams of order k in pieces: (first, parent, word, count). first: the node of the first context;
         for each n-gram, (M,): its context as a distance from `first`, its last word, its count.
         """
         W = len(self.words)
-        for _, rows in self.pieces(k):
-            parent, word = np.divmod(rows[:, 0], W) if k > 1 else (np.zeros(len(rows), np.int64), rows[:, 0])
+        for rows in self.pieces(k):
+            parent, word = np.divmod(rows[:, 0], W)
             yield int(parent[0]), parent - parent[0], word, np.ascontiguousarray(rows[:, 1])
 
     def contexts_words(self, k, first, parent):
         """(M,): the last words of the contexts of a piece of n-grams of order k. first, parent: from `nodes`."""
-        level = self.run.level(k - 1)
+        level = self.level(k - 1)
         return (np.array(level[first : first + int(parent[-1]) + 1, 0]) % len(self.words))[parent]
 
     def in_sentences(self):
@@ -100,33 +95,30 @@ class Spilled:
 
     def levels(self):
         """The levels of the Counts, in memory."""
-        levels = (self.run.level(k) for k in range(1, len(self.run.ends)))
+        levels = (self.level(k) for k in range(1, len(self.ends)))
         return [Level(*(np.ascontiguousarray(column) for column in level.T)) for level in levels]
 
     def parts(self, by_bytes):
         """Yield the counts in parts, as Counts. A part has all n-grams with certain first words, and the parts are in
         the order of a count file: sorted by bytes with `by_bytes`, else by first occurrence.
         """
-        first, W = np.array(self.run.level(1)), len(self.words)
+        first, W = np.array(self.level(1)), len(self.words)
         place = np.argsort(ranks(self.words)[first[:, 0]] if by_bytes else first[:, 2])
         ends = [np.arange(len(first) + 1)]  # for each order, where the n-grams of each first word begin
-        for k in range(2, len(self.run.ends)):
-            ends.append(self.below(k, ends[-1] * W))
+        for k in range(2, len(self.ends)):
+            keys = ends[-1] * W
+            below = (np.searchsorted(rows[:, 0], keys) for rows in self.pieces(k))
+            ends.append(sum(below, np.zeros(len(keys), np.int64)))
         sizes = sum(map(np.diff, ends))[place]
         group = (np.cumsum(sizes) - sizes) // self.batch
         for nodes in np.split(place, np.flatnonzero(np.diff(group)) + 1):
             yield Counts(self.words, [*self.levels_of(np.sort(nodes), ends)])
 
-    def below(self, k, keys):
-        """(N,): the number of keys of order k below each of these keys."""
-        parts = (np.searchsorted(rows[:, 0], keys) for _, rows in self.pieces(k))
-        return sum(parts, np.zeros(len(keys), np.int64))
-
     def levels_of(self, nodes, ends):
         """Yields each order's Level of the n-grams that begin with some nodes of order 1. ends: as in `parts`."""
         above, W = None, len(self.words)
         for k, end in enumerate(ends, 1):
-            begin, sizes, level = end[nodes], end[nodes + 1] - end[nodes], self.run.level(k)
+            begin, sizes, level = end[nodes], end[nodes + 1] - end[nodes], self.level(k)
             cuts = np.flatnonzero(begin[1:] != end[nodes + 1][:-1]) + 1
             spans = zip(begin[[0, *cuts]], end[nodes + 1][[*(cuts - 1), -1]])
             rows = np.concatenate([level[a:z] for a, z in spans])
@@ -174,7 +166,7 @@ class Lines:
 
 
 def count_spilling(ids, new_id, starts, order, W, memory):
-    """Count the n-grams of the text new_id[ids] in about `memory` bytes, and return their Run."""
+    """Count the n-grams of the text new_id[ids] in about `memory` bytes, and return them as a run."""
     batch = tokens_in(memory, order)
 
     def made(begin):
@@ -184,7 +176,7 @@ def count_spilling(ids, new_id, starts, order, W, memory):
 
 
 def add_spilling(lines, of, W, text, memory):
-    """The Run of Lines, as `counts.from_rows` would count them, followed by the nodes of a text's Run (or None), made
+    """The run of Lines, as `counts.from_rows` would count them, followed by the nodes of a text's run (or None), made
     in about `memory` bytes. of (W',): the new ids of the Lines' ids. Raises LmtkError as from_rows.
     """
     batch, n = max(memory // NODE, 1), max(len(lines.columns), len(text.ends) - 1 if text else 0)
@@ -225,7 +217,7 @@ def places_among(levels, sizes, passed, W):
 
 
 def behind(run, passed, batch):
-    """Return a copy of a Run, extended to n orders, with new first positions: the nodes of each order are numbered one
+    """Return a copy of a run, extended to n orders, with new first positions: the nodes of each order are numbered one
     after the other from `passed` (n,) on.
     """
     column, ends = Column(np.int64, True), run.ends + [run.ends[-1]] * (len(passed) + 1 - len(run.ends))
@@ -234,11 +226,11 @@ def behind(run, passed, batch):
             rows = run.rows(k, a, a + batch)
             rows[:, 2] = passed[k - 1] + np.arange(a, a + len(rows))
             column.append(rows)
-    return Run(column, ends)
+    return Spilled(column, ends)
 
 
 def merged(runs, order, W, batch):
-    """Merge the runs that an iterator makes one after the other into one Run, FAN at a time. batch: about how many
+    """Merge the runs that an iterator makes one after the other into one run, FAN at a time. batch: about how many
     nodes are in memory at once.
     """
     tiers = [[]]  # each run of a tier is made of FAN of the tier below
@@ -269,16 +261,16 @@ def piece(ids, new_id, starts, begin, end, order, W):
 
 
 def spilled(levels, begin):
-    """Write levels to disk as a Run. begin: the position of the piece in the text, added to each first position."""
+    """Write levels to disk as a run. begin: the position of the piece in the text, added to each first position."""
     column, ends = Column(np.int64, True), [0]
     for level in levels:
         column.append(np.column_stack((level.keys, level.count, level.first + begin)))
         ends.append(ends[-1] + len(level.keys))
-    return Run(column, ends)
+    return Spilled(column, ends)
 
 
 def merge(runs, order, W, batch, spill=True):
-    """One Run of several, with about `batch` nodes in memory at once if the runs are on disk. spill: whether the result
+    """One run of several, with about `batch` nodes in memory at once if the runs are on disk. spill: whether the result
     is on disk.
     """
     if len(runs) == 1:
@@ -310,4 +302,4 @@ def merge(runs, order, W, batch, spill=True):
             size += len(keys)
         node = new_node
         ends.append(ends[-1] + size)
-    return Run(column, ends)
+    return Spilled(column, ends)

@@ -7,7 +7,7 @@ import numpy as np
 
 from lmtk.files.column import Column
 from lmtk.ngram.counting.counts import Level
-from lmtk.ngram.counting.runs import Run, merge
+from lmtk.ngram.counting.runs import Spilled, merge
 
 
 def common_words(blocks, words, comm):
@@ -59,7 +59,7 @@ def gather_levels(levels, blocks, W, comm):
         above, at = at[:-1], at * W
     runs = []
     for column, end in zip(columns, ends, strict=True):
-        runs.append(Run(Column(np.int64, False), end))
+        runs.append(Spilled(Column(np.int64, False), end))
         runs[-1].column.append(np.concatenate(column))
     run = merge(runs, len(levels), W, 1 << 62, False)
     gathered, above = [], np.zeros(comm.size, np.int64)

@@ -10,19 +10,13 @@ import numpy as np
 from lmtk.ngram.arpa.reader import make_rows, mend, trie_of
 from lmtk.ngram.model.backoff import Backoff, Walk
 from lmtk.ngram.model.building import finish
-from lmtk.ngram.model.nodes import find_unigrams
+from lmtk.ngram.model.nodes import find_unigrams, is_suffix_closed
 from lmtk.ngram.model.walking import as_kenlm_log
 
 
 def is_closed(nodes):
     """Whether the model has every suffix and every context of two words or more of its n-grams, with a probability."""
-    for k in range(2, nodes.order + 1):
-        suffix = nodes.levels[k]["suffix"][:-1]
-        if np.isnan(nodes.levels[k]["log10p"][:-1]).any():
-            return False
-        if k > 2 and len(suffix) and (suffix.min() < 0 or suffix.max() >= nodes.size(k - 1)):
-            return False
-    return True
+    return not any(np.isnan(level["log10p"][:-1]).any() for level in nodes.levels[2:]) and is_suffix_closed(nodes)
 
 
 def close(model):

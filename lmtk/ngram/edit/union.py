@@ -1,7 +1,7 @@
 """Puts the n-grams of several models into one trie, under the ids of a common vocabulary.
 
-`unite` goes through the orders. `merge_children` merges the children of each context, `put_nodes` writes them as
-records, and `mix_numbers` or `copy_numbers` sets their probabilities and weights.
+`unite` goes through the orders and writes the records. `merge_children` merges the children of each context, and
+`mix_numbers` or `copy_numbers` sets their probabilities and weights.
 
 symbol  shape      meaning
 tries   (T, 2)     the address and the size of each trie's memory, int64; the memory is as in `nodes`
@@ -140,26 +140,26 @@ def sort(items, begin, end):
         gap //= 3
 
 
-@jit
-def put_nodes(k, first, last, node0, child, word, memory, where):
-    """memory <- the words of the n-grams of order k after the contexts first .. last, and the contexts' children.
-    node0: the first node of the n-grams; child and word as in `merge_children`.
+def put_records(memory, where, k, part):
+    """memory <- the words of the n-grams of order k after some contexts, and the contexts' children. part: (the first
+    node of these n-grams, a piece of `merged_order`).
     """
-    below, width, up = where[k - 1, AT], where[k - 1, WIDTH], where[max(k - 2, 0), AT]
-    for i in range(len(word)):
-        at = below + width * (node0 + i)
-        memory[at] = word[i]
-        if k == 1:
-            memory[at + width - 1] = 0
-    if k > 1:
-        for q in range(first, last):
-            memory[up + WIDE * q + CHILD] = node0 + child[q - first]
+    begin, (first, last, child, word, _) = part
+    at, width = where[k - 1, [AT, WIDTH]]
+    records = memory[at + width * begin :][: width * len(word)].reshape(-1, width)
+    records[:, 0] = word
+    if k == 1:
+        records[:, -1] = 0
+    else:
+        contexts = memory[where[k - 2, AT] + WIDE * first :][: WIDE * (last - first)].reshape(-1, WIDE)
+        contexts[:, CHILD] = begin + child[:-1]
 
 
 @jit
 def mix_numbers(tries, old, weights, k, first, node0, place, memory, logs, where, far, base, rows):
     """memory <- log10 p of the n-grams of order k after the contexts from `first` on, log10 sum_m weights[m] p_m, nan
-    if no model has the n-gram; and the first model's back-off weights. node0, place: as in `put_nodes`.
+    if no model has the n-gram; and the first model's back-off weights. node0: the first node of these n-grams; place:
+    as in `merge_children`.
 
     rows (., T, 3), from base[k] on: for the n-grams of each order k below the highest, in each trie, log10 p of the
     longest suffix with a probability; the sum of the back-off weights that go with it; the n-gram's own back-off
@@ -271,11 +271,7 @@ def unite(models, ids, W, weights=None, may_reuse=False):
         if k < n:
             where[k, AT], base[k] = end + width, base[k - 1] + (where[k - 2, N] if k > 1 else 1)
 
-        def put(part, k=k):
-            begin, (first, last, child, word, _) = part
-            put_nodes(k, first, last, begin, child, word, memory, where)
-
-        map_at_once(put, zip(begins, pieces))
+        map_at_once(partial(put_records, memory, where, k), zip(begins, pieces))
         if k > 1:
             far = add_suffixes(memory, where, table, np.array([[0, len(table)]] * n), k, one, far)
 
@@ -292,7 +288,7 @@ def unite(models, ids, W, weights=None, may_reuse=False):
 
         table, *_ = map_at_once(lambda job: job(), [find, *(partial(numbers, part) for part in zip(begins, pieces))])
         parts = [(begin, place) for begin, (*_, place) in zip(begins, pieces)]
-        del pieces, put, numbers
+        del pieces, numbers
     for model in models if may_reuse else ():
         release_order(model.nodes, n)
     return memory[: where[-1, AT] + NARROW * (where[-1, N] + 1)], where, far

@@ -13,7 +13,7 @@ n        (N, R)  the derivatives of the lower order's weight: n_r / T, n_r being
 features -       (a, slope, n) of an order; all are 0 in a context that was not seen
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -24,22 +24,24 @@ from lmtk.ngram.counting.counts import find, values
 from lmtk.ngram.estimate.engine import contexts_of
 from lmtk.ngram.estimate.smoothing import closed_contexts
 from lmtk.text.corpus import contexts
-from lmtk.text.vocab import Vocab
 
 LEAST = 1e-3  # the least discount, with which every context leaves something
 SWEEPS = 50  # over all orders, at most
 ENOUGH = 1e-7  # gain of ln p a word at which the sweeps end
 
 
-@dataclass(frozen=True)
 class HeldOut:
-    """A held-out text, with a vocabulary and a Method for each order. words (N, n) int32: each predicted word, then the
-    words before it, the nearest first; -1 before the sentence.
+    """A held-out text, a Corpus, with a vocabulary and a Method of interpolated Kneser-Ney for each order. words (N, n)
+    int32: each predicted word, then the words before it, the nearest first; -1 before the sentence. Raises LmtkError if
+    no word is predicted.
     """
 
-    words: np.ndarray
-    vocab: Vocab
-    methods: list
+    def __init__(self, corpus, vocab, methods):
+        at = np.flatnonzero(corpus.scored & (corpus.ids < vocab.V))
+        if not len(at):
+            raise LmtkError("the held-out text has no word that the model predicts")
+        self.words = np.column_stack((corpus.ids, contexts(corpus, len(methods))))[at]
+        self.vocab, self.methods = vocab, methods
 
     def discounts(self, k):
         """R, how many discounts order k has."""
@@ -124,16 +126,6 @@ class HeldOut:
         slope = np.zeros((len(node), R))
         slope[np.flatnonzero(seen), kind[node[seen]] - 1] = -1
         return c / T, slope / T[:, None], np.stack([values(x, context, 0) for x in n], 1) / T[:, None]
-
-
-def held_out(corpus, vocab, methods):
-    """The HeldOut of a Corpus, for methods of interpolated Kneser-Ney. Raises LmtkError if the corpus has no predicted
-    word.
-    """
-    at = np.flatnonzero(corpus.scored & (corpus.ids < vocab.V))
-    if not len(at):
-        raise LmtkError("the held-out text has no word that the model predicts")
-    return HeldOut(np.column_stack((corpus.ids, contexts(corpus, len(methods))))[at], vocab, methods)
 
 
 def tune_orders(features, methods, V):

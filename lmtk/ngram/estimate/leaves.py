@@ -17,7 +17,7 @@ In Counts, n-grams are grouped by their contexts. So once the order below is don
 puts an order in suffix order.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -26,16 +26,6 @@ from lmtk.errors import LmtkError
 from lmtk.machine.jit import jit
 from lmtk.ngram.counting.counts import Level
 from lmtk.ngram.estimate.suffix import Suffixes, blocks_of, kind_of_begins, orders_at, ranks_of
-
-
-@dataclass(frozen=True)
-class Turned:
-    """An order, turned from the order of prefixes to that of suffixes: the arrays of the table above."""
-
-    order: np.ndarray
-    context: np.ndarray
-    suffix: np.ndarray
-    start: np.ndarray
 
 
 def suffixes_of(counts, vocab):
@@ -47,19 +37,19 @@ def suffixes_of(counts, vocab):
     id_of = np.array([vocab.index[word] for word in counts.words], np.int32)
     words = np.full(W + 1, -1, np.int32)
     words[id_of] = np.arange(len(id_of))
-    orders = [None, Turned(words, None, None, np.arange(W + 2, dtype=np.int32))]
+    orders = [None, (words, None, None, np.arange(W + 2, dtype=np.int32))]
     while k <= len(levels):
         orders[k:] = [turn_level(levels[k - 1], orders[k - 1], id_of, W)]
         if orders[k] is None:
             return None
-        if k > 2 and join(*vars(orders[k - 1]).values(), *vars(orders[k]).values()):
+        if k > 2 and join(*orders[k - 1], *orders[k]):
             levels[k - 2 : k] = with_suffixes(*levels[k - 2 : k], orders, k, id_of)
             k -= 1  # the new n-grams may lack suffixes too
         else:
             k += 1
     raw = [None, np.full(W + 1, -1, levels[0].count.dtype)]
     raw[1][id_of] = levels[0].count
-    raw += [level.count[turned.order] for level, turned in zip(levels[1:], orders[2:])]
+    raw += [level.count[order] for level, (order, *_) in zip(levels[1:], orders[2:])]
     return suffixes_from(orders, raw, W)
 
 
@@ -76,25 +66,26 @@ def with_all_words(counts):
 
 
 def turn_level(level, below, id_of, W):
-    """The Turned of a Level. Its suffixes are right for order 2; for others `join` sets them. None if <s> or </s> is
-    in the middle of an n-gram.
+    """(order, context, suffix, start), as in the table above, of a Level; below: those of the order below. The suffixes
+    are right for order 2; for others `join` sets them. None if <s> or </s> is in the middle of an n-gram.
     """
-    N, contexts = len(level.keys), int(below.order.max(initial=-1)) + 1
+    order_below, *_, start_below = below
+    N, contexts = len(level.keys), int(order_below.max(initial=-1)) + 1
     child, word, start = np.zeros(contexts + 1, np.int32), np.empty(N, np.int32), np.zeros(W + 2, np.int32)
     split(level.keys, len(id_of), id_of, child, word, start)
     order, context = np.empty((2, N), np.int32)
     head = start[:-1].copy()
-    if turn(child, word, below.order, below.start[1], head, order, context) or start[W] < N:
+    if turn(child, word, order_below, start_below[1], head, order, context) or start[W] < N:
         return None
-    return Turned(order, context, np.repeat(np.arange(W + 1, dtype=np.int32), np.diff(start)), start)
+    return order, context, np.repeat(np.arange(W + 1, dtype=np.int32), np.diff(start)), start
 
 
 def with_suffixes(below, level, orders, k, id_of):
     """(Level k - 1 with the suffixes of k-grams that it lacks, counted -1 times; Level k with keys to match)."""
-    turned, W = orders[k], len(id_of)
-    nodes = np.flatnonzero(turned.suffix < 0)
-    last = orders[1].order[np.searchsorted(turned.start, nodes, "right") - 1]
-    parent = orders[k - 2].order[orders[k - 1].suffix[turned.context[nodes]]]
+    (_, context, suffix, start), W = orders[k], len(id_of)
+    nodes = np.flatnonzero(suffix < 0)
+    last = orders[1][0][np.searchsorted(start, nodes, "right") - 1]
+    parent = orders[k - 2][0][orders[k - 1][2][context[nodes]]]
     keys = np.union1d(below.keys, parent.astype(np.int64) * W + last)
     moved = np.searchsorted(keys, below.keys)
     count = np.full(len(keys), -1, below.count.dtype)
@@ -104,16 +95,16 @@ def with_suffixes(below, level, orders, k, id_of):
 
 
 def suffixes_from(orders, raw, W):
-    """The Suffixes of a list of Turned orders, which is emptied. raw: how often each node was seen, by order. Raises
-    LmtkError if there are too many n-grams.
+    """The Suffixes of a list of orders, from `turn_level`, which is emptied. raw: how often each node was seen, by
+    order. Raises LmtkError if there are too many n-grams.
     """
     n, sizes = len(raw) - 1, [len(column) for column in raw[1:]]
     if sum(sizes) >= 1 << 31:
         raise LmtkError(f"too many n-grams: {sum(sizes)}; the limit is 2^31, so prune or use less text")
     base = np.cumsum([0, 0, *sizes])
     context, suffix = np.zeros((2, base[-1]), np.int32)
-    for k, turned in enumerate(orders[2:], 2):
-        context[base[k] : base[k + 1]], suffix[base[k] : base[k + 1]] = turned.context, turned.suffix
+    for k, (_, *columns, _) in enumerate(orders[2:], 2):
+        context[base[k] : base[k + 1]], suffix[base[k] : base[k + 1]] = columns
     orders.clear()
     fresh = count_fresh(base, suffix, raw)
     begins, come, first = places_of(W, base, suffix)

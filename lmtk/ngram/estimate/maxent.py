@@ -13,7 +13,7 @@ is Z(h') plus a sum over these words alone (Wu and Khudanpur 2000). For other wo
 This factor is the back-off weight, so that the model fits into an ARPA file (Wu 2002, section 7.1).
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -30,21 +30,29 @@ ROUNDS, TRIALS = 1000, 40  # rounds of the optimiser, at most, and steps tried i
 PAST, LITTLE, FLAT = 5, 1e-4, 1e-7  # it ends when PAST rounds gain less than a share LITTLE, or the slope is FLAT
 
 
-@dataclass(frozen=True)
 class Features:
-    """The n-grams of all orders in one array of n nodes, after a node 0 for the empty n-gram.
+    """The n-grams of all orders in one array of n nodes, after a node 0 for the empty n-gram. levels: smoothing.Orders.
+    Words with ids below V are predicted.
 
     orders: the slice of each order. parent, suffix (n,): the nodes of an n-gram's context, and of the n-gram without
     its oldest word. event (n,): whether the n-gram has a weight. seen (n,): how often the n-gram occurs in the text.
     M (n,): how often the n-gram is the longest context of a word in the text.
     """
 
-    orders: list
-    parent: np.ndarray
-    suffix: np.ndarray
-    event: np.ndarray
-    seen: np.ndarray
-    M: np.ndarray
+    def __init__(self, levels, V):
+        ends = np.cumsum([1, *(len(level.keys) for level in levels)])
+        self.orders, below = [slice(a, b) for a, b in pairwise(ends)], [0, *ends[:-2].tolist()]
+        self.parent, self.suffix = (
+            np.concatenate([[0], *(getattr(level, name).astype(np.int64) + at for level, at in zip(levels, below))])
+            for name in ("parent", "suffix")
+        )
+        self.event = np.concatenate([[False], *(level.word < V for level in levels)])
+        count = np.concatenate([[0.0], *(level.count for level in levels)])
+        words = self.orders[0].stop
+        longer = np.bincount(self.suffix[words:], count[words:], len(count))
+        first = np.where(self.event, np.maximum(count - longer, 0), 0)  # uses that are not part of a longer n-gram's
+        self.M = np.bincount(self.parent, first, len(first))
+        self.seen = self.add_extensions(first)
 
     def add_suffixes(self, x):
         """x (n,) <- at each node, the sum of x over the node and its suffixes."""
@@ -75,28 +83,10 @@ class Features:
         return value / N, np.where(self.event, expected - self.seen + weights / sigma2, 0) / N
 
 
-def features_of(levels, V):
-    """The Features of smoothing.Orders. Words with ids below V are predicted."""
-    ends = np.cumsum([1, *(len(level.keys) for level in levels)])
-    orders = [slice(a, b) for a, b in pairwise(ends)]
-    below = [0, *ends[:-2].tolist()]
-    parent, suffix = (
-        np.concatenate([[0], *(getattr(level, name).astype(np.int64) + at for level, at in zip(levels, below))])
-        for name in ("parent", "suffix")
-    )
-    event = np.concatenate([[False], *(level.word < V for level in levels)])
-    count = np.concatenate([[0.0], *(level.count for level in levels)])
-    longer = np.bincount(suffix[orders[0].stop :], count[orders[0].stop :], len(count))
-    first = np.where(event, np.maximum(count - longer, 0), 0)  # uses that are not part of a longer n-gram's
-    features = Features(orders, parent, suffix, event, first.copy(), np.bincount(parent, first, len(first)))
-    features.add_extensions(features.seen)
-    return features
-
-
 def estimate(counts, vocab, order, alpha, sigma2, tell=lambda line: None):
     """Counts -> Backoff, with the penalties alpha and sigma2 above. Raises LmtkError if nothing is counted."""
     levels = levels_of(drop_unpredicted(counts, vocab), vocab, order)
-    f = features_of(levels, vocab.V)
+    f = Features(levels, vocab.V)
     if not f.M.sum():
         raise LmtkError("the counts have no word of the vocabulary")
     weights = minimise(lambda x: f.loss(x, sigma2), len(f.event), alpha / f.M.sum(), tell)

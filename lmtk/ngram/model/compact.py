@@ -77,8 +77,13 @@ def bits_of_word(words):
     return max(int(words - 1).bit_length(), 1)
 
 
-def write(out, model, bits=0):
-    """Write a Backoff model in the compact form. bits: the bits of each log10, 3 to 16; 0 for single precision."""
+def write_binary(out, model, compact=False, bits=0):
+    """Write a Backoff model: in the compact form if `compact` or `bits` is given, else in the ordinary binary form.
+    bits: the bits of each log10, 3 to 16; 0 for single precision.
+    """
+    if not (compact or bits):
+        backoff.write_binary(out, model)
+        return
     width, arrays = bits_of_word(len(model.vocab.words)), {}
     for k, level in enumerate(model.nodes.levels[1:], 1):
         arrays[f"words{k}"] = pack_bits(level["word"][:-1], width)
@@ -97,14 +102,6 @@ def write(out, model, bits=0):
     sizes = [len(level) - 1 for level in model.nodes.levels[1:]]
     settings = {"order": model.order, "quantize": bits, "sizes": sizes, **vocab_settings(model.vocab)}
     container.write(out, KIND, settings, arrays, model.vocab.words)
-
-
-def write_binary(out, model, compact=False, bits=0):
-    """Write a Backoff model: in the compact form if `compact` or `bits` is given, else in the ordinary binary form."""
-    if compact or bits:
-        write(out, model, bits)
-    else:
-        backoff.write_binary(out, model)
 
 
 def from_arrays(about, arrays, path):

@@ -4,6 +4,7 @@ import contextlib
 import io
 import os
 from collections import deque
+from contextlib import nullcontext
 
 import numpy as np
 
@@ -26,46 +27,36 @@ def write_arpa(out, job, path=None, layout=None, may_reuse=False):
     work = job.work if may_reuse else None
     if work:
         give_back(work.suffixes.come)
-    write = write_alone(out) if comm.size == 1 else write_together(out, comm, path)
-    with write as (lines, done):
+    write = nullcontext((out.write, lambda: None)) if comm.size == 1 else write_together(out, comm, path)
+    with write as (write, done):
         if out:
             sizes = b"".join(b"ngram %d=%d\n" % (k, size) for k, size in enumerate(job.sizes, 1))
-            lines.write(layout.begin + b"\\data\\\n" + sizes)
+            write(layout.begin + b"\\data\\\n" + sizes)
         for k in range(1, job.order + 1):
             if out:
-                lines.write(b"\n\\%d-grams:\n" % k)
+                write(b"\n\\%d-grams:\n" % k)
             for t, (x, columns) in enumerate(orders_of(job, k), 1):
                 if columns:
-                    printing.write_order(lines, x, columns, k, layout, scratch)
+                    printing.write_order(write, x, columns, k, layout, scratch)
                 done()
                 job.show(t / job.rounds, f"writing {k}-grams")
             for columns in (work.log10p, work.log10bow, work.marks) if work else ():
                 give_back(columns[k])
         if out:
-            lines.write(b"\n\\end\\\n")
+            write(b"\n\\end\\\n")
         done()
 
 
 @contextlib.contextmanager
-def write_alone(out):
-    yield out, lambda: None
-
-
-class Parts(list):
-    """The parts of a file, bytes."""
-
-    write = list.append
-
-
-@contextlib.contextmanager
 def write_together(out, comm, path):
-    """Yields (the Parts to which a rank writes, a function that all ranks must call equally often). The function puts
-    the parts that the ranks have written since the last call, in the order of ranks, into rank 0's `out`.
+    """Yields (a function to which a rank gives the parts of a file, bytes; a function that all ranks must call equally
+    often). The latter puts the parts that the ranks have given since its last call, in the order of ranks, into rank
+    0's `out`.
 
     If `out` is a regular file that all ranks can open, each rank writes to its own place in it, one call later, so that
     none waits for the others' sizes; otherwise rank 0 receives all.
     """
-    parts, end, ahead = Parts(), 0, deque()
+    parts, end, ahead = [], 0, deque()
     name, file = open_shared(out, comm)
 
     def done():
@@ -92,7 +83,7 @@ def write_together(out, comm, path):
             comm.send(ready)
 
     try:
-        yield parts, done
+        yield parts.append, done
         while ahead:
             put()
         comm.gather(None)  # rank 0's file is whole when every rank has written
