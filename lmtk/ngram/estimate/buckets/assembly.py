@@ -102,7 +102,7 @@ def put_from_shelf(job, size, records):
         dealt = Shelf()
         lacking += sum(job.each(partial(deal_events, job, k, size, base, dealt), f"nodes of order {k}"))
         for r in range(-(-len(level) // size)):
-            place, word, p, end = dealt.get(r, np.int32).reshape(-1, 4).T
+            place, word, p, end = dealt.get((r,), np.int32).reshape(-1, 4).T
             level["word"][place], level["log10p"][place], level["suffix"][place] = word, p.view(f32), end
         if k < job.order:
             for b, (place,) in zip(job.rank_buckets, fetch(job, k, {"place": np.int32})):
@@ -115,7 +115,7 @@ def place_children(job, k, size, above):
     children of its n-grams of that order begin, (H,), numbered as in `of`.
     """
     child = above["child"]
-    dealt, lengths = Shelf(), {}
+    dealt, back, total = Shelf(), Shelf(), 0
     task = f"nodes of order {k - 1}"
     if k == 2:
         for types in job.each(partial(count_extensions, job, k), task):
@@ -126,39 +126,32 @@ def place_children(job, k, size, above):
     def deal(b):
         types, bow = count_extensions(job, k, b), job.shelf.get(("bow", b, k - 1), f32)
         place = job.shelf.get(("place of contexts", b), np.int32)
-        rows, lengths[b] = np.empty((len(place), 3), np.int32), sizes_of(place, size, len(above))
-        deal_contexts(place, types, bow.view(np.int32), size, begins_of(lengths[b]), rows)
-        for r, part in enumerate(np.split(rows[: lengths[b].sum()], np.cumsum(lengths[b])[:-1])):
-            dealt.add((r, b), part)
+        rows = np.column_stack((place, types, bow.view(np.int32)))[place >= 0]
+        dealt.deal(rows, ranges_of(rows[:, 0], size), (b,))
 
     job.each(deal, task)
-    back, total = Shelf(), 0
     for r in range(-(-len(above) // size)):
         for b in job.rank_buckets:
-            place, types, bow = dealt.get((r, b), np.int32).reshape(-1, 3).T
+            place, types, bow = dealt.get((b, r), np.int32).reshape(-1, 3).T
             bow = bow.view(f32)
             child[place], above["log10bow"][place] = types, np.where(np.isnan(bow), f32(0), bow)
         total = sum_up(child[r * size : (r + 1) * size], total)
         for b in job.rank_buckets:
-            back.add(b, child[dealt.get((r, b), np.int32)[::3]])
+            back.add(b, child[dealt.get((b, r), np.int32)[::3]])
 
     def base(b):
         place = job.shelf.get(("place of contexts", b), np.int32)
         job.shelf.drop(("place of contexts", b))
-        child = np.zeros(len(place), np.int32)
-        return_children(place, size, begins_of(lengths[b]), back.get(b, np.int32), child)
+        child, kept = np.zeros(len(place), np.int32), np.flatnonzero(place >= 0)
+        child[kept[np.argsort(ranges_of(place[kept], size), kind="stable")]] = back.get(b, np.int32)
         return child
 
     return base
 
 
-def sizes_of(place, size, N):
-    """How many of the places are in each range, (R,). N: how many records the order has."""
-    return np.bincount(place[place >= 0] // size, minlength=-(-N // size))
-
-
-def begins_of(sizes):
-    return np.cumsum(sizes) - sizes
+def ranges_of(place, size):
+    """The range of each place."""
+    return (place // size).astype(np.uint16)  # numpy sorts 16 bits by a radix sort
 
 
 def contexts_of(job, k, b):
@@ -187,12 +180,9 @@ def deal_events(job, k, size, base, dealt, b):
     number_children(of, in_model, base(b), place)
     shelf.add(("place", b, k), place)
     below = np.arange(W, dtype=np.int32) if k == 2 else shelf.get(("place", b, k - 1), np.int32)
-    sizes = sizes_of(place, size, job.sizes[k - 1] + 1)
-    rows, p = np.empty((sizes.sum(), 4), np.int32), shelf.get(("p", b, k), f32)
-    columns, ended = (place, below, p.view(np.int32)), ends_of(job, b, "events")
-    lacking = deal_rows(begins, ended, k, *columns, size, begins_of(sizes), rows)
-    for r, part in enumerate(np.split(rows, np.cumsum(sizes)[:-1])):
-        dealt.add(r, part)
+    rows, p = np.empty((np.count_nonzero(place >= 0), 4), np.int32), shelf.get(("p", b, k), np.int32)
+    lacking = make_rows(begins, ends_of(job, b, "events"), k, place, below, p, rows)
+    dealt.deal(rows, ranges_of(rows[:, 0], size), ())
     return lacking
 
 
@@ -220,12 +210,11 @@ def number_children(of, in_model, base, place):
 
 
 @jit
-def deal_rows(begins, ended, k, place, below, p, size, head, rows):
-    """rows (M, 4) <- place, word, log10 p and suffix of the events of order k that have a place; those of each range
-    begin at head (R,), which advances in place. below: the places of the events of order k - 1. Returns how many lack
-    their suffix.
+def make_rows(begins, ended, k, place, below, p, rows):
+    """rows (M, 4) <- place, word, log10 p and suffix of the events of order k that have a place. below: the places of
+    the events of order k - 1. Returns how many lack their suffix.
     """
-    word, node, suffix, lacking = 0, 0, -1, 0
+    word, node, suffix, lacking, at = 0, 0, -1, 0, 0
     for j in range(len(begins)):
         while ended[word + 1] <= j:
             word += 1
@@ -233,29 +222,9 @@ def deal_rows(begins, ended, k, place, below, p, size, head, rows):
         suffix += (f < k) & (k - 1 <= m)
         if f <= k and k <= m:
             if place[node] >= 0:
-                at = head[place[node] // size]
-                head[place[node] // size] += 1
                 end = below[word if k == 2 else suffix]
                 rows[at, 0], rows[at, 1], rows[at, 2], rows[at, 3] = place[node], word, p[node], end
                 lacking += end < 0
+                at += 1
             node += 1
     return lacking
-
-
-@jit
-def deal_contexts(place, types, bow, size, head, rows):
-    """rows (M, 3) <- place, types and bow of the contexts that have a place; head as in `deal_rows`."""
-    for i in range(len(place)):
-        if place[i] >= 0:
-            at = head[place[i] // size]
-            head[place[i] // size] += 1
-            rows[at, 0], rows[at, 1], rows[at, 2] = place[i], types[i], bow[i]
-
-
-@jit
-def return_children(place, size, head, came, child):
-    """child (N,) <- the values `came` for places. Those of each range begin at head (R,), which advances in place."""
-    for i in range(len(place)):
-        if place[i] >= 0:
-            child[i] = came[head[place[i] // size]]
-            head[place[i] // size] += 1

@@ -1,8 +1,6 @@
 """A vocabulary divided into buckets, and the arrays that each bucket has on the shelf."""
 
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -10,11 +8,9 @@ from lmtk.errors import LmtkError, shown
 from lmtk.files.column import Shelf
 from lmtk.machine import threads
 from lmtk.machine.memory import trim
-from lmtk.machine.parallel import ALONE
 from lmtk.ngram.estimate import engine
 from lmtk.ngram.estimate.suffix import kind_of_begins
 from lmtk.text.corpus import WORD_BYTES
-from lmtk.text.vocab import Vocab
 
 BYTES = 230  # bytes of memory for each position of a bucket while it is estimated, up to order 7
 THREAD = 128 << 20  # bytes of -memory for each thread
@@ -22,7 +18,6 @@ LEAST = 64 << 20  # bytes for buckets, whatever -memory says
 PART = 1 << 18  # positions of a bucket where memory is not bounded, at most
 
 
-@dataclass
 class Buckets:
     """A model in buckets; each rank has the same number of buckets.
 
@@ -43,33 +38,14 @@ class Buckets:
     end the methods have their discounts. show(share, task): is called with the share of a task that is done.
     """
 
-    vocab: Vocab
-    order: int
-    comm: object
-    shelf: Shelf
-    seen: np.ndarray
-    bounds: np.ndarray
-    alone: int
-    together: int
-    counts: bool
-    inside: np.ndarray = None
-    of: np.ndarray = None
-    cuts: dict = field(default_factory=dict)
-    came: np.ndarray = None
-    log10p: np.ndarray = None
-    log10bow: np.ndarray = None
-    marks: np.ndarray = None
-    sizes: list = None
-    records: Shelf = None
-    methods: list = None
-    exact: bool = False
-    scratch: threads.Scratch = field(default_factory=threads.Scratch)
-    show: Callable = lambda share, task: None
-    work: engine.Estimator | None = None
-
-    def __post_init__(self):
-        of = np.repeat(np.arange(len(self.bounds) - 1, dtype=np.uint16), np.diff(self.bounds))
-        self.of = np.append(of, of[0])
+    def __init__(self, vocab, order, comm, seen, bounds, alone=0, together=1):
+        self.vocab, self.order, self.comm, self.seen, self.bounds = vocab, order, comm, seen, bounds
+        self.alone, self.together, self.shelf, self.scratch = alone, together, Shelf(), threads.Scratch()
+        of = np.repeat(np.arange(len(bounds) - 1, dtype=np.uint16), np.diff(bounds))
+        self.of, self.cuts, self.came, self.counts, self.exact = np.append(of, of[0]), {}, None, False, False
+        self.log10p = self.log10bow = self.marks = self.sizes = self.inside = self.methods = None
+        self.records = self.work = None
+        self.show = lambda share, task: None
 
     @property
     def rounds(self):
@@ -123,14 +99,6 @@ class Buckets:
         return [results[b] for b in self.rank_buckets]
 
 
-def in_one(suffixes, vocab, recipe, inside, types):
-    """Buckets with one bucket, which stays in memory: all n-grams, as Suffixes. types: as for an engine.Estimator."""
-    seen = np.diff(suffixes.start)
-    job = Buckets(vocab, suffixes.order, ALONE, Shelf(), seen, np.array([0, len(seen)]), 0, 1, bool(suffixes.raw))
-    job.work = engine.Estimator(suffixes, vocab, recipe.methods, seen, types, inside)
-    return job
-
-
 def divide(seen, unit, vocab, order, memory, comm):
     """Empty Buckets for the positions of a text, or for counted n-grams. seen: as in Buckets; unit: of `seen`,
     "words" or "n-grams"; memory: bytes, or None. Raises LmtkError if memory is too small for a bucket, or if the text
@@ -155,7 +123,9 @@ def divide(seen, unit, vocab, order, memory, comm):
         reason = f"'{word}' occurs {seen.max()} times, and there are {len(bounds)} buckets"
         raise LmtkError(f"the text is too large: {reason}; use a part of it, or a lower -order")
     workers = workers if not memory or 2 * most <= room else 1
-    return Buckets(vocab, order, comm, Shelf(), seen, bounds, most, workers, unit != "words")
+    job = Buckets(vocab, order, comm, seen, bounds, most, workers)
+    job.counts = unit != "words"
+    return job
 
 
 def cut_ranges(seen, ranks, most, even):

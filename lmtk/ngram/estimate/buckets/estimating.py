@@ -17,7 +17,7 @@ from lmtk.ngram.counting.runs import Spilled
 from lmtk.ngram.estimate import engine, suffix
 from lmtk.ngram.estimate.buckets import of_counts
 from lmtk.ngram.estimate.buckets.dealing import deal_out
-from lmtk.ngram.estimate.buckets.division import divide, edge, ends_of, in_one, size_in_model, stored
+from lmtk.ngram.estimate.buckets.division import Buckets, divide, edge, ends_of, size_in_model, stored
 from lmtk.ngram.estimate.buckets.ordering import sort_bucket
 from lmtk.ngram.estimate.buckets.passing import places_of
 from lmtk.ngram.estimate.smoothing import words_kept
@@ -30,12 +30,14 @@ def count(ngrams, vocab, recipe, memory=None, comm=ALONE, show=lambda share, tas
 
     ngrams: suffix.Suffixes, which make one bucket in memory; or a collection.Text or runs.Spilled, dealt to buckets,
     the part of each rank of `comm`. recipe: a methods.Recipe. memory: bytes, or None. show: as in Buckets. types: as
-    for `in_one`. Raises NoDiscount, and LmtkError as `divide` does or if nothing is counted.
+    for an engine.Estimator. Raises NoDiscount, and LmtkError as `divide` does or if nothing is counted.
     """
     methods, exact, n = recipe.methods, recipe.exact, len(recipe.methods)
     inside, size = words_kept(recipe, vocab)
     if isinstance(ngrams, suffix.Suffixes):
-        job, sort = in_one(ngrams, vocab, recipe, inside, types), count_suffixes
+        seen = np.diff(ngrams.start)
+        job, sort = Buckets(vocab, n, ALONE, seen, np.array([0, len(seen)])), count_suffixes
+        job.work = engine.Estimator(ngrams, vocab, methods, seen, types, inside)
         seen = ngrams.raw[1] if ngrams.raw else engine.seen_words(job.seen, vocab, ngrams.marks)
         if ngrams.raw and (exact or not engine.ends_in_words(ngrams, vocab)):
             engine.need_seen(seen, vocab)
