@@ -81,7 +81,7 @@ def test_counts_are_the_same_in_any_memory(tmp_path, monkeypatch, large_from, me
 @pytest.mark.parametrize("memory", [None, 10_000])
 @pytest.mark.parametrize("large", [1, 1 << 40])
 def test_a_last_line_without_an_end_has_no_eos(tmp_path, monkeypatch, large_from, memory, large):
-    """Symbols are skipped, and the blocks of the text are small. The text is not made Positions or a Text."""
+    """Symbols are skipped, and the blocks of the text are small. The text does not become a Text."""
     large_from(large)
     monkeypatch.setattr(decoding.blocks, "__defaults__", (40, False, False, False))
     lines = ["a b c", "", "c a", "b b a c a"] * 30

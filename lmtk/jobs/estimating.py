@@ -244,6 +244,7 @@ class Counted:
 def estimate(job):
     """Runs an EstimateJob. Returns the model, a Backoff, if the job keeps it, and else None."""
     from lmtk.machine.parallel import ALONE, pooled, tell_alone
+    from lmtk.ngram.estimate.estimation import is_in_buckets
 
     tell_ignored(job)
     if job.count.sources:
@@ -256,7 +257,7 @@ def estimate(job):
         if not comm:
             return None
         counted = count(job, comm)
-        if job.model_wanted and is_in_buckets(counted):
+        if job.model_wanted and is_in_buckets(counted.counts[0]):
             return make_model(job, counted, comm)
         if comm.rank:
             return None
@@ -330,10 +331,10 @@ def outputs_of(job):
 
 
 def count_ngrams(job, lists, comm):
-    """(the counts for the model, the counts to write): collection.Counts. The first are Positions if the model of a
-    large text alone is wanted, or a Text or runs.Spilled if the model is made in buckets.
+    """(the counts for the model, the counts to write): counts.Counts, or runs.Spilled. The first are a
+    collection.Text if only the model of a large text is wanted.
     """
-    from lmtk.ngram.counting.collection import Positions, Text, in_memory
+    from lmtk.ngram.counting.collection import Text, in_memory
     from lmtk.ngram.counting.runs import Spilled
     from lmtk.text.vocab import EOS
 
@@ -352,7 +353,7 @@ def count_ngrams(job, lists, comm):
     if comm.size > 1 and isinstance(counts, Text) and job.layout == "kenlm" and comm.total(counts.has(count_job.unk)):
         counts = counting.collect_counts(count_job, lists, comm)
     written = counts
-    if twice and isinstance(counts, Text | Positions):
+    if twice and isinstance(counts, Text):
         written = counting.collect_counts(count_job, lists, comm)
     if count_job.recompute:
         counts = written = counts.recomputed()
@@ -370,14 +371,6 @@ def can_read_again(count_job):
 def can_score_texts(count_job):
     """Whether scoring the texts of a CountJob finds the n-grams that it counts."""
     return can_read_again(count_job) and not count_job.skip_symbols
-
-
-def is_in_buckets(counted):
-    """Whether the model is made bucket by bucket."""
-    from lmtk.ngram.counting.collection import Text
-    from lmtk.ngram.counting.runs import Spilled
-
-    return isinstance(counted.counts[0], Text | Spilled)
 
 
 def recipe_of(job, counted):
@@ -413,7 +406,7 @@ def make_model(job, counted, comm):
     from lmtk.machine.memory import at_most
     from lmtk.ngram.estimate import estimation
 
-    count_job, in_buckets, kept = job.count, is_in_buckets(counted), None
+    count_job, in_buckets, kept = job.count, estimation.is_in_buckets(counted.counts[0]), None
     unk = job.unk or count_job.kenlm
     vocabulary = comm.each(lambda: counting.vocabulary_of(count_job, counted.lists, counted, unk))
     if comm.rank == 0:

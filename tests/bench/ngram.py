@@ -104,7 +104,7 @@ def stages(text, folder):
     def read():
         counted = collect(Sources([text], [], ORDER, marks=marks), as_text=True)
         left["vocab"] = make_vocab(counted.words, True)
-        left["ids"] = counted.of(left["vocab"])
+        left["ids"] = np.concatenate([*counted.parts(left["vocab"])])
 
     def order():
         left["ngrams"] = suffix.suffix_order(left["ids"], ORDER, len(left["vocab"].words) - 1, marks)

@@ -2,8 +2,7 @@
 
 `collect` takes Sources. It reads the texts in blocks, numbers their words, and counts their n-grams and the lines of
 count files and weighted texts. The result is Counts in memory, or `runs.Spilled` on disk. To estimate a model from a
-large text, counts are not needed: `collect` then returns the ids of the text, as Positions in memory or as a Text on
-disk.
+large text, counts are not needed: `collect` then returns a Text, the ids of the text in memory or on disk.
 """
 
 import re
@@ -22,12 +21,11 @@ from lmtk.files.decoding import blocks as blocks_of
 from lmtk.machine.large import pays
 from lmtk.machine.memory import at_most
 from lmtk.machine.parallel import ALONE
-from lmtk.machine.threads import map_at_once, parts_of, thread_count
+from lmtk.machine.threads import thread_count
 from lmtk.ngram.counting.counts import Counts, count_ids, from_rows, parse_counts, row_parts, to_rows
 from lmtk.ngram.counting.runs import LINE, Lines, Spilled, add_spilling, count_spilling, spilled, tokens_in
 from lmtk.ngram.counting.sharing import common_words, gather_levels
 from lmtk.text.corpus import NEWLINE, TOKEN, WORD_BYTES, Closed, Growing, Marks, Reader, ids_of, with_marks
-from lmtk.text.kernels import renumber
 from lmtk.text.vocab import EOS, SOS, UNK
 
 SENTENCES = Marks()
@@ -39,34 +37,6 @@ OUTSIDE = -2  # the id of a word whose n-grams are dropped
 # the weight of a line is its first word, or its last
 FIRST = re.compile(rb"[ \t\r]*(?P<weight>[^ \t\r]*)[ \t\r]*(?P<words>.*?)[ \t\r]*$", re.S)
 LAST = re.compile(rb"[ \t\r]*(?P<words>.*?)[ \t\r]*(?P<weight>[^ \t\r]*)[ \t\r]*$", re.S)
-
-
-@dataclass(frozen=True)
-class Positions:
-    """A large text whose n-grams `suffix` finds by one sort. words: as in Counts; ids (N,), with a border, -1, after
-    each sentence in place of its marks; marks: which of them n-grams have.
-    """
-
-    words: list
-    ids: np.ndarray
-    marks: Marks
-
-    @property
-    def tokens(self):
-        return np.count_nonzero(self.ids != NEWLINE)
-
-    def has(self, word):
-        return word in self.words and bool((self.ids == self.words.index(word)).any())
-
-    def replaced(self, words, of):
-        """The Positions with other words; of (W,): the new id of each old word."""
-        return Positions(words, np.append(of, np.int32(NEWLINE))[self.ids], self.marks)
-
-    def of(self, vocab):
-        """The ids (N,) int32 that a model's vocabulary gives the words; 0 is the border."""
-        new_id, ids = np.array([vocab.index[word] for word in self.words] + [0], np.int32), np.empty_like(self.ids)
-        map_at_once(lambda part: renumber(self.ids[slice(*part)], new_id, ids[slice(*part)]), parts_of(len(ids)))
-        return ids
 
 
 class Blocks:
@@ -92,15 +62,20 @@ class Blocks:
 
 @dataclass(frozen=True)
 class Text:
-    """A large text whose n-grams are found bucket by bucket. words: as in Counts. For this rank's part of the text:
-    rank_words, the words of its ids; blocks; counts (1 + the number of words,), of the border and of each word.
+    """A large text whose n-grams are found by sorting its positions. words: as in Counts. For this rank's part of the
+    text: rank_words, the words of its ids; blocks, Blocks or a list of raw blocks; counts (1 + the number of words,),
+    of the border and of each word.
     """
 
     words: list
     rank_words: list
-    blocks: Blocks
+    blocks: Blocks | list
     marks: Marks
     counts: np.ndarray
+
+    @property
+    def is_in_memory(self):
+        return isinstance(self.blocks, list)
 
     @property
     def tokens(self):
@@ -271,8 +246,8 @@ def collect(sources, as_text=False, memory=None, comm=ALONE, replace=None):
     place of those read.
 
     Whole counts that do not fit into `memory` become runs.Spilled, if a single rank makes them. With `as_text`, a large
-    text without sentence marks inside sentences becomes Positions or, if it does not fit into `memory` or there are
-    several ranks, a Text on each rank.
+    text without sentence marks inside sentences becomes a Text on each rank, which is in memory if it fits into
+    `memory` and there is one rank.
     """
     source, raw, order = Input(sources, memory), None, sources.order
     if as_text and not sources.files and not sources.weighted:
@@ -333,31 +308,28 @@ def common_ids(source, blocks, comm):
 
 
 def text_of(raw, source, comm):
-    """The Text of Blocks, or the Positions of a list of raw blocks or of Blocks that fit into memory; None if the text
-    is small or empty, or if sentence marks occur inside sentences. Raises LmtkError for too many Positions.
+    """The Text of raw blocks, Blocks or a list; None if the text is small or empty, or if sentence marks occur inside
+    sentences. Raises LmtkError for a text that is too large to be sorted at once.
     """
     index, marks, on_disk = source.index, source.sources.marks, isinstance(raw, Blocks)
     size = raw.size if on_disk else sum(len(block) for _, _, block in raw)
     if not pays("ngrams", comm.total(size)):
         return None
     is_whole = not on_disk or (comm.size == 1 and source.memory >= whole_size(size, len(index), source.sources.order))
-    parts, counts, ids = bordered(raw, index[SOS], index[EOS], marks), np.zeros(len(index), np.int64), []
+    counts, is_valid = np.zeros(len(index), np.int64), True
     try:
-        for part in parts:
-            ids += [part] if is_whole else []
-            counts += 0 if is_whole else np.bincount(part + 1, minlength=len(counts))
-        is_valid = True
+        for part in bordered(raw, index[SOS], index[EOS], marks):
+            counts += np.bincount(part + 1, minlength=len(counts))
     except MarksInside:
         is_valid = False
-    number = sum(map(len, ids)) if is_whole else int(counts.sum())
+    number = int(counts.sum())
     if not comm.total(number) or comm.total(int(not is_valid)):
         return None
-    words = index.words()
-    if not is_whole:
-        return Text(common_words(raw.heads, words, comm) if comm.size > 1 else words, words, raw, marks, counts)
-    if number >= 1 << 31:
+    if is_whole and number >= 1 << 31:
         raise LmtkError(f"the text has {number} words and sentence ends, too many for one sort; give -memory")
-    return Positions(words, np.concatenate(ids), marks)
+    words = index.words()
+    all_words = common_words(raw.heads, words, comm) if comm.size > 1 else words
+    return Text(all_words, words, list(raw) if is_whole else raw, marks, counts)
 
 
 def count_different(index, blocks, memory):
@@ -438,8 +410,8 @@ def read_texts(raw, index, marks, memory, n_words):
 
 
 def bordered(raw, sos, eos, marks):
-    """Yields the ids of Positions for each raw block. Raises MarksInside, also where the last line of a text lacks its
-    newline.
+    """Yields the ids of each raw block with a border, -1, after each sentence in place of its marks. Raises
+    MarksInside, also if the last line of a text lacks its newline.
     """
     path, border, before = None, np.array([NEWLINE], np.int32), NEWLINE
     for this, _, block in raw:

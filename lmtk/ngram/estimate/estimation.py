@@ -6,9 +6,11 @@ This spares small jobs the kernels, which take longer to load than such a job. `
 kernel: order 1, n-grams with sentence marks in the middle, and contexts with counts of their own.
 """
 
+import numpy as np
+
 from lmtk.machine.large import pays
 from lmtk.machine.parallel import ALONE
-from lmtk.ngram.counting.collection import Positions, Text
+from lmtk.ngram.counting.collection import Text
 from lmtk.ngram.counting.counts import Counts
 from lmtk.ngram.counting.runs import Spilled
 from lmtk.ngram.estimate import smoothing
@@ -18,12 +20,12 @@ from lmtk.text.vocab import EOS
 def estimate(counts, vocab, recipe, form="nodes", memory=None, comm=ALONE, show=lambda share, task: None):
     """Estimates a model. Returns (the model, the methods with their discounts).
 
-    counts: Counts, collection.Positions, collection.Text or runs.Spilled. The caller should not keep them, so that
-    their memory becomes free. The model is a Backoff for few Counts, otherwise Buckets. form: what the model is for,
+    counts: Counts, a collection.Text or runs.Spilled. The caller should not keep them, so that their memory becomes
+    free. The model is a Backoff for few Counts, otherwise Buckets. form: what the model is for,
     "lines" of an ARPA file or the "nodes" of a Backoff; with "discounts" it is None. memory, comm, show: as for
     `buckets.estimating.count`. Raises NoDiscount, and LmtkError if nothing is counted.
     """
-    if not isinstance(counts, Text | Spilled):
+    if not is_in_buckets(counts):
         counts = in_suffix_order(counts, vocab, recipe)
         if isinstance(counts, Counts):
             model, methods = smoothing.estimate(counts, vocab, recipe)
@@ -35,13 +37,18 @@ def estimate(counts, vocab, recipe, form="nodes", memory=None, comm=ALONE, show=
     return estimating.estimate(buckets) if form != "discounts" else None, buckets.methods
 
 
+def is_in_buckets(counts):
+    """Whether the model of these counts is made in several buckets."""
+    return isinstance(counts, Spilled) or (isinstance(counts, Text) and not counts.is_in_memory)
+
+
 def in_suffix_order(counts, vocab, recipe):
-    """The suffix.Suffixes of Positions, or of many Counts if `engine` can estimate from them; else the Counts."""
+    """The suffix.Suffixes of a Text, or of many Counts if `engine` can estimate from them; else the Counts."""
     order = len(recipe.methods)
-    if isinstance(counts, Positions):
+    if isinstance(counts, Text):
         from lmtk.ngram.estimate.suffix import suffix_order
 
-        return suffix_order(counts.of(vocab), order, len(vocab.words) - 1, counts.marks)
+        return suffix_order(np.concatenate([*counts.parts(vocab)]), order, len(vocab.words) - 1, counts.marks)
     counts = counts.up_to(order)
     suits = order > 1 and not recipe.trusting and vocab.predicts(EOS)
     if suits and pays("ngrams", sum(len(level.keys) for level in counts.levels)):
