@@ -23,7 +23,7 @@ from lmtk.ngram.arpa.rows import Trie, sort_rows
 from lmtk.ngram.counting.counts import trie
 from lmtk.ngram.model.backoff import Backoff
 from lmtk.ngram.model.building import build_nodes, finish
-from lmtk.ngram.model.nodes import ZERO, wrap_records
+from lmtk.ngram.model.nodes import ROOT, ZERO, wrap_records
 from lmtk.text.corpus import TOKEN, Closed, Table
 from lmtk.text.vocab import EOS, SOS, UNK, Vocab
 
@@ -439,12 +439,9 @@ def trie_of(rows, W, home=None):
 
 def rows_of_trie(trie, k):
     """The rows (N, k + 2) of an order that is records already."""
-    from lmtk.ngram.arpa.sorting import fill_rows
-
-    rows, size = np.empty((trie.sizes[k - 1], k + 3), np.int32), trie.sizes[k - 1]
-    numbers = np.arange(trie.W, dtype=np.int32)
-    fill_rows(trie.memory, trie.memory.view(np.float32), trie.where, 0, numbers, np.zeros(size, np.uint8), rows)
-    return rows[:, :-1].copy()
+    nodes = wrap_records(trie.memory, trie.where, ROOT)
+    level = nodes.levels[k][:-1]
+    return make_rows(nodes.rows(k), level["log10p"], level["log10bow"])
 
 
 def sorted_rows(rows, W):

@@ -96,9 +96,9 @@ def sort_positions(ids, starts, order, W):
     v[starts[1:] - 1] += 1
     # each row has room for as many n-grams as there are positions; pages that are never touched take no memory
     keys, count, first = (np.empty((order, N), kind) for kind in (np.int64, np.int64, np.int32))
-    room = np.empty((2, N), np.int32)
-    place = room[kernels.suffix_order(ids, W, order, *room)]
-    sizes = np.empty(order, np.int64)
+    place, sizes = np.arange(N, dtype=np.int32), np.empty(order, np.int64)
+    for d in reversed(range(order)):  # the text counts as a circle
+        place = sorted_by(place, np.roll(ids, -d), W)
     kernels.count_nodes(v, W, place, keys, count, first, sizes)
     return [Level(*(column[k, :size] for column in (keys, count, first))) for k, size in enumerate(sizes.tolist())]
 

@@ -1,7 +1,7 @@
 """Kernels that count n-grams, and that read and write count files.
 
-`suffix_order` sorts the positions of a text, and `count_nodes` goes through them once to count the n-grams of all
-orders. `count_rows` does the same for n-grams that have counts already. `print_counts` and `read_count_lines` convert
+`sort_by` sorts the positions of a text by one word after the other, and `count_nodes` goes through them once to count
+the n-grams of all orders. `count_rows` does the same for n-grams that have counts already. `print_counts` and `read_count_lines` convert
 between counts and the lines of a count file.
 
 symbol  shape      meaning
@@ -18,35 +18,6 @@ import numpy as np
 from lmtk.machine.jit import jit
 
 BATCH = 256  # positions whose random reads are made together, so that they overlap
-
-
-@jit
-def suffix_order(w, W, n, order, other):
-    """Sorts the positions by the n words that begin at each, by n counting sorts, from the last word to the first. The
-    text counts as a circle. order, other (N,) int32: memory to sort in. Returns which one has the result, 0 or 1.
-    A sort moves every position back by one and appends it to those with the same word. Bound by two random accesses
-    a position in each sort.
-    """
-    N = len(w)
-    start = np.zeros(W + 1, np.int32)
-    for p in range(N):
-        start[w[p] + 1] += 1
-    for i in range(W):
-        start[i + 1] += start[i]
-    for i in range(N):
-        order[i] = i
-    for _ in range(n):
-        head = start.copy()
-        for i in range(N):
-            p = order[i] - 1
-            if p < 0:
-                p += N
-            c = w[p]
-            place = head[c]
-            other[place] = p
-            head[c] = place + 1
-        order, other = other, order
-    return n % 2
 
 
 @jit

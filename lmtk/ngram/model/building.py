@@ -46,13 +46,13 @@ u64 = np.uint64
 prefetch = intrinsic("prefetch")
 
 
-def finish(memory, where, W, path="", linked=False, home=None):
+def finish(memory, where, W, linked=False, home=None):
     """Return the Nodes of records, after adding suffixes and tables. linked: whether the records already have suffixes.
     home: None, or a function home(sizes, places=None) that returns memory for the tables, as `map_in_file` does. Raises
     FormatError if a 1-gram's word id is not below W.
     """
     order, sizes = len(where), where[:, N].tolist()
-    nodes = wrap_records(memory, where, ROOT, path)
+    nodes = wrap_records(memory, where, ROOT)
     one = find_unigrams(nodes, W)
     if not pays("ngrams", sum(sizes), "link"):
         return replace(nodes, far=freeze(link_suffixes_plain(view_records(memory, where), one)))
