@@ -112,15 +112,15 @@ def small_job():
 
 # what is counted: (the limit, the target)
 LIMITS = {
-    "record classes of lmtk.ngram": (29, 14),
+    "record classes of lmtk.ngram": (20, 14),
     "lines that ask `pays`": (12, 12),
-    "functions with more than 7 parameters": (35, 35),
+    "functions with more than 7 parameters": (32, 32),
     "functions of more than 60 lines": (6, 6),
     "functions of more than 100 lines": (0, 0),
     "names that say nothing, such as `given`": (0, 0),
     "modules that a small ngram-count enters": (17, 17),
-    "calls between modules of a small ngram-count": (74, 74),
-    "lines of lmtk/ngram": (11181, 9000),
+    "calls between modules of a small ngram-count": (69, 69),
+    "lines of lmtk/ngram": (10772, 9000),
     "lines of lmtk/machine": (1922, 1400),
 }
 

@@ -1,8 +1,8 @@
 """Kernels that count n-grams, and that read and write count files.
 
 `sort_by` sorts the positions of a text by one word after the other, and `count_nodes` goes through them once to count
-the n-grams of all orders. `count_rows` does the same for n-grams that have counts already. `print_counts` and `read_count_lines` convert
-between counts and the lines of a count file.
+the n-grams of all orders. `count_rows` does the same for n-grams that have counts already. `print_counts` and
+`read_count_lines` convert between counts and the lines of a count file.
 
 symbol  shape      meaning
 N W n   -          tokens, words, the highest order
