@@ -81,12 +81,16 @@ def run_of(job, arguments, options, names=None):
 
 @contextmanager
 def limits_kept():
-    """Restores the bound of memory and the number of threads, which a job sets for the whole process."""
-    limits = memory.bound, threads.wanted
+    """Restores the bound of memory and the numbers of threads, which a job sets for the whole process."""
+    from lmtk.machine import blas
+
+    limits, products = (memory.bound, threads.wanted), blas.product_threads()
     try:
         yield
     finally:
         memory.bound, threads.wanted = limits
+        if products is not None:
+            blas.set_threads(products)
 
 
 def caller():

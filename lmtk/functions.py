@@ -29,6 +29,7 @@ from lmtk.arguments import (
     run_of,
 )
 from lmtk.errors import LmtkError, UsageError
+from lmtk.files.outputs import open_out
 
 # name -> the options of the method, or the name of the option that takes its parameter
 METHODS = {
@@ -259,6 +260,8 @@ def perplexity(model, text, **options):
     """
     from lmtk.jobs.scoring import ScoreJob, score
 
+    if options.get("format") == "kenlm" or options.get("escape") is not None:
+        raise UsageError("perplexity returns the figures of SRILM's report of a text; leave out format and escape")
     with in_file(text) as path:
         arguments = {"lm": inner_model(model), "text": (path,), "write": None}
         with run_of(ScoreJob, arguments, options, {"lm": "model"}) as job:
@@ -278,16 +281,20 @@ def surprisal(model, text, **options):
 
     Raises LmtkError, OSError.
     """
-    from lmtk.jobs.measuring import SurprisalJob, measure
+    from lmtk.jobs.measuring import SurprisalJob, check_files, measure, write_table
 
     models = inner_models(model) if isinstance(model, (list, tuple)) else (inner_model(model),)
     with in_file(text) as path:
-        arguments, rows = {"lm": models, "text": (path,), "quiet": True}, []
+        arguments, rows = {"lm": models, "text": (path,), "quiet": True, "write": None}, []
         with run_of(SurprisalJob, arguments, options, {"lm": "model"}) as job:
-            for columns in measure(job):
-                names = [column.name for column in columns]
-                values = zip(*(map(column.form.value, column.values) for column in columns))
-                rows += [dict(zip(names, row)) for row in values]
+            check_files(job)
+            parts = [*measure(job)]
+            if job.write:
+                write_table(job.write, parts)
+    for columns in parts:
+        names = [column.name for column in columns]
+        values = zip(*(map(column.form.value, column.values) for column in columns))
+        rows += [dict(zip(names, row)) for row in values]
     return rows
 
 
@@ -351,7 +358,7 @@ def select(text, models, keep, **options):
 
     Raises LmtkError, OSError.
     """
-    from lmtk.jobs.selecting import SelectJob, selected_lines, sides_of
+    from lmtk.jobs.selecting import SelectJob, selected_lines
     from lmtk.jobs.selecting import select as run
     from lmtk.joint.mixture import OtherWords
 
@@ -360,10 +367,10 @@ def select(text, models, keep, **options):
     arguments = {"lm": inner_models(models), "keep": keep, "write": None, "quiet": True}
     with in_file(text) as path, run_of(SelectJob, arguments | {"text": (path,)}, options, {"lm": "models"}) as job:
         try:
-            selection = run(job)
+            selection, (side,) = run(job)
         except OtherWords as e:
             raise LmtkError(f"{e.cause}; make both models with the same vocab and unk") from None
-        lines = b"".join(selected_lines(*sides_of(job), selection.chosen))
+        lines = b"".join(selected_lines(side, selection.chosen))
     return [os.fsdecode(line) for line in lines.split(b"\n")[:-1]]
 
 
@@ -409,7 +416,10 @@ def translate(model, text, **options):
         raise UsageError(f"model must be the file of a translation model, or a list of files, not {model!r}")
     out = io.BytesIO()
     with in_file(text) as path:
-        arguments = {"model": tuple(map(os.fsdecode, models)), "text": path, "write": None}
+        arguments = {"model": tuple(map(os.fsdecode, models)), "text": path, "write": None, "quiet": True}
         with run_of(TranslateJob, arguments, options) as job:
             run(job, out)
+            if job.write:
+                with open_out(job.write) as file:
+                    file.write(out.getvalue())
     return [os.fsdecode(line) for line in out.getvalue().split(b"\n")[:-1]]

@@ -12,6 +12,7 @@ import signal
 import sys
 from collections.abc import Callable
 from dataclasses import MISSING, dataclass, fields
+from threading import current_thread, main_thread
 
 from lmtk.errors import Diverged, FormatError, LmtkError, notes, option_name
 from lmtk.files import container, curve, registry
@@ -185,8 +186,13 @@ def remove(checkpoint):
 
 @contextlib.contextmanager
 def interruptible():
-    """A list that gets the number of the signal that asks to stop. A second signal stops at once."""
+    """A list that gets the number of the signal that asks to stop. A second signal stops at once. Only the main thread
+    can take signals; in another thread nothing changes.
+    """
     cut = []
+    if current_thread() is not main_thread():
+        yield cut
+        return
 
     def note(number, frame):
         if cut:
@@ -201,7 +207,7 @@ def interruptible():
         yield cut
     finally:
         for s, handler in old.items():
-            signal.signal(s, handler)
+            signal.signal(s, signal.SIG_DFL if handler is None else handler)  # None: it was not set by Python
 
 
 def has_ended(progress, settings):
@@ -224,6 +230,7 @@ def run_training(run, progress, stretches, tell, comm=ALONE):
                 stop = comm.largest(cut[0] if cut else 0)
                 if run.checkpoint and (stop or is_due(run.save_every, over, last, progress.step)):
                     arrays = run.arrays(progress, now())
+                    comm.largest(0)  # with -parallel data, all ranks copy shared arrays before one of them goes on
                     if comm.rank == 0:
                         saved(progress, arrays)
                 last = progress.step
@@ -254,6 +261,8 @@ def save_diverged(run, progress, saved):
         remove(run.checkpoint)
         return ""
     saved(progress, {}, diverged=True)
+    if saved.failed:
+        return f"; the best model so far could not be saved: {saved.failed}"
     return f"; the best model so far is that of epoch {progress.best_epoch}, -finish writes it"
 
 

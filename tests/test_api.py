@@ -12,6 +12,7 @@ import re
 import subprocess
 import sys
 import weakref
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import numpy as np
@@ -24,7 +25,7 @@ from small_models import models
 import lmtk
 from lmtk.api import FEW, Model
 from lmtk.errors import FormatError, LmtkError, LmtkWarning, UsageError
-from lmtk.machine import memory, threads
+from lmtk.machine import blas, memory, threads
 from lmtk.ngram.counting import collection
 from lmtk.ngram.estimate.methods import Method
 from lmtk.reports import kenlm
@@ -461,6 +462,37 @@ def test_train_is_nplm_train(tmp_path):
     assert model.score("the cat") == pytest.approx(net.score("the cat"), rel=1e-4)  # BLAS may add in another order
 
 
+def test_a_thread_can_train(tmp_path):
+    with ThreadPoolExecutor(1) as pool:
+        model = pool.submit(lmtk.train, FILES / "tr.txt", tmp_path / "m", hidden=2, features=2, epochs=1).result()
+    assert model.order == 8
+
+
+def test_jobs_leave_the_threads_of_numpy_alone():
+    before = blas.product_threads()
+    blas.set_threads(2)
+    lmtk.perplexity(WB, ["a b"])
+    assert blas.product_threads() in (2, None)
+    blas.set_threads(before)
+
+
+def test_a_surprisal_table_is_written_too(tmp_path):
+    rows = lmtk.surprisal(WB, ["the cat"], write=tmp_path / "table")
+    assert [line.split("\t")[0] for line in (tmp_path / "table").read_text().splitlines()] == [
+        "item",
+        *["1"] * len(rows),
+    ]
+
+
+def test_a_pool_from_a_pipe_is_selected_from(tmp_path):
+    os.mkfifo(tmp_path / "pool")
+    text = (FILES / "tr.txt").read_bytes()
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit((tmp_path / "pool").write_bytes, text)
+        selected = lmtk.select(tmp_path / "pool", [WB, FILES / "uni.arpa"], 2)
+    assert selected == lmtk.select(FILES / "tr.txt", [WB, FILES / "uni.arpa"], 2)
+
+
 def test_translate_is_translate(tmp_path):
     sentences = ["a b", "", "c a"]
     (tmp_path / "text").write_text("a b\n\nc a\n")
@@ -468,7 +500,8 @@ def test_translate_is_translate(tmp_path):
     for more, options in (([], {}), (["-n-best", "2"], {"n_best": 2})):
         wanted = run_lmtk(tmp_path, "translate", "-model", model, "-text", "text", "-beam", 3, *more).split("\n")[:-1]
         assert lmtk.translate(model, sentences, beam=3, **options) == wanted
-        assert lmtk.translate([model], tmp_path / "text", beam=3, **options) == wanted
+        assert lmtk.translate([model], tmp_path / "text", beam=3, **options, write=tmp_path / "out") == wanted
+        assert (tmp_path / "out").read_text().split("\n")[:-1] == wanted
 
 
 @pytest.mark.parametrize(
@@ -517,6 +550,9 @@ WB, UNI = FILES / "wb.arpa", FILES / "uni.arpa"
         (lambda: lmtk.prune(WB, "x"), "threshold must be a number, not 'x'"),
         (lambda: lmtk.prune(WB), "give a threshold, or the option prune_to=N for at most N n-grams"),
         (lambda: lmtk.estimate("no such file"), "text is the name of a file, but 'no such file' does not exist; "),
+        (lambda: lmtk.perplexity(WB, ["a b"], format="kenlm"), "leave out format and escape"),
+        (lambda: lmtk.merge([WB, FILES / "uni.arpa"], bayes=2), "they do not make a back-off model"),
+        (lambda: lmtk.merge([WB, FILES / "uni.arpa"], prune=[1e-9, 1e-8]), "one model is wanted; give one value of"),
         (lambda: lmtk.prune(3, 1e-7), "model must be the name of a file or a Model, not 3"),
         (lambda: lmtk.prune(WB, 1e-7, mix_lm="x"), "mix_lm must be a list of strings, not 'x'"),
         (lambda: lmtk.estimate(5), "text must be the name of a file or a list of sentences, not 5"),

@@ -1,5 +1,7 @@
 """The next word: the probabilities of all words after contexts, for every kind of model."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from helpers import FILES
@@ -8,9 +10,11 @@ from small_models import models, neural, of_classes
 import lmtk
 from lmtk.api import Model, State
 from lmtk.jobs.following import SampleJob, random_sentences
+from lmtk.joint.dynamic import Cached
 from lmtk.joint.mixture import Mixture
-from lmtk.lm import after_by_scores, after_each
-from lmtk.text.vocab import SOS
+from lmtk.lm import after_by_scores, after_each, scores_of
+from lmtk.text.corpus import Corpus
+from lmtk.text.vocab import SOS, make_vocab
 
 CONTEXTS = ["", "the", "the cat", "the zebra sat on", "on the mat the dog saw"]
 
@@ -104,3 +108,25 @@ def test_samples_have_the_frequencies_of_the_model():
         assert ((counts - 4000 * p) ** 2 / np.maximum(4000 * p, 1)).sum() < 40
     few, many = (list(random_sentences(model._follower, iter([b""] * n), SampleJob("wb"))) for n in (3, 70))
     assert many[:3] == few and len(set(many)) > 20
+
+
+def test_a_part_of_a_mixture_may_lack_unk(tmp_path):
+    """It gives <unk> the probability 0, in distributions as in scores."""
+    for name, unk in (("a", ["-unk"]), ("b", [])):
+        lmtk.estimate(FILES / "tr.txt", 2, "wb", vocab=["the", "cat", "dog"], unk=bool(unk)).write(tmp_path / name)
+    a, b = (lmtk.load(tmp_path / name).lm for name in "ab")
+    model = Mixture([a, b], np.array([[0.5, 0.5]]))
+    ids = [[model.vocab.index[b"the"]], [model.vocab.index[b"cat"], model.vocab.unk_id]]
+    expected = [after_by_scores(model, context) for context in ids]
+    assert np.allclose(np.exp(after_each(model, ids)), np.exp(expected), rtol=1e-5)
+
+
+def test_a_unigram_cache_counts_words_of_large_texts():
+    """The products of words and places are above 2^31."""
+    vocab = make_vocab([b"%d" % i for i in range(60_000)], False)
+    one = SimpleNamespace(vocab=vocab, order=1, score=lambda corpus: scores_of("x", np.full(len(corpus.ids), -9.0)))
+    ids = np.random.default_rng(1).integers(0, 60_000, 90_000).astype(np.int32)
+    corpus = Corpus(ids, np.array([0, len(ids)]), np.ones(len(ids), bool))
+    (_, shares, _), _ = Cached(one, 50_000, 0.5).score(corpus).more
+    for i in (1, 7, 40_000, 89_999):
+        assert shares[i] == (ids[max(i - 50_000, 0) : i] == ids[i]).sum() / min(i, 50_000)

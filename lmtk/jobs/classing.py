@@ -98,6 +98,7 @@ def sort_words(job):
 
     inputs = [*job.counts, job.vocab, job.noclass_vocab, job.reading.tokenizer]
     check_outputs(job.classes, job.class_counts, job.write_paths, texts=job.text, inputs=inputs)
+    check_outputs(job.class_counts, job.write_paths, inputs=[job.init])  # classes may replace classes
     start = files.read_classes(job.init) if job.init else None
     bigrams = bigrams_of(job, start)
     state = exchange_words(job, bigrams, start)

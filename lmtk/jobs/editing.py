@@ -199,9 +199,9 @@ RULES = (
     excludes("bayes", "loglinear_mix"),
     needs("heldout", "loglinear_mix", "-heldout needs -loglinear-mix; lmtk mix learns the weights of other mixtures"),
     excludes("heldout", "weight read_mix_lms"),
-    wrong(lambda job: job.heldout and job.is_table, "-heldout makes one model; give one value of -prune"),
+    wrong(lambda job: (job.heldout or job.keep) and job.is_table, "one model is wanted; give one value of -prune"),
     wrong(
-        lambda job: (job.by_word or job.cache) and job.needs_backoff,
+        lambda job: (job.by_word or job.cache) and (job.needs_backoff or job.keep),
         "-bayes and -cache can only score (-ppl, -counts); they do not make a back-off model",
     ),
     wrong(
@@ -218,6 +218,7 @@ RULES = (
     wrong(lambda job: (job.unk_prob or 0) > 0, "-unk-prob is log10 of a probability, so 0 or less, not {unk_prob:g}"),
     needs("reverse text_has_weights", "text", "-reverse and -text-has-weights need -ppl"),
     wrong(lambda job: job.scoring.text_has_weights and job.is_table, "-reverse and -text-has-weights need -ppl"),
+    wrong(lambda job: job.scoring.escape and job.is_table, "-escape cannot be combined with several values of -prune"),
     needs("counts_entropy", "counts"),
     excludes("counts_entropy", "cache"),
     excludes(
@@ -226,6 +227,10 @@ RULES = (
         "-skipoovs cannot be combined with -loglinear-mix, -multiwords or -classes",
     ),
     excludes("zeroprob_word", "cache", "-zeroprob-word cannot be combined with -cache"),
+    wrong(
+        lambda job: job.unk_prob is not None and job.cache and job.scoring.debug > 2,
+        "-unk-prob and -cache cannot be combined at -debug 3",
+    ),
     wrong(
         refused_in_table,
         "-prune with several values prints a table of sizes and perplexities; to write a model, give one value",
@@ -273,6 +278,9 @@ def get_ready(job):
     inputs = job.classes, job.gen_prefixes, job.heldout, job.vocab if job.vocab != job.write_vocab else None
     inputs = *inputs, job.scoring.reading.tokenizer
     check_outputs(*job.outputs, texts=texts, inputs=inputs)
+    if job.write_vocab:  # a model may replace a model
+        models = [path for path in (job.lm, *job.mix_lm, job.prune_history_lm) if isinstance(path, str)]
+        check_outputs(job.write_vocab, inputs=models)
     if not job.keep:  # a Python program goes on when the job is done, and needs its memory back
         memory.keep_all()
 

@@ -306,6 +306,7 @@ def count(job, comm):
     vocab = count_job.vocab if isinstance(count_job.vocab, str) and count_job.vocab != count_job.write_vocab else None
     inputs = [path for path in count_job.read if path != count_job.write]
     inputs += [count_job.classes, job.heldout, count_job.nonevents, vocab, count_job.reading.tokenizer]
+    inputs += [job.limit_vocab_file, *(path for _, path in job.files if job.reads_discounts)]
     comm.each(partial(check_outputs, *outputs_of(job), texts=count_job.text, inputs=inputs))
     listed = comm.share(lambda: read_listed(job))
     lists = comm.share(lambda: counting.read_lists(count_job))

@@ -3,7 +3,7 @@
 import warnings
 
 from lmtk.errors import LmtkError, LmtkWarning, UsageError, counted, name_of
-from lmtk.jobs.rules import needs, one_of, wrong
+from lmtk.jobs.rules import check_outputs, needs, one_of, wrong
 
 # of the fields write_bin, write_kenlm, kenlm_type, compact and quantize of a job
 KENLM_RULES = (
@@ -66,6 +66,7 @@ def convert(source, target, form):
     from lmtk.kenlm import probing
 
     name = name_of(source)
+    check_outputs(target, inputs=[source])
     if is_file(source) and is_file(target):
         with open_in(source) as stream, open_in(target) as before:
             exchanged = is_arpa(before) and not is_arpa(stream)

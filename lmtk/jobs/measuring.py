@@ -134,17 +134,28 @@ class Column(NamedTuple):
 
 def write_surprisal(job):
     """Runs a SurprisalJob: writes the table."""
-    from lmtk.files.outputs import STDOUT, open_out
+    from lmtk.files.outputs import STDOUT
     from lmtk.jobs.bar import reading
 
+    check_files(job)
+    with reading(job.text, "scoring", job.quiet or job.write in STDOUT):
+        write_table(job.write, measure(job))
+
+
+def check_files(job):
+    """Checks the output of a SurprisalJob. Raises UsageError, OSError."""
     inputs = [lm for lm in job.lm if isinstance(lm, str)]
     check_outputs(job.write, texts=job.text, inputs=[*inputs, job.tokenizer])
-    with open_out(job.write) as out, reading(job.text, "scoring", job.quiet or job.write in STDOUT):
-        first = True
-        for columns in measure(job):
-            if first:
+
+
+def write_table(path, parts):
+    """Writes a table. parts: as from `measure`."""
+    from lmtk.files.outputs import open_out
+
+    with open_out(path) as out:
+        for number, columns in enumerate(parts):
+            if not number:
                 out.write(b"\t".join(os.fsencode(column.name) for column in columns) + b"\n")
-                first = False
             cells = [map(column.form.print, column.values) for column in columns]
             out.writelines(b"\t".join(row) + b"\n" for row in zip(*cells))
 

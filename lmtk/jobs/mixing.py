@@ -89,7 +89,8 @@ def mix(job, tell=lambda line: None):
     from lmtk.lm import find_running_text
     from lmtk.machine.threads import use
 
-    check_outputs(job.write, texts=[job.heldout], inputs=[job.reading.tokenizer])
+    models = [path for path in job.lm if isinstance(path, str)]
+    check_outputs(job.write, texts=[job.heldout], inputs=[*models, job.reading.tokenizer])
     use(job.threads)
     parts = [load(path) if isinstance(path, str) else path for path in job.lm]
     names = names_of(job.lm)

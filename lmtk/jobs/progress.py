@@ -66,8 +66,8 @@ class Reporter:
         """Reports the epoch that has ended."""
         e, share = progress.curve[-1], self.share(progress)
         if self.debug:
-            left = (now - self.begun) * (1 - share) / (share - self.first)
-            line = self.run.line(e, None if has_ended(progress, self.run.settings) else left)
+            is_last = has_ended(progress, self.run.settings)
+            line = self.run.line(e, None if is_last else (now - self.begun) * (1 - share) / (share - self.first))
             self.bar.tell(line if not 0 < self.bar.width <= len(line) else curve.format_line(e))
         self.advise(progress)
         if self.log:

@@ -139,8 +139,8 @@ class Selection:
 
 
 def select(job):
-    """Runs a SelectJob. Returns the Selection. Raises LmtkError if two models have different words, if the sides have
-    different numbers of lines, and if the pool has too few sentences.
+    """Runs a SelectJob. Returns the Selection and the Sides of the pool. Raises LmtkError if two models have different
+    words, if the sides have different numbers of lines, and if the pool has too few sentences.
     """
     from contextlib import ExitStack
 
@@ -165,7 +165,7 @@ def select(job):
         if job.write_scores:
             out = outputs.enter_context(open_out(job.write_scores))
             out.writelines(b"%.7g\n" % score for score in selection.scores.tolist())
-    return selection
+    return selection, sides
 
 
 def sides_of(job):

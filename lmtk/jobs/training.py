@@ -334,6 +334,8 @@ def prepare(job, comm):
         warnings.warn(f"{clause}; give another text as -heldout", LmtkWarning, stacklevel=1)
     noise = load_proposal(job.proposal) if job.proposal not in (None, "uniform") else None
     vocab = vocabulary_of(job)
+    if noise and not any(map(noise.vocab.predicts, vocab.words[: vocab.V])):
+        raise LmtkError(f"{job.proposal}: the model predicts no word of the text; make both with the same vocabulary")
     if job.shares_outputs:
         block(vocab.V, comm)  # fails here, on one rank, if it would on all
     settings = settings_of(job, vocab, noise)

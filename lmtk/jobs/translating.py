@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from threading import Lock
 
 from lmtk.errors import FormatError, LmtkError, LmtkWarning, counted
 from lmtk.files.figure import KINDS
@@ -201,10 +202,13 @@ def write_translations(job, models, out, write_alignment):
         if references is not None and total:
             references.check(total)
 
+        lock = Lock()
+
         def tell(sentences):
-            tally["searched"] += sentences
-            if total:
-                bar(tally["searched"] / total, "translating")
+            with lock:  # several threads search
+                tally["searched"] += sentences
+                if total:
+                    bar(tally["searched"] / total, "translating")
 
         search = make_search(job, models, tell)
         write = bar.aside(out.write) if job.write == "-" and sys.stdout.isatty() else out.write

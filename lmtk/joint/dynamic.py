@@ -223,7 +223,7 @@ class Cached:
         enters_cache = corpus.scored & (self.unk | (corpus.ids != self.vocab.unk_id))
         last = self.history["last"]
         self.history["filled"] = len(last) + np.cumsum(enters_cache) - enters_cache > 0
-        words = np.concatenate((last, corpus.ids[enters_cache]))
+        words = np.concatenate((last, corpus.ids[enters_cache])).astype(np.int64)
         place, N = np.arange(len(words)), len(words)
         begin = np.maximum(place - self.length, 0)
         keys = np.sort(words * N + place)  # of each word, where it stands

@@ -23,7 +23,7 @@ from lmtk.ngram.arpa.reader import nodes_of_few, rows_of_lines
 from lmtk.ngram.edit.renormalize import renormalize
 from lmtk.ngram.model.backoff import Backoff
 from lmtk.text.corpus import Corpus
-from lmtk.text.vocab import EOS, SOS, Vocab, make_vocab
+from lmtk.text.vocab import EOS, SOS, Vocab, make_vocab, with_tokenizer
 
 LONG = 10  # words, in the mean, of the n-grams that -expand-most allows
 NUMBER = re.compile(rb"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?$")
@@ -209,7 +209,7 @@ def expanding_model(lm, name, rows, path):
     words = {w for _, _, expansion in expansions for w in expansion} - {SOS, EOS}
     words |= {w for w in inner.words[: inner.V] if w not in names}
     unk = inner.predicts(inner.unk) or inner.unk in words
-    vocab = make_vocab(sorted(words), unk, inner.predicts(EOS), inner.unk, path)
+    vocab = with_tokenizer(make_vocab(sorted(words), unk, inner.predicts(EOS), inner.unk, path), inner.tokenizer)
     inner_ids = np.array([inner.index.get(w, inner.unk_id) if w not in names else inner.unk_id for w in vocab.words])
     # a word that lm does not have stands for itself nowhere
     inner_ids[[w not in inner.index for w in vocab.words]] = len(inner.words)

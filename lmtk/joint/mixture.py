@@ -67,7 +67,11 @@ class Mixture:
         for part, log_weight in zip(self.parts, log_weights):
             ids = ids_in(part, self.vocab)
             logp = after_each(part, [ids[context].tolist() for context in contexts])
-            mixed = np.logaddexp(mixed, logp[:, ids[: self.vocab.V]] + log_weight)
+            words = ids[: self.vocab.V]
+            is_predicted = words < part.vocab.V  # parts may differ in <unk> and the marks
+            columns = np.full(mixed.shape, -np.inf)
+            columns[:, is_predicted] = logp[:, words[is_predicted]]
+            mixed = np.logaddexp(mixed, columns + log_weight)
         return mixed
 
     def lower(self, order):

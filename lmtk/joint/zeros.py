@@ -96,6 +96,7 @@ class Nonzero:
     def replaced(self, corpus, scores, at):
         """The Scores with p of the word `instead` at some tokens."""
         begin = corpus.starts[np.searchsorted(corpus.starts, at, "right") - 1]
+        begin = np.maximum(begin, at - min(reach(self.model), len(corpus.ids)))
         size = at - begin + 1
         starts = np.append(0, np.cumsum(size))
         ids = corpus.ids[np.arange(starts[-1]) - np.repeat(starts[:-1] - begin, size)]

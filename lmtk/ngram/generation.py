@@ -89,6 +89,6 @@ def mean_chances(model, vocab):
         nodes = [find_rows(model.nodes, rows[:, k::-1]).tolist() for k in range(rows.shape[1])]
         total = sum(map(chances, zip(*nodes))) if nodes else chances(())
         q = np.where(predicted, total[model_ids], 0)
-        return q / q.sum()
+        return q / (q.sum() or 1)
 
     return mean

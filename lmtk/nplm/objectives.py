@@ -276,8 +276,6 @@ def make_decay(pending, every, shrink, data, settings):
     K, steps = minibatches(data, settings)
 
     def decay(epsilon, number):
-        if shrink is None:
-            return
         share = K * epsilon * settings.weight_decay
         if share * max(settings.feature_rate, 1) >= 1:
             most = settings.weight_decay / (share * max(settings.feature_rate, 1))
@@ -286,6 +284,8 @@ def make_decay(pending, every, shrink, data, settings):
                 f"of {K} examples would reverse the signs of weights; lower -rate, or give a -weight-decay below "
                 f"{most:.2g}"
             )
+        if shrink is None:
+            return
         pending[:] += math.log1p(-share), math.log1p(-share * settings.feature_rate), 1
         if number + 1 == steps or (pending[2] >= every and pending[0] <= -LEAST_DECAY):
             shrink(*map(math.exp, pending[:2]))

@@ -314,7 +314,8 @@ def finish_epoch(progress, network, data, settings, comm, clock):
         raise Diverged(f"the held-out likelihood is not finite after epoch {progress.epoch + 1}; try a lower -rate")
     N, estimated = len(data.w), settings.objective in ESTIMATED
     counted = count_scored(data, settings, progress)
-    training = progress.L / counted if estimated or settings.objective in EXACT else None
+    is_known = counted and (estimated or settings.objective in EXACT)
+    training = progress.L / counted if is_known else None
     best = heldout is None or all(heldout > e.heldout for e in progress.curve)
     t = progress.epoch * N
     epsilon = learning_rate(settings, t, clock.share(t / (settings.epochs * N)))

@@ -10,7 +10,7 @@ import re
 import sys
 from collections import Counter
 
-from lmtk.errors import FormatError, UsageError
+from lmtk.errors import FormatError, UsageError, shown
 from lmtk.files.decoding import WORD, lines
 from lmtk.files.outputs import open_out
 from lmtk.machine.memory import named_file
@@ -42,6 +42,14 @@ def parse_arguments(words, **defaults):
             raise UsageError(f"no variable {name}; the variables are {', '.join(defaults)}")
         settings[name] = text
     return settings, files or ["-"]
+
+
+def number(settings, name):
+    """The number that the variable `name` has. Raises UsageError."""
+    try:
+        return float(settings[name])
+    except ValueError:
+        raise UsageError(f"{name} takes a number, not '{settings[name]}'") from None
 
 
 def get_unigram_probs(words):
@@ -110,6 +118,9 @@ def reverse_lm(words):
                 out.write(b"%s %s 0\n" % (fields[0], fields[1]))
             elif k == 2:
                 v, w = (swapped.get(word, word) for word in fields[1:3])
+                for word in (v, w):
+                    if word not in p:
+                        raise FormatError(path, f"the word {shown(word)} of a 2-gram is not among the 1-grams")
                 new = p[v] + float(fields[0]) - p[w]
                 if new > 0:
                     sys.stderr.write(f"warning: p({os.fsdecode(v)}|{os.fsdecode(w)}) > 0\n")
@@ -266,7 +277,7 @@ def write_expansions(settings, expansions, class_of, uses):
     """Writes the classes to outfile, each expansion with the probability (uses + addone) / (uses of the class + addone
     times the size of the class), or with its uses if normalize=0.
     """
-    plus, total, size = float(settings["addone"]), {}, {}
+    plus, total, size = number(settings, "addone"), {}, {}
     for expansion, name in class_of.items():
         total[name] = total.get(name, 0) + uses[expansion]
     for name, _ in expansions:
@@ -300,7 +311,8 @@ def compute_best_mix(words):
     warn_of_differences(columns, files)
     logp = np.array([column[1] for column in columns]).T.reshape(-1, len(files))
     times = np.array(columns[-1][2])
-    start = [float(x) for x in settings["lambda"].replace(",", " ").split()][: len(files)]
+    precision = number(settings, "precision")
+    start = [number({"lambda": x}, "lambda") for x in settings["lambda"].replace(",", " ").split()][: len(files)]
     start += [(1 - sum(start)) / max(len(files) - len(start), 1)] * (len(files) - len(start))
     has_p = (logp > NEVER).any(axis=1)
     logp, times = logp[has_p] * LN10, times[has_p]
@@ -314,11 +326,9 @@ def compute_best_mix(words):
         )
 
     where = np.zeros(len(logp), np.int64)
-    best = estimate_weights(logp, where, np.array([start]), 1_000_000, float(settings["precision"]), tell, times)[
-        0
-    ].tolist()
-    shares = [w / sum(best[: i + 1]) for i, w in enumerate(best)]
-    print(f"{int(total)} non-oov words, best lambda ({format_numbers(best)})")
+    best = estimate_weights(logp, where, np.array([start]), 1_000_000, precision, tell, times)[0].tolist()
+    shares = [w / total if (total := sum(best[: i + 1])) else 0 for i, w in enumerate(best)]
+    print(f"{int(times.sum())} non-oov words, best lambda ({format_numbers(best)})")
     print(f"pairwise cumulative lambda ({format_numbers([1, *shares[1:]])})")
 
 

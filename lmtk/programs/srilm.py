@@ -103,7 +103,7 @@ def make_batch_counts(words):
     listed, size, command, folder, *options = [*words, *["10", "cat", "counts"][max(len(words) - 1, 0) :]]
     if not size.isdigit() or not int(size):
         raise UsageError(f"the batch size must be a number of files, not '{size}'")
-    with open(listed) as rows:
+    with open(listed, errors="surrogateescape") as rows:
         files = [line.rstrip("\n") for line in rows if line.strip() and not line.startswith("#")]
     os.makedirs(folder, exist_ok=True)
     name = os.path.basename(listed).removesuffix(".files")
@@ -136,10 +136,12 @@ def merge_batch_counts(words):
     options, rest = options_of(words, float_counts=0, l=1)
     if not 1 <= len(rest) <= 2:
         raise UsageError("merge-batch-counts [-float-counts] [-l N] COUNTDIR [FILE-LIST]")
-    folder, name, width = rest[0], "merge", int(options.get("l", ["2"])[-1])
+    folder, name, width = rest[0], "merge", options.get("l", ["2"])[-1]
+    if not width.isdigit():
+        raise UsageError(f"-l takes a whole number, not {width}")
     if len(rest) == 2 and not rest[1].isdigit():
         name = os.path.basename(rest[1]).removesuffix(".files")
-        with open(rest[1]) as rows:
+        with open(rest[1], errors="surrogateescape") as rows:
             files = rows.read().split()
     else:
         files = sorted(glob.glob(f"{folder}/*.ngrams.gz") + glob.glob(f"{folder}/*.ngrams"))
@@ -148,7 +150,7 @@ def merge_batch_counts(words):
     # SRILM merges in rounds, and names the file after the last round
     left, rounds = -(-len(files) // 2), 0
     while left > 1:
-        left, rounds = -(-left // max(width, 2)), rounds + 1
+        left, rounds = -(-left // max(int(width), 2)), rounds + 1
     out = f"{folder}/{name}-iter{rounds}-1.ngrams.gz"
     if len(files) > 1:
         floats = ["-float-counts"] if "float-counts" in options else []
