@@ -243,7 +243,7 @@ def test_all_steps_at_once_are_one_after_another(unit, n, small, threads, begun,
 def test_minibatches_are_rows_of_the_text(N, minibatch, order, first):
     """Each word comes once, and a row goes on where it ended. The text is a circle, and row 1 begins at `first`."""
     made = settings(minibatch=minibatch, order=order)
-    numbers, B = range(running.count_minibatches(N, made)), running.minibatch_shape(made)[1]
+    numbers, B = range(-(-N // running.minibatch_size(made))), running.minibatch_shape(made)[1]
     rows = np.concatenate([running.minibatch_places(N, made, number, first).reshape(-1, B) for number in numbers])
     before, after = rows[:-1], rows[1:]
     assert rows[0, 0] == first % N

@@ -363,12 +363,6 @@ def test_compiled_and_plain_scoring_agree(texts, monkeypatch):
     assert model.score(corpus).logp == pytest.approx(plain, abs=1e-5)
 
 
-def test_distinct_rows():
-    rows = np.random.default_rng(1).integers(0, 4, (200, 3))
-    first, number = scoring.distinct_rows(rows, 4)
-    assert (rows[first][number] == rows).all() and len(first) == len(np.unique(rows, axis=0))
-
-
 def test_features_known_beforehand(tmp_path):
     vocab = make_vocab([b"a", b"b", b"c"])
     path = tmp_path / "w2v"

@@ -9,6 +9,8 @@ import math
 from dataclasses import dataclass, fields
 from itertools import pairwise
 
+import numpy as np
+
 from lmtk.files.figure import figure
 from lmtk.files.outputs import open_out
 
@@ -81,6 +83,15 @@ def epochs(table):
     """Convert the form in a file's settings back to epochs."""
     names, *rows = table
     return [Epoch(**dict(zip(names, row))) for row in rows]
+
+
+def unigram_logp(words, heldout, V):
+    """The mean ln p of the words (N,) of the training text and of the held-out text, by the unigram of the training
+    text over V words. One is added to each count. The second number is None without a held-out text.
+    """
+    counts = np.bincount(words, minlength=V) + 1
+    logp = np.log(counts / counts.sum())
+    return float(logp[words].mean()), None if heldout is None else float(logp[heldout].mean())
 
 
 def find_underfitting(curve, unigram):

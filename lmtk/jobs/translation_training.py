@@ -151,16 +151,20 @@ def learn(job, settings, texts):
 
 def run_of(job, settings, texts):
     """The run.Run of a job."""
+    import numpy as np
+
     from lmtk import run
+    from lmtk.files import curve
     from lmtk.nmt import network, training
 
     x, y, text, held = texts.x, texts.y, texts.text, texts.held
+    words, heldout = np.concatenate(text.target), np.concatenate(held.target) if held else None
     slow = "Adadelta learns slowly at first, so more -epochs may help"
     return run.Run(
         program="nmt-train", model=job.model, settings=settings,
         inputs={"source, -target or held-out texts": training.fingerprint(text, held)},
         words=("shortlist or texts", [*x.words, *y.words]), steps=training.count_steps(text, settings),
-        unigram=training.unigram_logp(text, held, y), save_every=job.life.save_every,
+        unigram=curve.unigram_logp(words, heldout, y.V), save_every=job.life.save_every,
         arrays=lambda progress, arrays: arrays,
         parts=lambda progress: network.file_parts(training.best_model(progress, x, y, settings, texts.pieces)),
         line=line, remedies=(

@@ -177,17 +177,6 @@ def count_steps(bitext, settings):
     return -(-len(bitext.source) // settings.minibatch)
 
 
-def unigram_logp(bitext, heldout, target):
-    """The mean ln p of the words of the training text and of the held-out text, by the unigram of the training text.
-
-    One is added to each count. The second number is None without a held-out text.
-    """
-    words = np.concatenate(bitext.target)
-    counts = np.bincount(words, minlength=target.V) + 1
-    logp = np.log(counts / counts.sum())
-    return float(logp[words].mean()), float(logp[np.concatenate(heldout.target)].mean()) if heldout else None
-
-
 def train(progress, bitext, heldout, vocabs, settings, bleu=None, threads=1):
     """Train from the state `progress`, and change it; yield (epoch over, target words, arrays) after each minibatch.
 

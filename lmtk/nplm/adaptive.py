@@ -193,7 +193,7 @@ class AdaptiveNetwork:
     def network_logp(self, z, w):
         """ln p by the network of words w (K,), from the inputs z (K, D) of the output layer."""
         output, places = OUTPUTS[self.network.output], np.arange(len(w))[:, None]  # a context is an index into z
-        return output.log_p(self.now.theta, lambda rows: z[rows[:, 0]], places, w, len(w))
+        return output.log_p(self.now.theta, lambda rows: z[rows[:, 0]], places, w)
 
     def learn(self, segment, batch, state):
         """Take the step on a whole segment."""

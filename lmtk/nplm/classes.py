@@ -50,7 +50,7 @@ def describe(p):
     yield "classes", len(p.bc)
 
 
-def log_p(p, hidden, rows, w, W):
+def log_p(p, hidden, rows, w):
     """ln p(w | context), (N,) float64. The time grows with the number of classes and their sizes, not with V.
 
     The words are scored class by class, which makes a few large matrix products. Equal contexts are scored again:

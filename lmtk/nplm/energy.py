@@ -82,7 +82,7 @@ def make_output(weights):
     )  # fmt: skip
 
 
-def log_p(weights, p, hidden, rows, w, W):
+def log_p(weights, p, hidden, rows, w):
     """ln p(w | context), (N,) float64, for contexts `rows` (N, n-1) of ids below W and words w (N,).
 
     hidden(rows) -> z = [o | 1].
@@ -102,7 +102,7 @@ def log_p(weights, p, hidden, rows, w, W):
 
         return sums, outputs_of
 
-    return model.score_distinct_contexts(rows, w, W, prepare)
+    return model.score_distinct_contexts(rows, w, prepare)
 
 
 def exp_twice(o):

@@ -10,7 +10,7 @@ import numpy as np
 from lmtk.exponential import exp_rows
 from lmtk.files import container
 from lmtk.files.declared import OPTIONS, ORDER, VOCABULARY
-from lmtk.lm import scores_of
+from lmtk.lm import scores_of, unique_rows
 from lmtk.machine.threads import map_at_once
 from lmtk.text.corpus import contexts
 from lmtk.text.vocab import vocab_settings
@@ -57,31 +57,19 @@ class Neural:
         container.write(out, *self.parts())
 
 
-def distinct_rows(rows, W):
-    """Find the distinct ones among rows of ids below W.
-
-    Returns (the index of one such row for each distinct row, the number of the distinct row of each row).
-    """
-    number = np.zeros(len(rows), np.int64)
-    first = np.zeros(min(len(rows), 1), np.int64)
-    for column in rows.T:
-        _, first, number = np.unique(number * W + column, return_index=True, return_inverse=True)
-    return first, number
-
-
-def score_distinct_contexts(rows, w, words, prepare):
-    """ln p(w | context), (N,) float64, for contexts (N, n-1) of ids below `words`, and w (N,); equal contexts once.
+def score_distinct_contexts(rows, w, prepare):
+    """ln p(w | context), (N,) float64, for contexts (N, n-1) of ids, and w (N,); equal contexts once.
 
     prepare(rows) -> (ln sum_i e^(y_i) of each context, (K,); a function outputs_of(k, w) that gives the outputs y_w of
     words w in the contexts numbered k).
     """
-    first, number = distinct_rows(rows, words)
+    distinct, number = unique_rows(rows)
     by_context = np.argsort(number, kind="stable")
-    ends = np.searchsorted(number, np.arange(len(first)), "right", sorter=by_context)
+    ends = np.searchsorted(number, np.arange(len(distinct)), "right", sorter=by_context)
     logp = np.empty(len(w))
 
     def score(part):
-        sums, outputs_of = prepare(rows[first[part]])
+        sums, outputs_of = prepare(distinct[part])
         tokens = by_context[ends[part.start - 1] if part.start else 0 : ends[part.stop - 1]]
         context = number[tokens] - part.start
         # in steps, since one context may be asked for every word of the vocabulary
@@ -89,7 +77,7 @@ def score_distinct_contexts(rows, w, words, prepare):
             k, at = context[i : i + ROWS], tokens[i : i + ROWS]
             logp[at] = outputs_of(k, w[at]) - sums[k]
 
-    run_in_stretches(score, len(first))
+    run_in_stretches(score, len(distinct))
     return logp
 
 
@@ -113,11 +101,6 @@ def log_sums(K, V, block, exp_rows):
         S = S * np.exp(Q - top) + s * np.exp(q - top)
         Q = top
     return Q + np.log(S)
-
-
-def log_sums_of_product(z, M, exp_rows):
-    """`log_sums` of y = zM', z (K, D), M (V, D)."""
-    return log_sums(len(z), len(M), lambda j, y: np.matmul(z, M[j : j + y.shape[1]].T, out=y), exp_rows)
 
 
 def choose_exp_rows(many):

@@ -95,7 +95,7 @@ class Network(model.Neural):
 
     def score_contexts(self, rows, w):
         """ln p(w | context), (N,) float64, for contexts (N, n-1) and words w (N,); the layer must not carry a state."""
-        return OUTPUTS[self.output].log_p(self.theta, self.hidden, rows, w, len(self.C))
+        return OUTPUTS[self.output].log_p(self.theta, self.hidden, rows, w)
 
     def log_p(self, corpus, at, w):
         if not LAYERS[self.layer].carries:
@@ -107,7 +107,7 @@ class Network(model.Neural):
             pending.clear()
             places = np.arange(len(z))[:, None]  # a context is an index into z
             log_p = OUTPUTS[self.output].log_p
-            logp[numbers] = log_p(self.theta, lambda k: z[k[:, 0]], places, w[numbers], len(z))
+            logp[numbers] = log_p(self.theta, lambda k: z[k[:, 0]], places, w[numbers])
 
         for stretch in self.stretches(corpus, at):
             pending.append(stretch)

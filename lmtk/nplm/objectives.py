@@ -301,9 +301,8 @@ def is_fused(data, settings):
 
 def minibatches(data, settings):
     """(the number of examples in a minibatch, the number of minibatches in an epoch)."""
-    if data.fresh is not None:
-        return running.minibatch_size(settings), running.count_minibatches(len(data.w), settings)
-    return settings.minibatch, -(-len(data.w) // settings.minibatch)
+    K = settings.minibatch if data.fresh is None else running.minibatch_size(settings)
+    return K, -(-len(data.w) // K)
 
 
 def pending_decay(state):

@@ -31,7 +31,7 @@ class Output:
 
     declare(V, h, seen, size): the arrays of the layer, in the notation of `files.declared`. z has h activations and
     `seen` features; size(name, axis): a size of the arrays in the file.
-    log_p(p, hidden, rows, w, W): exact ln p(w | context), (N,) float64, for contexts `rows` (N, .) of ids below W and
+    log_p(p, hidden, rows, w): exact ln p(w | context), (N,) float64, for contexts `rows` (N, .) of ids and
     words w (N,). p has the arrays by letter; hidden(rows) -> z.
     log_all(p, z): ln p of all words, (K, V); None: by log_p, see the function `log_all`.
     variances(p, w): p (1 - p) of each output unit in the training words w, then of each class, for `pace.make_pace`.
@@ -54,24 +54,22 @@ def declare_softmax(V, h, seen, size):
     return {"U": reals(V, h), "W": optional(reals(V, seen)), "b": reals(V)}
 
 
-def score_full(p, hidden, rows, w, W):
-    """The softmax p = e^y / sum_i e^(y_i), y = Mz. Equal contexts are computed once."""
-    return score_softmax(kernels.stack_weights(p.U, p.W, p.b), hidden, rows, w, W)
+def make_softmax(declare, weights):
+    """The Output of the softmax p = e^y / sum_i e^(y_i), y = b + Wx + Ua. weights(p): U, W, b. Equal contexts are
+    computed once.
+    """
 
+    def log_p(p, hidden, rows, w):
+        M, exp_rows = kernels.stack_weights(*weights(p)), model.choose_exp_rows(len(rows) > model.MANY)
 
-def score_tied(p, hidden, rows, w, W):
-    """The softmax with U = C (Press and Wolf 2017): the features of a word are its output weights, so m is h."""
-    return score_softmax(kernels.stack_weights(p.C[: len(p.b)], None, p.b), hidden, rows, w, W)
+        def prepare(rows):
+            z = hidden(rows)
+            block = lambda j, y: np.matmul(z, M[j : j + y.shape[1]].T, out=y)
+            return model.log_sums(len(z), len(M), block, exp_rows), lambda k, w: np.einsum("kd,kd->k", z[k], M[w])
 
+        return model.score_distinct_contexts(rows, w, prepare)
 
-def score_softmax(M, hidden, rows, w, W):
-    exp_rows = model.choose_exp_rows(len(rows) > model.MANY)
-
-    def prepare(rows):
-        z = hidden(rows)
-        return model.log_sums_of_product(z, M, exp_rows), lambda k, w: np.einsum("kd,kd->k", z[k], M[w])
-
-    return model.score_distinct_contexts(rows, w, W, prepare)
+    return Output(declare, log_p, lambda p, z: log_softmax(outputs_of(z, *weights(p))))
 
 
 def log_all(output, p, z, V):
@@ -80,7 +78,7 @@ def log_all(output, p, z, V):
         return output.log_all(p, z)
     K = len(z)
     rows, w = np.repeat(np.arange(K), V)[:, None], np.tile(np.arange(V), K)
-    return output.log_p(p, lambda rows: z[rows[:, 0]], rows, w, K).reshape(K, V)
+    return output.log_p(p, lambda rows: z[rows[:, 0]], rows, w).reshape(K, V)
 
 
 def outputs_of(z, U, W, b):
@@ -97,11 +95,10 @@ def log_softmax(y):
     return y
 
 
-FULL = Output(declare_softmax, score_full, lambda p, z: log_softmax(outputs_of(z, p.U, p.W, p.b)))
-TIED = Output(
-    lambda V, h, seen, size: {"C": reals(size("C", 0), h), "b": reals(V)},
-    score_tied,
-    lambda p, z: log_softmax(outputs_of(z, p.C[: len(p.b)], None, p.b)),
+FULL = make_softmax(declare_softmax, lambda p: (p.U, p.W, p.b))
+# U = C (Press and Wolf 2017): the features of a word are its output weights, so m is h
+TIED = make_softmax(
+    lambda V, h, seen, size: {"C": reals(size("C", 0), h), "b": reals(V)}, lambda p: (p.C[: len(p.b)], None, p.b)
 )
 
 

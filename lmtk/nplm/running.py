@@ -86,13 +86,6 @@ def minibatch_size(settings):
     return T * B
 
 
-def count_minibatches(N, settings):
-    """The number of minibatches in a text of N steps."""
-    T, B = minibatch_shape(settings)
-    L = -(-N // B)
-    return -(-L // T)
-
-
 def minibatch_places(N, settings, number, first=0):
     """The indices of the steps of a minibatch, (T B,), time by time; an index of N or more stands for no step.
 

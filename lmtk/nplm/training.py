@@ -235,14 +235,9 @@ def heldout_logp(network, corpus, comm=ALONE):
 
 
 def unigram_logp(data, vocab):
-    """The mean ln p of the words of the training text and of the held-out text, by the unigram of the training text.
-
-    One is added to each count. The second number is None without a held-out text.
-    """
-    counts = np.bincount(data.w[data.w >= 0], minlength=vocab.V) + 1
-    logp = np.log(counts / counts.sum())
-    at = None if data.heldout is None else heldout_tokens(data.heldout, vocab)
-    return float(logp[data.w[data.w >= 0]].mean()), None if at is None else float(logp[data.heldout.ids[at]].mean())
+    """`curve.unigram_logp` of Examples."""
+    heldout = None if data.heldout is None else data.heldout.ids[heldout_tokens(data.heldout, vocab)]
+    return curve.unigram_logp(data.w[data.w >= 0], heldout, vocab.V)
 
 
 def train(progress, data, settings, threads, comm=ALONE, common=None):

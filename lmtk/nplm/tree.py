@@ -48,7 +48,7 @@ def describe(p):
     yield "decisions for a word", f"{np.diff(starts).mean():.4g}, at most {np.diff(starts).max()}"
 
 
-def log_p(p, hidden, rows, w, W):
+def log_p(p, hidden, rows, w):
     """ln p(w | context), (N,) float64. The time grows with the depth of the words in the tree, not with V."""
     M, (starts, path) = kernels.stack_weights(p.U, p.W, p.b), paths(p.tree)
     follow = log_likelihood if len(rows) > model.MANY else log_likelihood_plain
