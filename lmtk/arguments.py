@@ -82,13 +82,16 @@ def run_of(job, arguments, options, names=None):
 @contextmanager
 def limits_kept():
     """Restores the bound of memory and the numbers of threads, which a job sets for the whole process."""
+    from lmtk.files import container
     from lmtk.machine import blas
 
+    unfinished = len(container.unfinished)  # checks of files that an earlier call has put off
     limits, products = (memory.bound, threads.wanted), blas.product_threads()
     try:
         yield
     finally:
         memory.bound, threads.wanted = limits
+        del container.unfinished[unfinished:]
         if products is not None:
             blas.set_threads(products)
 

@@ -307,3 +307,8 @@ def test_a_converted_source_is_a_stream_of_its_blocks(blocks, sizes):
     with open_in(Source("x", lambda path: (block for block in [path.encode(), *blocks]))) as stream:
         data, sizes = b"x" + b"".join(blocks), chain(sizes, repeat(7))
         assert b"".join(iter(lambda: stream.read(next(sizes)), b"")) == data
+
+
+@pytest.mark.parametrize("line", [b"{}\n", b'{ "a": 1 }\r\n', b'{"a": {}}'])
+def test_fields_are_added(line):
+    assert json.loads(files.with_fields(line, b'"words": 3')) == json.loads(line) | {"words": 3}

@@ -2,6 +2,7 @@
 
 import hashlib
 import io
+import re
 from contextlib import suppress
 from dataclasses import replace
 
@@ -170,6 +171,9 @@ def test_bad_models(tmp_path):
         refused("just text", "not a model", kind)
     refused(arpa.replace("ngram 2=", "ngram 2=9"), "there are", "probing")
     refused(arpa.replace("ngram 2=", "ngram 2=9999999999999"), "says 9999999999999.* do not fit into memory", "probing")
+    refused(arpa.replace("ngram 1=11", "ngram 1=10"), "says 10 1-grams; there are 11", "probing")
+    refused(arpa.replace("\n\n\\1-", "\nngram 4=4\n\n\\1-", 1), "says 4 4-grams; there are 0", "probing")
+    refused(re.sub("ngram 3=.*\n", "", arpa), "says nothing of 3-grams", "probing")
     twice = arpa.replace("ngram 1=11", "ngram 1=12").replace("\\2-grams:", "-1\tthe\t-0.1\n\\2-grams:")
     refused(twice, "a word occurs twice among the 1-grams", "probing")
     lacking = (FILES / "lacking.arpa").read_text()

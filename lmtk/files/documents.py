@@ -160,4 +160,5 @@ def read_parquet(path, column):
 def with_fields(line, fields):
     """A line with more fields behind those that it has. fields: bytes, as in b'"words": 3, "oovs": 1'."""
     body = line.rstrip()
-    return b"%s, %s}%s" % (body[:-1], fields, line[len(body) :])
+    comma = b"" if body[:-1].rstrip().endswith(b"{") else b", "
+    return b"%s%s%s}%s" % (body[:-1], comma, fields, line[len(body) :])

@@ -7,6 +7,7 @@ while it is read, for example from JSON lines.
 """
 
 import contextlib
+import errno
 import io
 import os
 import stat
@@ -19,6 +20,7 @@ watch = None  # a function that gets the number of bytes of each read, for a pro
 opened_before = set()  # (device, inode) of stdin and unnamed pipes that were opened, and so can give nothing more
 MAGIC = {b"\x1f\x8b": "gzip", b"BZh": "bz2", b"\xfd7zXZ\x00": "xz", b"\x28\xb5\x2f\xfd": "zstd"}
 NAMING = b"\\mixture\\", b"\\class-ngram\\"  # how the text forms of models begin that name other files
+OF_OUTPUTS = errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EPIPE  # errors that reading cannot have
 BLANK = b"\xef\xbb\xbf \t\r\n"  # what may stand before it
 
 
@@ -130,7 +132,7 @@ def open_in(path):
         # gzip and bz2 report damage as an OSError without a number
         if e.errno is None:
             raise FormatError(path, f"the compressed data is incomplete or damaged ({e})") from None
-        if e.filename is None:
+        if e.filename is None and e.errno not in OF_OUTPUTS:  # a block of code may write to stdout
             e.filename = name_of(path)
         raise
     finally:

@@ -288,7 +288,7 @@ def skip_states(redundant, begins, label, target, weight):
         for a in range(begins[state], begins[state + 1]):
             while redundant[target[a]] and target[a] != state:
                 b = begins[target[a]]
-                weight[a] += weight[b]
+                weight[a] = min(weight[a] + weight[b], np.float32(3e38))  # stays finite
                 target[a] = target[b]
 
 

@@ -5,6 +5,7 @@ name, the first number that is free, the number of symbols, and then each symbol
 table behind its header. A string is its length, int32, and its bytes; other numbers are int64, all little-endian.
 """
 
+import re
 import struct
 from dataclasses import dataclass
 
@@ -15,6 +16,7 @@ SYMBOLS_MAGIC = 2125658996
 HAS_SYMBOLS = 1, 2  # bits of an FST's flags: input symbols, output symbols
 MOST = 2**31 - 2  # a label is an int32
 NAME = b"words"  # of tables in FSTs
+LABEL = re.compile(rb"0*([0-9]{1,10})$")  # of a word, in text
 
 
 @dataclass(frozen=True)
@@ -51,9 +53,10 @@ def read_symbols(path):
         for line, text in lines_in(stream, path):
             if not (fields := WORD.findall(text)):
                 continue
-            if len(fields) != 2 or not fields[1].isdigit() or int(fields[1]) > MOST:
+            digits = len(fields) == 2 and LABEL.match(fields[1])
+            if not digits or int(digits[1]) > MOST:
                 raise FormatError(path, "expected a word and its number, a whole number below 2147483647", line)
-            word, value = fields[0], int(fields[1])
+            word, value = fields[0], int(digits[1])
             if number.setdefault(word, value) != value:
                 raise FormatError(path, f"the word {shown(word)} has two numbers, {number[word]} and {value}", line)
             if words.setdefault(value, word) != word:

@@ -47,6 +47,7 @@ f32, u32, u64 = np.float32, np.uint32, np.uint64
 MINUS, LOWEST = np.int32(-(1 << 31)), f32(-np.inf).view(np.int32)  # the bits of -0.0 and of -inf
 ZERO_BITS = ZERO.view(np.int32)
 LACKS_CONTEXT, FULL = 1, 2  # what stops `insert`
+MOST = 1 << 48  # n-grams of an order
 prefetch = intrinsic("prefetch")
 
 
@@ -59,6 +60,8 @@ def read(stream, path, form, out):
     growing.add(sections, stated)
     if growing.tables is None:
         raise FormatError(path, "the model has no 1-grams")
+    for k in range(len(sections) + 1, len(stated) + 1):
+        growing.check(k, 0, stated)
     return growing.tables, positive, worst
 
 
@@ -103,6 +106,8 @@ class GrowingTables:
         """Inserts the n-grams of order k of lines and Rows."""
         if not pieces:
             return
+        if k > len(self.tables.sizes):
+            self.check(k, len(pieces), {})
         try:
             rows = reader.rows_of_pieces(k, pieces, self.unigrams)
         except KeyError as e:
@@ -117,32 +122,36 @@ class GrowingTables:
             return
         if k > 1:
             self.insert(k, sections[k])
-            size = self.size
+            self.check(k, self.size, stated)
+            self.tables.let_go(k - 1)
         else:
-            size = self.start(sections[1], stated)
-        if size != stated.get(k):
-            reason = f"\\data\\ says {stated.get(k, 'nothing of')} {k}-grams; there are {size}"
-            raise FormatError(self.path, f"{reason}; KenLM needs the right numbers")
+            self.start(sections[1], stated)
         self.size = 0
         sections[k].clear()
-        if k > 1:
-            self.tables.let_go(k - 1)
+
+    def check(self, k, size, stated):
+        """Raises FormatError if \\data\\ does not state that there are so many n-grams of order k."""
+        if size != stated.get(k):
+            says = f"says {stated[k]} {k}-grams; there are {size}" if k in stated else f"says nothing of {k}-grams"
+            raise FormatError(self.path, f"\\data\\ {says}; KenLM needs the right numbers")
 
     def start(self, section, stated):
-        """Makes the tables, and inserts the 1-grams. Returns their number."""
+        """Makes the tables, and inserts the 1-grams."""
         words = self.unigrams.words
         if sorted(stated) != [*range(1, len(stated) + 1)]:
             raise FormatError(self.path, "\\data\\ does not state the number of n-grams of every order")
         if len(set(words)) < len(words):
             raise FormatError(self.path, "a word occurs twice among the 1-grams; write a trie, which keeps the first")
+        self.check(1, len(words), stated)
         sizes = [stated[k] for k in sorted(stated)]
         try:
+            if max(sizes) > MOST:
+                raise MemoryError
             self.tables = Tables(self.out, self.form, sizes, len(self.unigrams.vocab.index))
         except (MemoryError, OSError):
             reason = f"\\data\\ says {sum(sizes)} n-grams; hash tables for so many do not fit into memory or on disk"
             raise FormatError(self.path, reason) from None
         self.tables.insert_words(reader.rows_of_pieces(1, section, self.unigrams), words)
-        return len(words)
 
 
 class Tables:
