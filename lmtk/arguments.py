@@ -64,7 +64,7 @@ def run_of(job, arguments, options, names=None):
             raise TypeError(f"unknown option '{name}'{similar(name, names)}")
         if wanted := mismatch(value, declared[name].type):
             raise UsageError(f"{name} must be {wanted}, not {reprlib.repr(value)}")
-    with warnings.catch_warnings(), limits_kept():
+    with warnings.catch_warnings(), process_state_kept():
         show = warnings.showwarning
 
         def show_renamed(message, category, path, line, *more):
@@ -80,18 +80,19 @@ def run_of(job, arguments, options, names=None):
 
 
 @contextmanager
-def limits_kept():
-    """Restores the bound of memory and the numbers of threads, which a job sets for the whole process."""
+def process_state_kept():
+    """Restores what a job sets for the whole process: the bound of memory, the numbers of threads, and the list of
+    checks of files that are still to be made.
+    """
     from lmtk.files import container
     from lmtk.machine import blas
 
-    unfinished = len(container.unfinished)  # checks of files that an earlier call has put off
-    limits, products = (memory.bound, threads.wanted), blas.product_threads()
+    limits, products, n_unfinished = (memory.bound, threads.wanted), blas.product_threads(), len(container.unfinished)
     try:
         yield
     finally:
         memory.bound, threads.wanted = limits
-        del container.unfinished[unfinished:]
+        del container.unfinished[n_unfinished:]
         if products is not None:
             blas.set_threads(products)
 

@@ -20,8 +20,8 @@ watch = None  # a function that gets the number of bytes of each read, for a pro
 opened_before = set()  # (device, inode) of stdin and unnamed pipes that were opened, and so can give nothing more
 MAGIC = {b"\x1f\x8b": "gzip", b"BZh": "bz2", b"\xfd7zXZ\x00": "xz", b"\x28\xb5\x2f\xfd": "zstd"}
 NAMING = b"\\mixture\\", b"\\class-ngram\\"  # how the text forms of models begin that name other files
-OF_OUTPUTS = errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EPIPE  # errors that reading cannot have
 BLANK = b"\xef\xbb\xbf \t\r\n"  # what may stand before it
+OF_OUTPUTS = errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EPIPE  # errors that reading cannot have
 
 
 class Source(str):

@@ -173,7 +173,7 @@ class Input:
         """
         index, marks = self.text_index, self.sources.marks
         for path, name in enumerate(self.sources.texts):
-            places = deque()  # of the blocks that have been read, and whose ids have not been yielded
+            places = deque()  # of the blocks that were read, and whose ids still have to be yielded
 
             def rank_blocks(name=name, places=places):
                 number, piece = 0, 0

@@ -66,8 +66,8 @@ def with_all_words(counts):
 
 
 def turn_level(level, below, id_of, W):
-    """(order, context, suffix, start), as in the table above, of a Level; below: those of the order below. The suffixes
-    are right for order 2; for others `join` sets them. None if <s> or </s> is in the middle of an n-gram.
+    """(order, context, suffix, start) of a Level, as in the table above; None if <s> or </s> is inside an n-gram.
+    below: the same of the order below. The suffixes are right for order 2; `join` sets those of other orders.
     """
     order_below, *_, start_below = below
     N, contexts = len(level.keys), int(order_below.max(initial=-1)) + 1

@@ -166,7 +166,7 @@ def three_discounts(n, kenlm):
 
 
 def kneser_ney_discounts(method, k, n, recipe):
-    """The method with Kneser-Ney's discounts by the closed form, or else those of the recipe's `fallback`. With
+    """The method with the discounts of Kneser-Ney's closed form, or, if it gives none, of the recipe's `fallback`. With
     `exact`, lmplz's conditions hold: n4 may be 0, and D(c) may not be above c. Raises NoDiscount.
     """
     names, tell, fallback = METHODS[method.name].names, recipe.tell, recipe.fallback
