@@ -208,8 +208,7 @@ def classes(text, number, **options):
         arguments = {"text": (path,), "numclasses": number, "quiet": True}
         with run_of(ClassJob, arguments, options, {"numclasses": "number"}) as job:
             result = sort_words(job)
-    names = [*result.names]
-    return {os.fsdecode(word): os.fsdecode(names[c]) for word, (c, *_) in result.members.items()}
+    return {os.fsdecode(word): os.fsdecode(name) for word, (name, _) in result.items()}
 
 
 @dataclass(frozen=True)

@@ -91,7 +91,7 @@ class Bigrams:
 
 
 def sort_words(job):
-    """Runs a ClassJob. Returns the ngram.classes.Classes."""
+    """Runs a ClassJob. Returns the classes, as in `ngram.classes.files`."""
     from lmtk.files.outputs import open_out
     from lmtk.ngram.classes import files, induction
     from lmtk.ngram.counting.counts import write_counts
@@ -136,7 +136,8 @@ def bigrams_of(job, start):
 
 def number_of_classes(job, start, words):
     """The number of classes for so many words. start: the classes of -init, or None. Raises LmtkError, UsageError."""
-    G = len(start.names) if start and not (job.merges and job.numclasses) else min(job.numclasses, max(words, 2))
+    keeps_number = start and not (job.merges and job.numclasses)
+    G = len({name for name, _ in start.values()}) if keeps_number else min(job.numclasses, max(words, 2))
     if start and not job.merges and job.numclasses not in (None, G):
         raise UsageError(
             f"-numclasses is {job.numclasses}, but -init has {counted(G, 'class', 'classes')}; leave out -numclasses"

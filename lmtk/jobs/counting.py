@@ -131,7 +131,7 @@ RULES = (
 @dataclass(frozen=True)
 class Lists:
     """The word lists of a CountJob, read once. words: those of -vocab and -nonevents, None without -vocab. nonevents:
-    a list. classes: a classes.Classes, or None.
+    a list. classes: those of `classes.files`, or None.
     """
 
     words: list | None
@@ -173,7 +173,7 @@ def vocabulary_of(job, lists, counts, unk):
     """The vocabulary of a model of the counts. unk: whether the model predicts unknown words."""
     from lmtk.text.vocab import make_vocab, with_tokenizer
 
-    if lists.classes and job.unk in lists.classes.members:
+    if lists.classes and job.unk in lists.classes:
         unk = False  # the class of <unk> is predicted in its place
     source = job.vocab or (job.text or job.read or job.sources)[0]
     vocab = make_vocab(counts.words, unk, True, job.unk, source, lists.nonevents)
@@ -183,11 +183,12 @@ def vocabulary_of(job, lists, counts, unk):
 def write_counted(job, lists, words, written):
     """Writes the counts and words that the job names. written: a list with the counts, which is emptied."""
     from lmtk.files.outputs import open_out
+    from lmtk.ngram.classes.files import class_names
     from lmtk.ngram.counting.counts import write_counts
     from lmtk.text.vocab import EOS, SOS
 
     counts = written.pop()
-    if lists.classes and not job.vocab and (left := len({*words} - {*lists.classes.names, SOS, EOS, job.unk})):
+    if lists.classes and not job.vocab and (left := len({*words} - {*class_names(lists.classes), SOS, EOS, job.unk})):
         clause = counted(left, "word has no class and is", "words have no class and are")
         message = f"{clause} counted unchanged; to limit the vocabulary give -vocab"
         warnings.warn(message, LmtkWarning, stacklevel=1)

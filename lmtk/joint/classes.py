@@ -91,29 +91,28 @@ def class_model(lm, name, path, classes=None, simple=False, rows=None):
         if simple:
             rows, later = first_words(rows, path)
         classes = read_classes(path, not simple, rows)
-        if simple:  # a word whose class the model does not predict stands for itself
-            members = {w: m for w, m in classes.members.items() if lm.vocab.predicts(classes.names[m[0]])}
-            alone = [w for w in (*later, *classes.members) if w not in members]
-            classes = replace(classes, members=members)
-            lm = add_words(lm, alone) if isinstance(lm, Backoff) else lm
+    names = {c for c, _ in classes.values()}
+    if simple:  # a word whose class the model does not predict stands for itself
+        predicted = {w: (c, p) for w, (c, p) in classes.items() if lm.vocab.predicts(c)}
+        alone = [w for w in (*later, *classes) if w not in predicted]
+        classes = predicted
+        lm = add_words(lm, alone) if isinstance(lm, Backoff) else lm
     inner = lm.vocab
-    both = next((w for w in classes.members if inner.predicts(w)), None)
-    any_ = any(map(inner.predicts, classes.names))
+    both = next((w for w in classes if inner.predicts(w)), None)
+    any_ = any(map(inner.predicts, names))
     if both is not None and not (any_ and simple):
         which = f"the word {shown(both)}, which has a class in {path}"
         raise LmtkError(f"{name}: the model predicts {which}; give the -classes that the model was made with")
     if not any_:
         raise LmtkError(f"{name}: the model predicts no class of {path}; give the -classes that it was made with")
-    names = set(classes.names)
-    words = dict.fromkeys([*classes.members, *(w for w in inner.words[: inner.V] if w not in names)])
-    unk = inner.unk in classes.members or inner.predicts(inner.unk)
+    words = dict.fromkeys([*classes, *(w for w in inner.words[: inner.V] if w not in names)])
+    unk = inner.unk in classes or inner.predicts(inner.unk)
     vocab = with_tokenizer(make_vocab(sorted(words), unk, inner.predicts(EOS), inner.unk, path), inner.tokenizer)
     g, p = np.empty(len(vocab.words), np.int32), np.ones(len(vocab.words))
     for w, word in enumerate(vocab.words):
-        c, p[w] = classes.members.get(word, (None, 1.0))
-        inner_word = word if c is None else classes.names[c]
+        inner_word, p[w] = classes.get(word, (word, 1.0))
         g[w] = inner.index.get(inner_word, inner.unk_id)
-        if c is not None and not inner.predicts(inner_word):
+        if word in classes and not inner.predicts(inner_word):
             p[w] = 0
     return ClassModel(vocab, lm, g, p, len(names), (name, path))
 

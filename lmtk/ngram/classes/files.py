@@ -1,7 +1,9 @@
-"""Reads and writes files of word classes in SRILM's format, and replaces the words of a vocabulary by their classes."""
+"""Reads and writes files of word classes in SRILM's format, and replaces the words of a vocabulary by their classes.
+
+They are a dictionary: word -> (the name of its class, p(word | class)). Classes are in the order of their first words.
+"""
 
 import warnings
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -10,16 +12,8 @@ from lmtk.files.decoding import WORD, lines
 from lmtk.text.vocab import EOS, SOS, UNK
 
 
-@dataclass(frozen=True)
-class Classes:
-    """names: those of the classes, as bytes; members: word -> (the place of its class in names, p(word | class))."""
-
-    names: list
-    members: dict
-
-
 def read_classes(path, scaled=True, rows=None):
-    """Reads a class file of SRILM's, "CLASS P WORD" lines. Without P the words of a class are equally likely.
+    """The classes of a file of SRILM's, "CLASS P WORD" lines. Without P the words of a class are equally likely.
 
     Probabilities that do not sum to one are scaled, with one warning; with scaled=False they stay as they are. rows:
     the file's `decoding.lines`, if they were read before. Raises FormatError, for instance if a word is in two classes.
@@ -69,7 +63,13 @@ def read_classes(path, scaled=True, rows=None):
         many = counted(off.sum(), "class", "classes")
         problem = f"the probabilities of {many} do not sum to one; the worst sum is {worst:.7g}"
         warnings.warn(f"{name_of(path)}: {problem}; they are scaled to sum to one", LmtkWarning, stacklevel=2)
-    return Classes(list(names), {word: (c, p / sums[c]) for word, (c, p) in members.items()})
+    name_of_class = list(names)
+    return {word: (name_of_class[c], p / sums[c]) for word, (c, p) in members.items()}
+
+
+def class_names(classes):
+    """The names of the classes, in their order."""
+    return list(dict.fromkeys(name for name, _ in classes.values()))
 
 
 def probability(text):
@@ -83,8 +83,9 @@ def probability(text):
 
 def write_classes(out, classes):
     """Write a class file in SRILM's format, class by class; words by falling probability, then by bytes."""
-    for word, (c, p) in sorted(classes.members.items(), key=lambda item: (item[1][0], -item[1][1], item[0])):
-        out.write(b"%s %.10g %s\n" % (classes.names[c], p, word))
+    place = {name: i for i, name in enumerate(class_names(classes))}
+    for word, (name, p) in sorted(classes.items(), key=lambda item: (place[item[1][0]], -item[1][1], item[0])):
+        out.write(b"%s %.10g %s\n" % (name, p, word))
 
 
 def replaced(words, classes):
@@ -93,11 +94,10 @@ def replaced(words, classes):
     The new words are the first three, <s>, </s> and <unk>, even if <unk> is in a class; then all classes; then the
     words without a class. Raises LmtkError if a class has the name of a word without a class.
     """
-    rest = [w for w in words[3:] if w not in classes.members]
-    new = [*words[:3], *classes.names, *rest]
+    names, rest = class_names(classes), [w for w in words[3:] if w not in classes]
+    new = [*words[:3], *names, *rest]
     index = {w: i for i, w in enumerate(new)}
     if len(index) < len(new):
-        both = next(w for w in classes.names if w in rest)
+        both = next(name for name in names if new.count(name) > 1)
         raise LmtkError(f"{shown(both)} is both a word and a class; rename the class")
-    of = [3 + classes.members[w][0] if w in classes.members else index[w] for w in words]
-    return new, np.array(of, np.int32)
+    return new, np.array([index[classes.get(w, (w,))[0]] for w in words], np.int32)

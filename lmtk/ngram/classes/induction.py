@@ -3,7 +3,7 @@
 The model is p(w | v) = p(g_w | g_v) p(w | g_w), where g_w is the class of w and each p is a relative frequency. Two
 methods start from the bigram counts of a text: exchange moves single words between a fixed number of classes (Kneser
 and Ney 1993; Martin, Liermann, Ney 1998, "Algorithms for bigram and trigram word clustering", section 3), and merging
-joins the two classes that cost least until enough are left (Brown et al. 1992). `made` turns the result into Classes.
+joins the two classes that cost least until enough are left (Brown et al. 1992). `made` names the classes.
 """
 
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ import numpy as np
 
 from lmtk.errors import LmtkError, shown
 from lmtk.ngram.classes import kernels
-from lmtk.ngram.classes.files import Classes, replaced
+from lmtk.ngram.classes.files import class_names, replaced
 from lmtk.ngram.counting.counts import Counts, from_rows
 from lmtk.text.vocab import EOS, SOS, UNK
 
@@ -71,15 +71,17 @@ def given_classes(data, words, classes, path):
     """The classes with which the exchange starts, (W,), from a class file; -1 for words not in `words`. Raises
     LmtkError if one of `words` has no class.
     """
+    if (alone := next((data.words[w] for w in words if data.words[w] not in classes), None)) is not None:
+        raise LmtkError(f"{path}: no class for the word {shown(alone)}; list words without a class in -noclass-vocab")
     g = np.full(len(data.words), -1, np.int32)
-    for w in words:
-        member = classes.members.get(data.words[w])
-        if member is None:
-            raise LmtkError(
-                f"{path}: no class for the word {shown(data.words[w])}; list words without a class in -noclass-vocab"
-            )
-        g[w] = member[0]
+    g[words] = class_numbers(data, classes)[words]
     return g
+
+
+def class_numbers(data, classes):
+    """The number of each word's class, in the order of the classes, (W,); -1 for none."""
+    place = {name: c for c, name in enumerate(class_names(classes))}
+    return np.array([place[classes[w][0]] if w in classes else -1 for w in data.words], np.int32)
 
 
 class Exchange:
@@ -225,16 +227,15 @@ def merged_classes(merged, order, of, words):
 
 
 def paths(data, classes):
-    """For each class, the string of 0 and 1 that leads to it in the tree of mergers, which go on down to one class."""
-    G = len(classes.names)
-    g = np.array([classes.members[w][0] if w in classes.members else -1 for w in data.words], np.int32)
-    order = np.arange(G)
-    *_, (_, merged) = mergers(classes_as_words(data, g, G), order, G, 1)
+    """{class: the string of 0 and 1 that leads to it in the tree of mergers, which go on down to one class}."""
+    names = class_names(classes)
+    G = len(names)
+    *_, (_, merged) = mergers(classes_as_words(data, class_numbers(data, classes), G), np.arange(G), G, 1)
     path_of = [b""] * G
     for a, b in merged[::-1].tolist():
         path_of[b] = path_of[a] + b"1"
         path_of[a] += b"0"
-    return path_of
+    return dict(zip(names, path_of))
 
 
 def write_paths(out, data, classes):
@@ -243,7 +244,7 @@ def write_paths(out, data, classes):
     """
     path = paths(data, classes)
     uses = dict(zip(data.words, data.uses.tolist()))
-    rows = sorted((path[c], -uses[word], word) for word, (c, _) in classes.members.items())
+    rows = sorted((path[c], -uses[word], word) for word, (c, _) in classes.items())
     out.writelines(b"%s\t%s\t%d\n" % (bits, word, -count) for bits, count, word in rows)
 
 
@@ -253,7 +254,7 @@ def log_likelihood(state):
 
 
 def made(data, g, G, unseen=(), unk=UNK):
-    """The Classes of the words whose class g (W,) is below G and not -1, by falling use. A class without a seen word is
+    """The classes of the words whose class g (W,) is below G and not -1, by falling use. A class without a seen word is
     left out.
 
     `unseen` words get the class of rare words: the class of `unk`, or else the one with most words of the lowest count.
@@ -270,13 +271,11 @@ def made(data, g, G, unseen=(), unk=UNK):
             rare = np.bincount(g[seen[used == used.min()]], minlength=G).argmax()
         N, T = used.sum(), len(seen)
         share[rare] = min(T / (N + T) * N / uses[rare], 0.5)
-    kept = np.flatnonzero(uses)
-    place = np.full(G, -1)
-    place[kept[np.argsort(-uses[kept], kind="stable")]] = np.arange(len(kept))
-    members = {data.words[w]: (int(place[g[w]]), data.uses[w] / uses[g[w]] * (1 - share[g[w]])) for w in seen.tolist()}
-    members |= {data.words[w]: (int(place[rare]), share[rare] / len(unseen)) for w in unseen}
-    names = [b"CLASS-%05d" % c for c in range(1, len(kept) + 1)]
-    return Classes(names, members)
+    number = np.argsort(np.argsort(-uses, kind="stable"))
+    name = [b"CLASS-%05d" % (c + 1) for c in number]
+    seen = seen[np.argsort(number[g[seen]], kind="stable")]
+    classes = {data.words[w]: (name[g[w]], data.uses[w] / uses[g[w]] * (1 - share[g[w]])) for w in seen.tolist()}
+    return classes | {data.words[w]: (name[rare], share[rare] / len(unseen)) for w in unseen}
 
 
 def class_counts(data, classes):
