@@ -12,7 +12,7 @@ from lmtk.ngram.counting.counts import Counts, count_ids, from_rows
 from lmtk.ngram.estimate import smoothing, suffix
 from lmtk.ngram.estimate.buckets import estimating
 from lmtk.ngram.estimate.heldout import HeldOut
-from lmtk.ngram.estimate.methods import Method, Recipe
+from lmtk.ngram.estimate.methods import METHODS, Recipe
 from lmtk.text.corpus import Corpus, Marks
 from lmtk.text.vocab import make_vocab
 
@@ -38,7 +38,7 @@ def job(seed):
         if k > 1 and random.integers(4) == 0:
             cutoff += int(random.integers(2))
         minimum = 1 if exact or k == 1 else int(random.integers(1, 3))
-        methods.append(Method(name, PARAMETERS[name], interpolate or exact, minimum, cutoff if k > 1 else 0))
+        methods.append(METHODS[name](PARAMETERS[name], interpolate or exact, minimum, cutoff if k > 1 else 0))
     return ids, marks, vocab, methods, exact
 
 
@@ -87,7 +87,7 @@ def held_out_job(seed):
     """`job` with interpolated Kneser-Ney of one kind, and a HeldOut with words that the text may not have."""
     ids, marks, vocab, methods, _ = job(seed)
     random, when = np.random.default_rng(seed), ["before", "after", "never"][seed % 3]
-    methods = [Method(["kn", "ukn"][seed % 2], (), True, counts=when)] * len(methods)
+    methods = [METHODS[["kn", "ukn"][seed % 2]]((), True, counts=when)] * len(methods)
     words = random.choice(np.append(ids, [vocab.unk_id, vocab.sos_id]), 400)
     begins = random.integers(len(ids), size=9)
     words = np.concatenate((words, *(ids[i : i + 40] for i in begins))).astype(np.int32)
@@ -120,7 +120,7 @@ def counts_job(seed):
     for k in range(1, order + 1):
         name = "kn" if exact else str(random.choice(["wb", "cd", "add"])) if floats else every
         cutoff, minimum = (int(random.integers(4) == 0), int(random.integers(1, 3))) if k > 1 else (0, 1)
-        methods.append(Method(name, PARAMETERS[name], interpolate, 1 if exact else minimum, cutoff, when))
+        methods.append(METHODS[name](PARAMETERS[name], interpolate, 1 if exact else minimum, cutoff, when))
     contexts_only = words[:2] if len(plain) > 3 and not exact and seed % 3 == 0 else ()
     counts = Counts(words, from_rows(rows, weights, len(words)))
     vocab = make_vocab(words, exact or full == 1, nonevents=contexts_only)

@@ -45,7 +45,7 @@ def neural(folder, marks=SENTENCES, unk=True, **options):
 
 
 def witten_bell(order):
-    return methods.Recipe([methods.Method("wb", (), True, 1, 0)] * order)
+    return methods.Recipe([methods.WittenBell((), True, 1, 0)] * order)
 
 
 def of_classes(folder, marks=SENTENCES, unk=True):

@@ -27,7 +27,6 @@ from lmtk.api import FEW, Model
 from lmtk.errors import FormatError, LmtkError, LmtkWarning, UsageError
 from lmtk.machine import blas, memory, threads
 from lmtk.ngram.counting import collection
-from lmtk.ngram.estimate.methods import Method
 from lmtk.reports import kenlm
 
 KENLM = (TESTS / "cases/ppl/kenlm-words/out").read_text().splitlines()
@@ -362,14 +361,12 @@ def test_other_models_have_states_too(tmp_path):
         assert many[0] == pytest.approx(model.score("the zebra cat"), abs=1e-5)
 
 
-def test_what_is_no_state_and_no_method_is_said():
+def test_what_is_no_state_is_said():
     model = lmtk.load(FILES / "unk.arpa")
     for call in (model.BaseScore, model.BaseFullScore):
         for states in ((None, lmtk.State()), (lmtk.State(), None)):
             with pytest.raises(TypeError, match="expected a State, not NoneType"):
                 call(states[0], "a", states[1])
-    with pytest.raises(ValueError, match="no method 'kneser'; the methods are"):
-        Method("kneser")
 
 
 def run_lmtk(folder, *words):

@@ -32,7 +32,7 @@ from lmtk.ngram.edit.contexts import history_probabilities
 from lmtk.ngram.edit.prune import prune, prune_low
 from lmtk.ngram.edit.renormalize import renormalize
 from lmtk.ngram.edit.vocabulary import add_words, limit, merge, predict_unknown, rename_unknown
-from lmtk.ngram.estimate.methods import Method, Recipe
+from lmtk.ngram.estimate.methods import METHODS, Recipe
 from lmtk.ngram.estimate.smoothing import estimate
 from lmtk.ngram.model import backoff, searching
 from lmtk.programs.arpa import filter_arpa
@@ -41,12 +41,12 @@ from lmtk.reports import kenlm, srilm
 from lmtk.text.corpus import Marks, read_corpus
 from lmtk.text.vocab import make_vocab
 
-METHODS = {"gt": (7,), "wb": (), "kn": ()}
+PARAMETERS = {"gt": (7,), "wb": (), "kn": ()}
 
 
 def estimated(text, name, order, marks, unk, words, interpolate):
     actual = collect(Sources([text], [], order, words, marks))
-    methods = [Method(name, METHODS[name], interpolate, 1 if k < 3 else 2) for k in range(1, order + 1)]
+    methods = [METHODS[name](PARAMETERS[name], interpolate, 1 if k < 3 else 2) for k in range(1, order + 1)]
     model = estimate(actual, make_vocab(sorted(actual.words), unk), Recipe(methods, (0.5, 1, 1.5)))[0]
     out = io.BytesIO()
     write_counts(out, actual)

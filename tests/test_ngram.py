@@ -25,7 +25,7 @@ from lmtk.ngram.edit.prune import prune
 from lmtk.ngram.edit.renormalize import renormalize
 from lmtk.ngram.edit.vocabulary import add_words, limit, merge, merge_in_turn
 from lmtk.ngram.estimate.growing import grow
-from lmtk.ngram.estimate.methods import Method
+from lmtk.ngram.estimate.methods import ModifiedKneserNey
 from lmtk.ngram.generation import after, sentences
 from lmtk.ngram.model.backoff import write_binary
 from lmtk.ngram.model.walking import find_context_nodes
@@ -213,7 +213,7 @@ def test_growing_lets_in_the_ngrams_of_its_definition(text, order, threshold):
     ids = [vocab.index[word] for sentence in sentences for word in sentence]
     starts = np.cumsum([0, *map(len, sentences)])
     corpus = Corpus(np.array(ids, np.int32), starts, np.array(ids) != vocab.sos_id)
-    model = grow(corpus, vocab, [Method("kn", D, True)] * order, threshold)
+    model = grow(corpus, vocab, [ModifiedKneserNey(D, True)] * order, threshold)
     rows = [
         tuple(vocab.words[i] for i in row) for k in range(1, model.order + 1) for row in model.nodes.rows(k).tolist()
     ]

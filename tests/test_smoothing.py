@@ -17,14 +17,14 @@ from lmtk.lm import vocabulary_sums
 from lmtk.ngram.arpa import writer
 from lmtk.ngram.counting.collection import Sources, collect
 from lmtk.ngram.estimate.heldout import HeldOut
-from lmtk.ngram.estimate.methods import Method, NoDiscount, Recipe
+from lmtk.ngram.estimate.methods import METHODS, ModifiedKneserNey, NoDiscount, Recipe, WittenBell
 from lmtk.ngram.estimate.smoothing import counted_levels, estimate
 from lmtk.ngram.model import backoff
 from lmtk.text.corpus import Marks, contexts, read_corpus
 from lmtk.text.vocab import make_vocab
 
 TEXT = str(FILES / "words.txt")
-METHODS = {"gt": (7,), "wb": (), "n": (), "cd": (0.5,), "add": (0.3,), "ukn": (), "kn": ()}
+PARAMETERS = {"gt": (7,), "wb": (), "n": (), "cd": (0.5,), "add": (0.3,), "ukn": (), "kn": ()}
 MARKS = [Marks(), Marks(sos=False), Marks(eos=False), Marks(False, False, True)]
 
 
@@ -33,7 +33,7 @@ def smoothed(name, order, interpolate=False, minimum=1, marks=MARKS[0], unk=Fals
     vocab = make_vocab(sorted(counts.words), unk, True)
     parameters = {1: (1,)} if name == "gt" else {}
     methods = [
-        Method(name, parameters.get(k, METHODS[name]), interpolate, 1 if k < 3 else minimum)
+        METHODS[name](parameters.get(k, PARAMETERS[name]), interpolate, 1 if k < 3 else minimum)
         for k in range(1, order + 1)
     ]
     return estimate(counts, vocab, Recipe(methods, (0.5, 1, 1.5)))[0]
@@ -62,7 +62,7 @@ def test_every_method_sums_to_one(name, interpolate, order):
 def test_kenlms_conventions_sum_to_one(cutoff, order):
     counts = collect(Sources([TEXT], [], order))
     vocab = make_vocab(sorted(counts.words), True, True)
-    methods = [Method("kn", interpolate=True, cutoff=cutoff if k > 1 else 0) for k in range(1, order + 1)]
+    methods = [ModifiedKneserNey(interpolate=True, cutoff=cutoff if k > 1 else 0) for k in range(1, order + 1)]
     model = estimate(counts, vocab, Recipe(methods, (0.5, 1, 1.5), exact=True))[0]
     (corpus,) = read_corpus(TEXT, vocab, Marks())
     first_tokens = corpus.scored.copy()
@@ -139,14 +139,14 @@ def test_counts_without_discounts_are_explained(tmp_path):
     counts = collect(Sources([str(tmp_path / "t")], [], 2))
     vocab = make_vocab(counts.words)
     with pytest.raises(NoDiscount, match=r"order 1 .*n1 = 3, n2 = 0, .*-discount-fallback.*-wbdiscount1"):
-        estimate(counts, vocab, Recipe([Method("kn")] * 2))
+        estimate(counts, vocab, Recipe([ModifiedKneserNey()] * 2))
 
 
 def test_nothing_to_count(tmp_path):
     (tmp_path / "t").write_text("\n")
     counts = collect(Sources([str(tmp_path / "t")], [], 2))
     with pytest.raises(LmtkError, match="no word"):
-        estimate(counts, make_vocab([b"a"]), Recipe([Method("wb")] * 2))
+        estimate(counts, make_vocab([b"a"]), Recipe([WittenBell()] * 2))
 
 
 @pytest.mark.parametrize("name", ["kn", "ukn"])
@@ -159,7 +159,7 @@ def test_tuned_discounts_give_the_text_most(tmp_path, name, unk):
     counts = collect(Sources([str(tmp_path / "train")], [], 3, [f"w{i}".encode() for i in range(30)]))
     vocab = make_vocab(sorted(counts.words), unk)
     (corpus,) = read_corpus(str(tmp_path / "heldout"), vocab, Marks())
-    methods = [Method(name, (), True)] * 3
+    methods = [METHODS[name]((), True)] * 3
     text, levels = HeldOut(corpus, vocab, methods), counted_levels(counts, vocab, 3, methods)
     tuned = text.tune(levels[0], text.of_levels(levels))
 

@@ -129,7 +129,7 @@ class EstimateJob:
     @property
     def prunes_by_counts(self):
         """Whether pruning takes the probabilities of contexts from the counts."""
-        is_continued = self.count.sources or any(method.formulas.continuation for method in self.methods)
+        is_continued = self.count.sources or any(method.continuation for method in self.methods)
         wants_counts = is_continued or self.prune_contexts == "counts"
         return bool(self.is_pruned and self.prune_contexts != "model" and wants_counts)
 
@@ -148,12 +148,12 @@ def has_minimum(smoothing):
 
 def check_method(job, n, method):
     """Raises UsageError if the smoothing method of order n cannot be combined with the other options."""
-    if job.count.float_counts and method.formulas.discounts:
+    if job.count.float_counts and method.highest:
         raise UsageError(
             f"order {n}: Good-Turing and Kneser-Ney smoothing need whole counts; with -float-counts use -wbdiscount{n}"
         )
     option = "-heldout" if job.heldout else "-prune-kneser" if job.prune_kneser is not None else None
-    if option and not method.formulas.continuation:
+    if option and not method.continuation:
         raise UsageError(
             f"order {n}: {option} works with interpolated Kneser-Ney smoothing only; add -kndiscount -interpolate"
         )

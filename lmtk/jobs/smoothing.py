@@ -124,7 +124,7 @@ def methods_of(smoothing, order, kenlm=False):
                 parameters = (highest_by_options(n, smoothing),)
             least = smoothing.gtmin_n.get(n, methods.least_count(n, smoothing.gtmin))
             interpolate = smoothing.interpolate or n in smoothing.interpolate_n
-            result.append(methods.Method(name, parameters, interpolate, least, cutoff, when))
+            result.append(methods.METHODS[name](parameters, interpolate, least, cutoff, when))
     return result
 
 

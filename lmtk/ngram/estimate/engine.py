@@ -108,8 +108,7 @@ class Estimator:
         cuts = cuts[: suffix.cut_places(begins, PIECE, 2, cuts)]
         of_counts = []
         for k, method in enumerate(self.methods[1:], 2):
-            highest, first = method.formulas.highest(method.parameters), x.nodes(k, cuts)
-            parts = np.zeros((len(cuts) - 1, highest + 1), np.int64)
+            parts, first = np.zeros((len(cuts) - 1, method.highest + 1), np.int64), x.nodes(k, cuts)
 
             def piece(q, k=k, method=method, parts=parts, first=first):
                 with self.scratch.lent() as room:
@@ -118,16 +117,16 @@ class Estimator:
                     places, words = (cuts[q], cuts[q + 1]), (x.oldest(k), first[q], V)
                     suffix.tally(begins, k, *places, *words, is_continued, counts, parts[q])
 
-            map_at_once(piece, range(len(parts)))
+            map_at_once(piece, range(len(parts)) if method.highest else ())
             of_counts.append(parts.sum(0)[1:])
         return of_counts
 
     def tally_counts(self, k, end):
         """The counts of counts of order k from Suffixes with counts; end: the node after the last predicted n-gram."""
         x, method = self.suffixes, self.methods[k - 1]
-        if not method.formulas.discounts:
+        if not method.highest:
             return np.zeros(0, np.int64)
-        count, highest = x.raw[k][:end], method.formulas.highest(method.parameters)
+        count, highest = x.raw[k][:end], method.highest
         is_counted = count >= 0
         if self.continued(k) and method.counts == "before":
             count = np.where(x.oldest(k)[:end] < self.vocab.V, x.fresh[k][:end], count)

@@ -45,7 +45,7 @@ class HeldOut:
 
     def discounts(self, k):
         """R, how many discounts order k has."""
-        return len(self.methods[k - 1].formulas.names)
+        return len(self.methods[k - 1].names)
 
     def tune(self, first, features):
         """{k: Method} with the discounts under which the text is most likely. first: order 1 as a smoothing.Order;

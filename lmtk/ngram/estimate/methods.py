@@ -1,11 +1,11 @@
 """Smoothing methods (Chen and Goodman 1998), and the rules by which SRILM and lmplz choose their settings.
 
-A method is an entry of METHODS. It gives the terms of p for an n-gram h w of count c,
+A method is a class in METHODS. It gives the terms of p for an n-gram h w of count c,
 
     p(w | h) = f(c) / q(h) + weight(h) p(w | h without its oldest word)
 
 where f(c) is the discounted count, and q and weight follow from the totals of the context. An order that is not
-interpolated lacks the last term. A new method is a new entry; its options are fields of jobs.smoothing.Smoothing.
+interpolated lacks the last term. A new method is a new class; its options are fields of jobs.smoothing.Smoothing.
 """
 
 import math
@@ -33,236 +33,236 @@ class NoDiscount(LmtkError):
         super().__init__(f"{self.cause}; add -discount-fallback{instead}")
 
 
-# The discounted counts of a method: f(0) .. f(C - 1), and how much is subtracted from higher counts.
-
-
-def katz(d):
-    """f(r) = d(r) r for counts r with a coefficient d(r), r for others."""
-    return [0.0, *(r * d_r for r, d_r in enumerate(d, 1))], 0.0
-
-
-def subtract(parameters):
-    """f(c) = c - D."""
-    (D,) = parameters
-    return [0.0], D
-
-
-def subtract_by_count(parameters):
-    """f(c) = c - D1, D2 or D3+ (Chen and Goodman 1998, section 3)."""
-    D1, D2, D3 = parameters
-    return [0.0, 1 - D1, 2 - D2], D3
-
-
-def add(parameters):
-    """f(c) = c + delta."""
-    (delta,) = parameters
-    return [0.0], -delta
-
-
-# A method's q(h) and the weight of the lower order in each context, (H,) each. The docstrings give q, and the weight if
-# it is not 0. T (H,): the sum of the counts of a context's extensions. types (3, H): the number of its extensions, of
-# those with a count of 2 or more, and of those with 3 or more. V: the size of the vocabulary. In the weight SRILM
-# rounds T up, which matters for float counts.
-
-
-def good_turing(parameters, T, types, V):
-    """T (Katz 1987)."""
-    return T, np.zeros(len(T))
-
-
-def witten_bell(parameters, T, types, V):
-    """T + types, and the rest of the mass, types / (T + types) (Witten and Bell 1991, method C)."""
-    return T + types[0], types[0] / (np.ceil(T) + types[0])
-
-
-def absolute(parameters, T, types, V):
-    """T, and D types / T: absolute discounting; with continuation counts in lower orders the original Kneser-Ney."""
-    (D,) = parameters
-    return T, D * types[0] / np.ceil(T)
-
-
-def natural(parameters, T, types, V):
-    """T (T (T + 1) + 2 k) / (T (T + 1) + k (1 - k)), where k is the number of types; T if k = V: Ristad's natural law
-    of succession (1995).
-    """
-    k = types[0]
-    return T / np.where(k == V, 1, (T * (T + 1) + k * (1 - k)) / (T * (T + 1) + 2 * k)), np.zeros(len(T))
-
-
-def additive(parameters, T, types, V):
-    """T + V delta: additive smoothing (Lidstone)."""
-    (delta,) = parameters
-    return T + V * delta, np.zeros(len(T))
-
-
-def modified_kneser_ney(parameters, T, types, V):
-    """T, and (D1 n1 + D2 n2 + D3+ n3+) / T, n_r being the types of count r (Chen and Goodman 1998, section 3)."""
-    (D1, D2, D3), (every, from_2, from_3) = parameters, types
-    return T, (D1 * (every - from_2) + D2 * (from_2 - from_3) + D3 * from_3) / np.ceil(T)
-
-
-# The method of a Recipe with its discounts of order k, from counts of counts: n(r) gives n_1 .. n_r, how many n-grams
-# are counted once, twice and so on.
-
-
-def katz_coefficients(method, k, n, recipe):
-    """Katz's coefficients d_r for counts r up to -gtmax. As in SRILM, d_r is 1 where n_r is 0 or d_r out of range, and
-    gtmax is lowered while its own n is 0.
-    """
-    upto, tell = int(method.parameters[0]), recipe.tell
-    n = n(upto + 1)
-    tell(f"Good-Turing discounting {k}-grams")
-    tell("GT-count [0] = 0")
-    for r, n_r in enumerate(n, 1):
-        tell(f"GT-count [{r}] = {n_r}")
-    if n[0] == 0:
-        tell("warning: no singleton counts")
-        upto = 0
-    while upto > 0 and n[upto] == 0:
-        tell(f"warning: count of count {upto + 1} is zero -- lowering maxcount")
-        upto -= 1
-    if not upto:
-        tell("GT discounting disabled")
-    d = []
-    for r in range(1, upto + 1):
-        common = (upto + 1) * n[upto] / n[0]
-        if n[r - 1] == 0:
-            tell(f"warning: count of count {r} is zero")
-            d.append(1.0)
-            continue
-        plain = (r + 1) * n[r] / (r * n[r - 1])
-        with np.errstate(divide="ignore", invalid="ignore"):
-            value = float(np.divide(plain - common, 1 - common))
-        if not np.isfinite(value) or value <= EPSILON or plain > 1:
-            tell(f"warning: discount coeff {r} is out of range: {value:.6g}")
-            value = 1.0
-        d.append(value)
-    return replace(method, parameters=tuple(d))
-
-
-def one_discount(n, kenlm):
-    """((D,) of the original Kneser-Ney method, None), or ((), why there is none)."""
-    if min(n[:2]) == 0:
-        return (), "D = n1 / (n1 + 2 n2) needs n1 and n2"
-    return (n[0] / (n[0] + 2 * n[1]),), None
-
-
-def three_discounts(n, kenlm):
-    """((D1, D2, D3+) of the modified Kneser-Ney method, None); for invalid discounts, the second is the reason.
-
-    kenlm: as in KenLM, in single precision, which decides whether a discount next to 0 is valid.
-    """
-    if min(n[: 3 if kenlm else 4]) == 0:
-        r = min(n.index(0) + 1, 3)
-        return (), f"D{r}{'+' * (r == 3)} = {r} - {r + 1} Y n{r + 1}/n{r} with Y = n1/(n1 + 2 n2) needs n1 .. n4"
-    number = np.float32 if kenlm else float
-    Y = number(n[0]) / number(n[0] + 2 * n[1])
-    D = tuple(float(number(r) - number(r + 1) * Y * number(n[r]) / number(n[r - 1])) for r in (1, 2, 3))
-    for r, d in enumerate(D, 1):
-        if d < 0 or (kenlm and d > r):
-            outside = "below 0" if d < 0 else f"above {r}"
-            return D, f"D{r}{'+' * (r == 3)} = {r} - {r + 1} Y n{r + 1}/n{r} is {d:.4g}, {outside}"
-    return D, None
-
-
-def kneser_ney_discounts(method, k, n, recipe):
-    """The method with the discounts of Kneser-Ney's closed form, or, if it gives none, of the recipe's `fallback`. With
-    `exact`, lmplz's conditions hold: n4 may be 0, and D(c) may not be above c. Raises NoDiscount.
-    """
-    names, tell, fallback = METHODS[method.name].names, recipe.tell, recipe.fallback
-    n = n(2 if len(names) == 1 else 4)
-    tell(f"Kneser-Ney smoothing {k}-grams")
-    for r, n_r in enumerate(n, 1):
-        tell(f"n{r} = {n_r}")
-    D, why = (one_discount if len(names) == 1 else three_discounts)(n, recipe.exact)
-    if why:
-        if fallback is None:
-            tell(why)
-            raise NoDiscount(k, n, recipe.exact)
-        D = tuple(fallback[: len(names)])
-        sys.stderr.write(f"fallback discounts for order {k}: {' '.join(map(str, D))}\n")
-    for name, value in zip(names, D):
-        tell(f"D{name} = {value:.6g}" if len(names) > 1 else f"D = {value:.6g}")
-    return replace(method, parameters=D)
-
-
-@dataclass(frozen=True)
-class Formulas:
-    """The formulas of a method. kept: its parameters -> f(c), as above. shares: its parameters and the totals of
-    contexts -> q(h) and the lower order's weight. discounts: a Method and counts of counts -> the Method with its
-    discounts; None if the user gives them. continuation: whether orders below the highest count the different words
-    before an n-gram. names: the names of the discounts in a discount file; None: the counts 1, 2, ... are their names.
-    idle: whether f(c) / q is c / T with these parameters, which leaves no mass for unseen words. highest: `discounts`
-    needs n_1 .. n_highest.
-    """
-
-    kept: Callable
-    shares: Callable
-    discounts: Callable | None = None
-    continuation: bool = False
-    names: tuple | None = None
-    idle: Callable = lambda parameters: False
-    highest: Callable = lambda parameters: 4
-
-
-METHODS = {
-    "gt": Formulas(
-        katz,
-        good_turing,
-        katz_coefficients,
-        idle=lambda parameters: not parameters,
-        highest=lambda parameters: max(int(parameters[0]) + 1, 4),
-    ),
-    "wb": Formulas(katz, witten_bell),
-    "n": Formulas(katz, natural),
-    "cd": Formulas(subtract, absolute, idle=lambda parameters: parameters[0] == 0),
-    "add": Formulas(add, additive, idle=lambda parameters: parameters[0] == 0),
-    "ukn": Formulas(subtract, absolute, kneser_ney_discounts, True, ("1",)),
-    "kn": Formulas(subtract_by_count, modified_kneser_ney, kneser_ney_discounts, True, ("1", "2", "3+")),
-}
-
-
 @dataclass(frozen=True)
 class Method:
-    """How one order is smoothed.
+    """How one order is smoothed. The subclasses are the methods.
 
-    name: in METHODS. parameters: the number of -cdiscount, -addsmooth or -gtNmax, the D's of Kneser-Ney, or the
-    coefficients of Good-Turing. interpolate: whether the lower order is added in. minimum: n-grams with lower counts
-    are left out. cutoff: once the discounts are known, n-grams seen `cutoff` times or less are left out, and their
-    counts go to the lower order, as in KenLM's lmplz --prune. counts: when continuation counts replace the raw counts:
-    "before" the discounts are estimated, "after", or "never", if the counts are continuation counts already.
+    parameters: the number of -cdiscount, -addsmooth or -gtNmax, the D's of Kneser-Ney, or the coefficients of
+    Good-Turing. interpolate: whether the lower order is added in. minimum: n-grams with lower counts are left out.
+    cutoff: once the discounts are known, n-grams seen `cutoff` times or less are left out, and their counts go to the
+    lower order, as in KenLM's lmplz --prune. counts: when continuation counts replace the raw counts: "before" the
+    discounts are estimated, "after", or "never", if the counts are continuation counts already.
+
+    Of a subclass. highest: its discounts follow from n_1 .. n_highest, the numbers of n-grams seen once, twice and so
+    on; 0 if the user gives them. names: those of its discounts in a discount file; None: the counts 1, 2, ... are their
+    names. continuation: whether orders below the highest count the different words before an n-gram. unchanged: whether
+    f(c) / q is c / T with these parameters, which leaves no mass for unseen words.
     """
 
-    name: str
     parameters: tuple = ()
     interpolate: bool = False
     minimum: float = 1
     cutoff: int = 0
     counts: str = "before"
 
-    def __post_init__(self):
-        if self.name not in METHODS:
-            raise ValueError(f"no method {self.name!r}; the methods are {', '.join(METHODS)}")
+    highest = 0
+    names = None
+    continuation = False
+    unchanged = False
 
-    @property
-    def formulas(self):
-        return METHODS[self.name]
+    def kept(self):
+        """f(c): the discounted counts f(0) .. f(C - 1), and how much is subtracted from higher counts."""
+        return [0.0], 0.0
+
+    def shares(self, T, types, V):
+        """q(h) and the weight of the lower order in each context, (H,) each.
+
+        T (H,): the sum of the counts of a context's extensions. types (3, H): the number of its extensions, of those
+        with a count of 2 or more, and of those with 3 or more. V: the size of the vocabulary. In the weight SRILM
+        rounds T up, which matters for float counts.
+        """
+        return T, np.zeros(len(T))
+
+    def discounted(self, k, n, recipe):
+        """The method with its discounts of order k. n(r): gives n_1 .. n_r. Raises NoDiscount."""
+        return self
 
     @property
     def continued(self):
         """Whether orders below the highest use continuation counts."""
-        return self.formulas.continuation and self.counts != "never"
+        return self.continuation and self.counts != "never"
 
     @property
     def idle(self):
         """Whether the counts stay unchanged, so that no mass is left for unseen words."""
-        return self.minimum <= 1 and self.formulas.idle(self.parameters)
+        return self.minimum <= 1 and self.unchanged
 
     def discount(self, c):
         """f(c) of counts (N,), 0 for counts below the minimum."""
-        f, less = self.formulas.kept(self.parameters)
+        f, less = self.kept()
         whole = np.ceil(np.minimum(c, MOST + 1)).astype(np.int64)
         return np.where(c < self.minimum, 0.0, np.where(whole < len(f), np.take(f, whole, mode="clip"), c - less))
+
+
+class GoodTuring(Method):
+    """f(r) = d(r) r for counts r with a coefficient d(r), r for others; q = T (Katz 1987)."""
+
+    @property
+    def highest(self):
+        return max(int(self.parameters[0]) + 1, 4)
+
+    @property
+    def unchanged(self):
+        return not self.parameters
+
+    def kept(self):
+        return [0.0, *(r * d_r for r, d_r in enumerate(self.parameters, 1))], 0.0
+
+    def discounted(self, k, n, recipe):
+        """The method with Katz's coefficients d_r for counts r up to -gtmax. As in SRILM, d_r is 1 where n_r is 0 or
+        d_r out of range, and gtmax is lowered while its own n is 0.
+        """
+        upto, tell = int(self.parameters[0]), recipe.tell
+        n = n(upto + 1)
+        tell(f"Good-Turing discounting {k}-grams")
+        tell("GT-count [0] = 0")
+        for r, n_r in enumerate(n, 1):
+            tell(f"GT-count [{r}] = {n_r}")
+        if n[0] == 0:
+            tell("warning: no singleton counts")
+            upto = 0
+        while upto > 0 and n[upto] == 0:
+            tell(f"warning: count of count {upto + 1} is zero -- lowering maxcount")
+            upto -= 1
+        if not upto:
+            tell("GT discounting disabled")
+        d = []
+        for r in range(1, upto + 1):
+            common = (upto + 1) * n[upto] / n[0]
+            if n[r - 1] == 0:
+                tell(f"warning: count of count {r} is zero")
+                d.append(1.0)
+                continue
+            plain = (r + 1) * n[r] / (r * n[r - 1])
+            with np.errstate(divide="ignore", invalid="ignore"):
+                value = float(np.divide(plain - common, 1 - common))
+            if not np.isfinite(value) or value <= EPSILON or plain > 1:
+                tell(f"warning: discount coeff {r} is out of range: {value:.6g}")
+                value = 1.0
+            d.append(value)
+        return replace(self, parameters=tuple(d))
+
+
+class WittenBell(Method):
+    """f(c) = c; q = T + types, and the weight is the rest of the mass, types / (T + types) (Witten and Bell 1991,
+    method C).
+    """
+
+    def shares(self, T, types, V):
+        return T + types[0], types[0] / (np.ceil(T) + types[0])
+
+
+class NaturalLaw(Method):
+    """f(c) = c; q = T (T (T + 1) + 2 k) / (T (T + 1) + k (1 - k)), where k is the number of types; T if k = V: Ristad's
+    natural law of succession (1995).
+    """
+
+    def shares(self, T, types, V):
+        k = types[0]
+        return T / np.where(k == V, 1, (T * (T + 1) + k * (1 - k)) / (T * (T + 1) + 2 * k)), np.zeros(len(T))
+
+
+class Additive(Method):
+    """f(c) = c + delta; q = T + V delta (Lidstone)."""
+
+    @property
+    def unchanged(self):
+        return self.parameters[0] == 0
+
+    def kept(self):
+        return [0.0], -self.parameters[0]
+
+    def shares(self, T, types, V):
+        return T + V * self.parameters[0], np.zeros(len(T))
+
+
+class Absolute(Method):
+    """f(c) = c - D; q = T, and the weight is D types / T: absolute discounting."""
+
+    @property
+    def unchanged(self):
+        return self.parameters[0] == 0
+
+    def kept(self):
+        return [0.0], self.parameters[0]
+
+    def shares(self, T, types, V):
+        return T, self.parameters[0] * types[0] / np.ceil(T)
+
+
+class KneserNey(Absolute):
+    """The original Kneser-Ney method (1995): absolute discounting, with continuation counts in lower orders."""
+
+    highest, names, continuation, unchanged = 4, ("1",), True, False
+
+    def closed_form(self, n, kenlm):
+        """(D = n1 / (n1 + 2 n2), as a tuple, None), or ((), why there is none)."""
+        if min(n[:2]) == 0:
+            return (), "D = n1 / (n1 + 2 n2) needs n1 and n2"
+        return (n[0] / (n[0] + 2 * n[1]),), None
+
+    def discounted(self, k, n, recipe):
+        """The method with the discounts of the closed form, or, if it gives none, of the recipe's `fallback`. With
+        `exact`, lmplz's conditions hold: n4 may be 0, and D(c) may not be above c. Raises NoDiscount.
+        """
+        names, tell, fallback = self.names, recipe.tell, recipe.fallback
+        n = n(2 if len(names) == 1 else 4)
+        tell(f"Kneser-Ney smoothing {k}-grams")
+        for r, n_r in enumerate(n, 1):
+            tell(f"n{r} = {n_r}")
+        D, why = self.closed_form(n, recipe.exact)
+        if why:
+            if fallback is None:
+                tell(why)
+                raise NoDiscount(k, n, recipe.exact)
+            D = tuple(fallback[: len(names)])
+            sys.stderr.write(f"fallback discounts for order {k}: {' '.join(map(str, D))}\n")
+        for name, value in zip(names, D):
+            tell(f"D{name} = {value:.6g}" if len(names) > 1 else f"D = {value:.6g}")
+        return replace(self, parameters=D)
+
+
+class ModifiedKneserNey(KneserNey):
+    """f(c) = c - D1, D2 or D3+ for counts of 1, 2, 3 and more; q = T, and the weight is (D1 n1 + D2 n2 + D3+ n3+) / T,
+    n_r being the types of count r (Chen and Goodman 1998, section 3).
+    """
+
+    names = ("1", "2", "3+")
+
+    def kept(self):
+        D1, D2, D3 = self.parameters
+        return [0.0, 1 - D1, 2 - D2], D3
+
+    def shares(self, T, types, V):
+        (D1, D2, D3), (every, from_2, from_3) = self.parameters, types
+        return T, (D1 * (every - from_2) + D2 * (from_2 - from_3) + D3 * from_3) / np.ceil(T)
+
+    def closed_form(self, n, kenlm):
+        """((D1, D2, D3+), None); for invalid discounts, the second is the reason. kenlm: as in KenLM, in single
+        precision, which decides whether a discount next to 0 is valid.
+        """
+        if min(n[: 3 if kenlm else 4]) == 0:
+            r = min(n.index(0) + 1, 3)
+            return (), f"D{r}{'+' * (r == 3)} = {r} - {r + 1} Y n{r + 1}/n{r} with Y = n1/(n1 + 2 n2) needs n1 .. n4"
+        number = np.float32 if kenlm else float
+        Y = number(n[0]) / number(n[0] + 2 * n[1])
+        D = tuple(float(number(r) - number(r + 1) * Y * number(n[r]) / number(n[r - 1])) for r in (1, 2, 3))
+        for r, d in enumerate(D, 1):
+            if d < 0 or (kenlm and d > r):
+                outside = "below 0" if d < 0 else f"above {r}"
+                return D, f"D{r}{'+' * (r == 3)} = {r} - {r + 1} Y n{r + 1}/n{r} is {d:.4g}, {outside}"
+        return D, None
+
+
+METHODS = {
+    "gt": GoodTuring,
+    "wb": WittenBell,
+    "n": NaturalLaw,
+    "cd": Absolute,
+    "add": Additive,
+    "ukn": KneserNey,
+    "kn": ModifiedKneserNey,
+}
 
 
 @dataclass(frozen=True)
@@ -290,9 +290,7 @@ class Recipe:
 
     def discounted(self, k, n):
         """The Method of order k with discounts from `fixed`, or by n(r), n_1 .. n_r. Raises NoDiscount."""
-        method = self.methods[k - 1]
-        estimate = method.formulas.discounts
-        return self.fixed.get(k) or (estimate(method, k, n, self) if estimate else method)
+        return self.fixed.get(k) or self.methods[k - 1].discounted(k, n, self)
 
     def tuned(self, first, features):
         """The Recipe with the discounts under which the held-out text is most likely. first, features: as in
@@ -323,14 +321,14 @@ def lmplz(k, name="kn", cutoff=0, uniform=True):
     """
     if name != "kn":
         raise UsageError(f"order {k}: -kenlm smooths all orders by modified Kneser-Ney; leave out other methods")
-    return Method("kn", (), k > 1 or uniform, 1, cutoff)
+    return ModifiedKneserNey((), k > 1 or uniform, 1, cutoff)
 
 
 def with_discounts(method, rows, path):
     """The method with the discounts and the minimum of a file that SRILM's -kn or -gt wrote. rows: the file's
     `decoding.lines`. Raises FormatError.
     """
-    values, minimum, names = {}, method.minimum, method.formulas.names
+    values, minimum, names = {}, method.minimum, method.names
     for number, line in rows:
         fields = line.split()
         if not fields or fields[0] == b"maxcount":
@@ -368,8 +366,8 @@ def finite(text):
 def write_discounts(out, method):
     """Writes a file of discounts as SRILM's -kn and -gt options do."""
     text = f"mincount {method.minimum:g}\n"
-    if method.formulas.names:
-        text += "".join(f"discount{name} {d:.16f}\n" for name, d in zip(method.formulas.names, method.parameters))
+    if method.names:
+        text += "".join(f"discount{name} {d:.16f}\n" for name, d in zip(method.names, method.parameters))
     else:
         text += f"maxcount {len(method.parameters)}\n"
         text += "".join(f"discount {r} {d:.16g}\n" for r, d in enumerate(method.parameters, 1))

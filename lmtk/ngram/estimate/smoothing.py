@@ -274,12 +274,12 @@ def smooth_large(k, events, H, method, V, exact, room):
     T, types = h[:, 0].astype(np.float64), h[:, 1:].T
     seen = T > 0
     T[~seen] = 1
-    q, weight = method.formulas.shares(method.parameters, T, types, V)
+    q, weight = method.shares(T, types, V)
     if lost.any():
         weight = weight + lost / T
     share = room("share", (H, 2), np.float64)
     share[:, 0], share[:, 1] = q, weight if method.interpolate else 0
-    f, less = method.formulas.kept(method.parameters)
+    f, less = method.kept()
     log10p, p = room("log10p", len(raw), f32), room(f"p{k % 2}", len(raw), np.float64)
     lower, sums = room("lower", len(raw), np.float64), room("sums", (H, 2), np.float64)
     rule = np.array(f), float(less), float(method.minimum), cutoff, bool(exact)
@@ -323,7 +323,7 @@ def sum_counts(context, count, raw, cutoff, h, lost):
 @jit
 def interpolate(context, count, raw, parent, lower_p, f, less, minimum, cutoff, exact, share, p, lower, sums):
     """p (N,) <- f(c) / q + weight p of the lower order, nan for an n-gram that is left out; lower (N,) <- p of the
-    lower order; sums[:, 0] (H,) <- the sum of p. share (H, 2): q and weight; f, less: as Formulas.kept returns them.
+    lower order; sums[:, 0] (H,) <- the sum of p. share (H, 2): q and weight; f, less: as Method.kept returns them.
     """
     sums[:] = 0
     for i in range(len(context)):
@@ -371,7 +371,7 @@ def share_mass(method, of, c, totals, lost, lower, exact):
     for round in itertools.count():
         is_interpolated = round == 0 and lower is not None
         with np.errstate(divide="ignore", invalid="ignore"):
-            q, weight = method.formulas.shares(method.parameters, T, types, V)
+            q, weight = method.shares(T, types, V)
             if lost is not None:
                 weight = weight + lost / T
         kept = f[todo] / q[of]
