@@ -155,6 +155,13 @@ def test_removed_states_are_those_with_a_backoff_arc_alone():
     assert len(smaller.final) < len(fst.final) and not (labels == fst.backoff).any()
 
 
+def test_weights_of_skipped_states_stay_finite():
+    final, begins = np.array([np.inf, np.inf, 0], np.float32), np.array([0, 1, 2, 2])
+    label, target, weight = np.array([5, 9], np.int32), np.array([1, 2], np.int32), np.full(2, 2e38, np.float32)
+    smaller = remove_redundant(Fst(0, final, begins, label, target, weight, 9))
+    assert len(smaller.final) == 2 and weight_of(smaller, [5]) == pytest.approx(3e38)
+
+
 def test_weights_have_six_digits():
     """Random single-precision numbers, halves of the sixth digit, and the ends of each form."""
     random = np.random.default_rng(1)
