@@ -78,8 +78,8 @@ RULES = (
 
 
 @dataclass(frozen=True)
-class Bigrams:
-    """What there is to sort. data: an `induction.Bigrams`. words: the ids to sort, by use. unseen: ids without a count.
+class Unsorted:
+    """The words to sort. data: an `induction.Bigrams`. words: the ids to sort, by use. unseen: ids without a count.
     G: the number of classes. unk: the word for unknown words.
     """
 
@@ -100,23 +100,23 @@ def sort_words(job):
     check_outputs(job.classes, job.class_counts, job.write_paths, texts=job.text, inputs=inputs)
     check_outputs(job.class_counts, job.write_paths, inputs=[job.init])  # classes may replace classes
     start = files.read_classes(job.init) if job.init else None
-    bigrams = bigrams_of(job, start)
-    state = exchange_words(job, bigrams, start)
-    result = induction.made(bigrams.data, state.g, state.G, bigrams.unseen, bigrams.unk)
+    unsorted = unsorted_words(job, start)
+    state = exchange_words(job, unsorted, start)
+    result = induction.made(unsorted.data, state.g, state.G, unsorted.unseen, unsorted.unk)
     if job.classes:
         with open_out(job.classes) as out:
             files.write_classes(out, result)
     if job.class_counts:
         with open_out(job.class_counts) as out:
-            write_counts(out, induction.class_counts(bigrams.data, result), by_bytes=True)
+            write_counts(out, induction.class_counts(unsorted.data, result), by_bytes=True)
     if job.write_paths:
         with open_out(job.write_paths) as out:
-            induction.write_paths(out, bigrams.data, result)
+            induction.write_paths(out, unsorted.data, result)
     return result
 
 
-def bigrams_of(job, start):
-    """The Bigrams that a job sorts. start: the classes of -init, or None."""
+def unsorted_words(job, start):
+    """The Unsorted words of a job. start: the classes of -init, or None."""
     from lmtk.ngram.classes import induction
     from lmtk.ngram.counting.collection import Sources, collect
     from lmtk.text.vocab import EOS, SOS, read_vocab
@@ -131,7 +131,7 @@ def bigrams_of(job, start):
     free = [w for w, word in enumerate(data.words) if word not in apart]
     words = induction.by_use(data, [w for w in free if data.uses[w]])
     unseen = [w for w in free if not data.uses[w] and data.words[w] != unk]
-    return Bigrams(data, words, unseen, number_of_classes(job, start, len(words)), unk)
+    return Unsorted(data, words, unseen, number_of_classes(job, start, len(words)), unk)
 
 
 def number_of_classes(job, start, words):
@@ -151,14 +151,14 @@ def number_of_classes(job, start, words):
     return G
 
 
-def exchange_words(job, bigrams, start):
+def exchange_words(job, unsorted, start):
     """Merges words into classes if the job asks for it, then moves words between classes. Returns the final
-    `induction.Exchange`. start: as in bigrams_of.
+    `induction.Exchange`. start: as in unsorted_words.
     """
     from lmtk.jobs.bar import Bar
     from lmtk.ngram.classes import induction
 
-    data, words, G = bigrams.data, bigrams.words, bigrams.G
+    data, words, G = unsorted.data, unsorted.words, unsorted.G
     with Bar(job.quiet) as bar:
 
         def tell(step):
@@ -169,7 +169,7 @@ def exchange_words(job, bigrams, start):
 
         g = induction.given_classes(data, words, start, job.init) if start else None
         if job.merges:
-            g = merge_words(job, bigrams, g, bar)
+            g = merge_words(job, unsorted, g, bar)
         elif not start:
             g = induction.frequency_classes(data, words, G, job.seed)
         state = induction.Exchange(data, g, G, words)
@@ -184,7 +184,7 @@ def exchange_words(job, bigrams, start):
     return state
 
 
-def merge_words(job, bigrams, g, bar):
+def merge_words(job, unsorted, g, bar):
     """The class of each word after merging, (W,). g: the classes to start from, which are merged as words are, or
     None.
     """
@@ -193,18 +193,18 @@ def merge_words(job, bigrams, g, bar):
     from lmtk.files.outputs import open_out
     from lmtk.ngram.classes import files, induction
 
-    data, words, save = bigrams.data, bigrams.words, job.save or 0
+    data, words, save = unsorted.data, unsorted.words, job.save or 0
     units, order, of = data, words, np.arange(len(data.words))
     if g is not None:
         of = g
         units = induction.classes_as_words(data, g, int(g.max()) + 1)
         order = induction.by_use(units, np.unique(g[words]))
-    window = len(order) if job.full else bigrams.G
-    for share, merged in induction.mergers(units, order, window, bigrams.G, save):
+    window = len(order) if job.full else unsorted.G
+    for share, merged in induction.mergers(units, order, window, unsorted.G, save):
         bar(share, "merging")
         if save and len(merged) and len(merged) % save == 0:
             g = induction.merged_classes(merged, order, of, words)
-            classes = induction.made(data, g, int(g.max()) + 1, bigrams.unseen, bigrams.unk)
+            classes = induction.made(data, g, int(g.max()) + 1, unsorted.unseen, unsorted.unk)
             with open_out(numbered_name(job.classes, len(merged))) as out:
                 files.write_classes(out, classes)
     return induction.merged_classes(merged, order, of, words)
