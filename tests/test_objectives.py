@@ -211,6 +211,21 @@ def test_shrinking_leaves_the_biases(times):
         assert after == pytest.approx(share**times * before, rel=1e-5), name
 
 
+@pytest.mark.parametrize("size", [20, 1 << 24])
+@pytest.mark.parametrize("objective", ["full", "sampled", "nce", "class", "tree"])
+def test_weight_decay_counts_the_examples_of_each_minibatch(texts, objective, size):
+    """The last minibatch of an epoch is smaller; a minibatch may be larger than the text."""
+    made = settings(objective=objective, minibatch=size, weight_decay=1e-2, decay=0.0, epochs=1, samples=3)
+    data, fresh = prepared(texts, made)
+    progress = training.begin(fresh, made)
+    for _ in training.train(progress, data, made, 1):
+        pass
+    N, row = len(data.w), fresh.vocab.unk_id  # <unk> is not in the text
+    assert N % 20
+    kept = np.prod([1 - min(size, N - i) * 1e-3 for i in range(0, N, size)])
+    assert progress.best.C[row] == pytest.approx(kept * fresh.C[row], rel=1e-5)
+
+
 @pytest.mark.parametrize("upto", [1, 5, 9, 10, 17])
 @pytest.mark.parametrize(
     "objective, samples, effective",

@@ -217,21 +217,22 @@ def make_learner(now, data, settings, threads, comm, state=None):
     def step(at, epsilon, epoch, number):
         if feed:
             contexts, words, batch = feed(at, theta.state if number else None)
+            examples = np.count_nonzero(at < len(w))
             at = np.minimum(at, len(w) - 1)
         else:
             at, batch = at[w[at] >= 0], Batch(threads=threads)
-            contexts, words = data.contexts[at], w[at]
+            contexts, words, examples = data.contexts[at], w[at], len(at)
         factors = draw(len(contexts), len(words), epoch, number)
         if not (words >= 0).any():
             if feed:  # words that are not predicted still change the state
                 *_, theta.state = sgd.forward(theta, contexts, factors, batch)
-            decay(epsilon, number)
+            decay(epsilon, number, examples)
             return 0.0, 0.0
         update = lambda *z: trainer.update(*z, at, epoch, number)
         rates = Rates(epsilon, each, settings.feature_rate)
         result = sgd.step(theta, update, contexts, words, rates, factors, batch)
         if math.isfinite(result[0]):
-            decay(epsilon, number)
+            decay(epsilon, number, examples)
         return result
 
     network = lambda: now.having(sgd.copy_arrays(theta) | trainer.arrays())
@@ -265,17 +266,17 @@ def without_low(network):
 
 
 def make_decay(pending, every, shrink, data, settings):
-    """A function decay(epsilon, number) that applies weight decay, if not each update does.
+    """A function decay(epsilon, number, K) that applies weight decay, if not each update does.
 
-    An update keeps 1 - K epsilon decay of a weight. Single precision would round what it takes away, 1e-7 or 1e-8 in
-    the paper, to a multiple of 6e-8. So the updates are collected, and shrink(keep, keep_C) gets their product: at the
-    end of an epoch, and after `every` updates or more that take away LEAST_DECAY or more. shrink: None if each update
-    decays all weights. pending (3,) float64: ln keep, ln keep_C, for C alone, and the number of updates; a checkpoint
-    has them too.
+    An update of K examples keeps 1 - K epsilon decay of a weight. Single precision would round what it takes away, 1e-7
+    or 1e-8 in the paper, to a multiple of 6e-8. So the updates are collected, and shrink(keep, keep_C) gets their
+    product: at the end of an epoch, and after `every` updates or more that take away LEAST_DECAY or more. shrink: None
+    if each update decays all weights. pending (3,) float64: ln keep, ln keep_C, for C alone, and the number of updates;
+    a checkpoint has them too.
     """
-    K, steps = minibatches(data, settings)
+    _, steps = minibatches(data, settings)
 
-    def decay(epsilon, number):
+    def decay(epsilon, number, K):
         share = K * epsilon * settings.weight_decay
         if share * max(settings.feature_rate, 1) >= 1:
             most = settings.weight_decay / (share * max(settings.feature_rate, 1))
@@ -300,8 +301,9 @@ def is_fused(data, settings):
 
 
 def minibatches(data, settings):
-    """(the number of examples in a minibatch, the number of minibatches in an epoch)."""
+    """(the number of examples in a minibatch, at most those of the text; the number of minibatches in an epoch)."""
     K = settings.minibatch if data.fresh is None else running.minibatch_size(settings)
+    K = min(K, len(data.w))
     return K, -(-len(data.w) // K)
 
 
@@ -327,7 +329,7 @@ def make_energy_learner(now, data, settings, threads, comm, state=None):
         rates = Rates(epsilon, each, settings.feature_rate)
         result = energy_sgd.step(p, weights, pace, examples, candidates, rates, threads)
         if math.isfinite(result[0]):
-            decay(epsilon, number)
+            decay(epsilon, number, len(at))
         return result
 
     network = lambda: now.having({name: a.copy() for name, a in vars(p).items()})
