@@ -169,6 +169,17 @@ def test_ranks_that_do_not_wait_keep_the_biases(tmp_path):
 
 
 @needs_mpi
+@pytest.mark.parametrize("objective", ["sampled", "class"])
+def test_ranks_that_do_not_wait_decay_weights_as_one_process_does(tmp_path, objective):
+    """At the end of an epoch each rank applies the weight decay of its updates. <unk> is not in the text."""
+    words = ["nplm-train", *DATA, *TINY, "-objective", objective, "-weight-decay", "1e-2", "-epochs", "1"]
+    assert mpi(1, *words, "-lm", tmp_path / "one")[0] == 0
+    assert mpi(3, *words, "-mpi", "-parallel", "data", "-lm", tmp_path / "three")[0] == 0
+    one, three = load(str(tmp_path / "one")), load(str(tmp_path / "three"))
+    assert three.C[three.vocab.unk_id] == pytest.approx(one.C[one.vocab.unk_id], rel=1e-3)
+
+
+@needs_mpi
 def test_a_rank_may_have_no_minibatch(tmp_path):
     words = ["nplm-train", *DATA, *TINY, "-minibatch", "10000", "-dropout", "0"]
     assert mpi(2, *words, "-mpi", "-parallel", "data", "-lm", tmp_path / "m") == (0, "", "")

@@ -30,6 +30,7 @@ class Alone:
     """The communicator of a run in one process."""
 
     rank, size, sent = 0, 1, 0
+    stride = 1  # ranks that take turns with the minibatches of an epoch
 
     def sum(self, a):
         return a
@@ -64,6 +65,8 @@ class Many:
 
     timed: whether waiting and communication are timed separately, by a barrier before each exchange.
     """
+
+    stride = 1  # as in Alone: all ranks work on each minibatch
 
     def __init__(self, MPI, timed=False, world=None):
         self.MPI, self.world, self.timed = MPI, world or MPI.COMM_WORLD, timed

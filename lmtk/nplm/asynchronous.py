@@ -11,7 +11,7 @@ class Common(Alone):
     """
 
     def __init__(self, comm):
-        self.MPI = comm.MPI
+        self.MPI, self.stride = comm.MPI, comm.size
         self.node, self.heads, self.nodes = nodes(comm)
         self.placed = []
 

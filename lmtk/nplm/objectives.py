@@ -209,7 +209,7 @@ def make_learner(now, data, settings, threads, comm, state=None):
         trainer.shrink(keep)
         sgd.shrink(theta, keep, keep_C)
 
-    decay = make_decay(pending, trainer.every, trainer.shrink and shrink, data, settings)
+    decay = make_decay(pending, trainer.every, trainer.shrink and shrink, data, settings, comm.stride)
     each = settings.weight_decay if trainer.shrink is None else 0
     theta.state = (state or {}).get("state")
     feed = running.make_feed(data.contexts, w, data.fresh, settings, threads) if layer.carries else None
@@ -265,14 +265,14 @@ def without_low(network):
     return replace(network, theta=SimpleNamespace(**arrays))
 
 
-def make_decay(pending, every, shrink, data, settings):
+def make_decay(pending, every, shrink, data, settings, stride=1):
     """A function decay(epsilon, number, K) that applies weight decay, if not each update does.
 
     An update of K examples keeps 1 - K epsilon decay of a weight. Single precision would round what it takes away, 1e-7
     or 1e-8 in the paper, to a multiple of 6e-8. So the updates are collected, and shrink(keep, keep_C) gets their
     product: at the end of an epoch, and after `every` updates or more that take away LEAST_DECAY or more. shrink: None
     if each update decays all weights. pending (3,) float64: ln keep, ln keep_C, for C alone, and the number of updates;
-    a checkpoint has them too.
+    a checkpoint has them too. stride: each rank makes every stride-th update, and applies the decay of its own updates.
     """
     _, steps = minibatches(data, settings)
 
@@ -288,7 +288,7 @@ def make_decay(pending, every, shrink, data, settings):
         if shrink is None:
             return
         pending[:] += math.log1p(-share), math.log1p(-share * settings.feature_rate), 1
-        if number + 1 == steps or (pending[2] >= every and pending[0] <= -LEAST_DECAY):
+        if number + stride >= steps or (pending[2] >= every and pending[0] <= -LEAST_DECAY):
             shrink(*map(math.exp, pending[:2]))
             pending[:] = 0
 
@@ -320,7 +320,7 @@ def make_energy_learner(now, data, settings, threads, comm, state=None):
     fused, pending = is_fused(data, settings), pending_decay(state)
     each = settings.weight_decay if fused else 0
     shrink = None if fused else partial(energy_sgd.shrink, p)
-    decay = make_decay(pending, 1, shrink, data, settings)
+    decay = make_decay(pending, 1, shrink, data, settings, comm.stride)
     draw = make_draw(data, settings, V) if settings.objective == "sampled" else lambda *_: (np.arange(V), None)
 
     def step(at, epsilon, epoch, number):
