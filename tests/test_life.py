@@ -6,6 +6,8 @@ import shutil
 import signal
 import subprocess
 import sys
+from itertools import count, islice
+from types import SimpleNamespace
 
 import pytest
 from helpers import ENVIRONMENT, FILES
@@ -52,14 +54,27 @@ def test_a_checkpoint_that_cannot_be_written_is_a_warning(texts, monkeypatch, ca
 
 
 def test_minutes_end_a_run_within_an_epoch(texts):
-    """The rate falls to 0 by then; the figures of the last epoch are of the words that it has read."""
+    """The rate falls until then; the figures of the last epoch are of the words that it has read."""
     made = settings(epochs=1_000_000, patience=0, decay=None, minutes=0.01)
     data, fresh = prepared(texts, made)
     cycle, progress = life(texts / "m", made, data, fresh.vocab), training.Progress(fresh)
     run.run_training(cycle, progress, training.train(progress, data, made, 1), Reporter(cycle, progress, Life()))
     *_, before, last = progress.curve
     assert progress.out_of_time and (texts / "m").exists() and len(progress.curve) < 1_000_000
-    assert last.rate == 0 and last.training == pytest.approx(before.training, abs=1)
+    assert 0 <= last.rate < before.rate < made.rate and last.training == pytest.approx(before.training, abs=1)
+
+
+def test_the_rate_of_an_epoch_is_that_of_its_start(texts, monkeypatch):
+    """With -minutes too. Here each look at the clock takes a second of the 60."""
+    seconds = count()
+    monkeypatch.setattr("lmtk.clock.time", SimpleNamespace(monotonic=lambda: next(seconds)))
+    made = settings(epochs=1_000_000, patience=0, decay=None, minutes=1)
+    data, fresh = prepared(texts, made)
+    progress = training.Progress(fresh)
+    *_, last = (list(progress.curve) for _ in islice(training.train(progress, data, made, 1), 20))
+    looks = 1 + 2 * training.minibatches(data, made)[1]  # at the start of an epoch, and twice in each minibatch
+    rates = [made.rate * (1 - (1 + looks * i) / 60) for i in range(len(last))]
+    assert len(last) > 1 and [e.rate for e in last] == pytest.approx(rates)
 
 
 def test_a_run_that_is_killed_goes_on_from_its_last_checkpoint(tmp_path):

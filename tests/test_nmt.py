@@ -1,6 +1,7 @@
 """Translation: the network against a slow twin and finite differences, training, the beam."""
 
-from itertools import pairwise
+from itertools import count, islice, pairwise
+from types import SimpleNamespace
 
 import naive
 import numpy as np
@@ -355,6 +356,20 @@ def test_shares_of_a_minibatch_have_its_gradient(attention):
     for theta, logp in outcomes[1:]:
         assert theta == pytest.approx(outcomes[0][0], abs=1e-4)
         assert logp == pytest.approx(outcomes[0][1], rel=1e-5)
+
+
+def test_with_minutes_the_rate_of_an_epoch_is_that_of_its_start(monkeypatch):
+    """Here each look at the clock takes a second of the 60."""
+    seconds = count()
+    monkeypatch.setattr("lmtk.clock.time", SimpleNamespace(monotonic=lambda: next(seconds)))
+    random = np.random.default_rng(1)
+    sides = [[np.append(random.integers(2, V, random.integers(1, 7)), 0) for _ in range(23)] for V in (6, 5)]
+    settings = training.Settings(3, 4, 2, 2, 5, 9, 0.01, 0.0, 0.1, "likelihood", 0, None, 1, minutes=1)
+    theta = training.initial_theta(vocab(6), vocab(5), settings, sides[1])
+    progress = training.Progress(theta, theta * 0, theta * 0)
+    for _ in islice(training.train(progress, Bitext(*sides, 0), None, (vocab(6), vocab(5)), settings), 12):
+        pass
+    assert [e.rate for e in progress.curve] == pytest.approx([0.01 * (1 - 0.95 * t / 60) for t in (1, 12)])
 
 
 def test_the_average_is_of_the_last_share_of_the_updates():

@@ -196,6 +196,7 @@ def train(progress, bitext, heldout, vocabs, settings, bleu=None, threads=1):
     clock, total = Clock(settings.minutes, progress.seconds), settings.epochs * last
     while progress.epoch < settings.epochs:
         words = sentences = 0
+        rate = learning_rate(settings, clock.share(progress.epoch / settings.epochs))
         for number, batch in enumerate(make_minibatches(bitext, settings, progress.epoch)):
             sentences += len(batch)
             if number < progress.step:
@@ -230,7 +231,6 @@ def train(progress, bitext, heldout, vocabs, settings, bleu=None, threads=1):
             if progress.step < last:
                 yield False, seen, now
         held = heldout_logp(result, heldout, target.sos_id) if heldout else None
-        rate = learning_rate(settings, clock.share(progress.epoch / settings.epochs))
         e = curve.Epoch(
             progress.epoch + 1, progress.L / words, held, rate=rate, updates=progress.epoch * last + progress.step,
             training_nll=-progress.L / sentences, heldout_nll=heldout and -held * words_per_sentence(heldout),

@@ -256,7 +256,8 @@ def train(progress, data, settings, threads, comm=ALONE, common=None):
     clock, total = Clock(settings.minutes, progress.seconds), settings.epochs * N
     norm = next_norm = epsilon = math.nan
     while progress.epoch < settings.epochs:
-        batch = make_batches(data, settings, progress.epoch)
+        batch, t = make_batches(data, settings, progress.epoch), progress.epoch * N
+        first_rate = learning_rate(settings, t, clock.share(t / total))
         while progress.step < last and not progress.out_of_time:
             L, begin, end = 0.0, progress.step, min(progress.step + rounds * stride, last)
             for number in range(begin + first, end, stride):
@@ -279,7 +280,7 @@ def train(progress, data, settings, threads, comm=ALONE, common=None):
             progress.out_of_time = clock.is_over()
             if end < last and not progress.out_of_time:
                 yield False, seen, learner.network
-        finish_epoch(progress, learner.network(), data, settings, comm, clock)
+        finish_epoch(progress, learner.network(), data, settings, comm, first_rate)
         yield True, seen, learner.network
 
 
@@ -298,24 +299,23 @@ def make_batches(data, settings, epoch):
     return lambda number: order[number * K : (number + 1) * K]
 
 
-def finish_epoch(progress, network, data, settings, comm, clock):
+def finish_epoch(progress, network, data, settings, comm, rate):
     """Finish an epoch, or the part of it that the time allowed: add a line to the curve, and keep the network if it is
     the best so far. Raises Diverged.
 
-    The curve has a training perplexity only if the objective is in EXACT or ESTIMATED.
+    rate: the learning rate at the start of the epoch; with -minutes, of a resumed epoch, at the start of the rest. The
+    curve has a training perplexity only if the objective is in EXACT or ESTIMATED.
     """
     heldout = heldout_logp(network, data.heldout, comm) if data.heldout is not None else None
     if heldout is not None and not math.isfinite(heldout):
         raise Diverged(f"the held-out likelihood is not finite after epoch {progress.epoch + 1}; try a lower -rate")
-    N, estimated = len(data.w), settings.objective in ESTIMATED
+    estimated = settings.objective in ESTIMATED
     counted = count_scored(data, settings, progress)
     is_known = counted and (estimated or settings.objective in EXACT)
     training = progress.L / counted if is_known else None
     best = heldout is None or all(heldout > e.heldout for e in progress.curve)
-    t = progress.epoch * N
-    epsilon = learning_rate(settings, t, clock.share(t / (settings.epochs * N)))
     progress.epoch += 1
-    progress.curve.append(curve.Epoch(progress.epoch, training, heldout, None, epsilon, estimated, best))
+    progress.curve.append(curve.Epoch(progress.epoch, training, heldout, None, rate, estimated, best))
     progress.step, progress.L = 0, 0.0
     if best:
         progress.best, progress.best_epoch = without_low(network), progress.epoch
