@@ -5,6 +5,8 @@ import os
 import signal
 import subprocess
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -157,3 +159,30 @@ def test_a_missing_package_is_told_before_the_work(tmp_path, monkeypatch):
     outputs.check_output(str(tmp_path / "out.xz"))
     with pytest.raises(UsageError, match="zstd files need"):
         outputs.check_output(str(tmp_path / "out.zst"))
+
+
+def test_threads_that_write_a_file_at_once_both_write_it_whole(tmp_path):
+    def write_slowly(letter, seconds):
+        with outputs.open_out(str(tmp_path / "out")) as out:
+            for _ in range(4):
+                out.write(letter * 100_000)
+                time.sleep(seconds)
+        return True
+
+    with ThreadPoolExecutor(2) as threads:
+        assert all(threads.map(write_slowly, (b"a", b"b"), (0.05, 0.02)))
+    assert (tmp_path / "out").read_bytes() == b"a" * 400_000 and names(tmp_path) == ["out"]
+
+
+def test_a_file_is_locked_until_it_has_its_name(tmp_path, monkeypatch):
+    """Otherwise another process could remove it as the file of a killed one."""
+    replace, locked = os.replace, []
+
+    def replace_locked(old, new):
+        with open(old) as file, pytest.raises(BlockingIOError):
+            outputs.lock(file.fileno())
+        locked.append(replace(old, new))
+
+    monkeypatch.setattr(os, "replace", replace_locked)
+    write(tmp_path, "out")
+    assert len(locked) == 1 and names(tmp_path) == ["out"]

@@ -12,6 +12,7 @@ import re
 import stat
 import sys
 import time
+from _thread import get_native_id  # threading takes longer to import
 from contextlib import contextmanager, suppress
 from functools import cache
 
@@ -93,11 +94,11 @@ def is_written_in_place(path):
 
 def temporary_name(path):
     """The name under which `path` is written until it is complete: beside it, or beside the file that it links to."""
-    return f"{os.path.realpath(path)}{temporary_suffix()}{os.getpid()}"
+    return f"{os.path.realpath(path)}{temporary_suffix()}{get_native_id()}"
 
 
 def temporary_suffix():
-    """The part of a temporary name between the name of the file and the number of the process.
+    """The part of a temporary name between the name of the file and the number of the thread that writes it.
 
     It contains the name of the host: on a shared disk, a host does not know the processes of other hosts.
     """
@@ -114,7 +115,7 @@ def list_temporaries(folder):
 
 def clear_away(temporary):
     """Remove the unlocked temporary files and folders of the same output, which killed processes have left behind."""
-    folder, name = os.path.split(temporary.removesuffix(str(os.getpid())))
+    folder, name = os.path.split(temporary.removesuffix(str(get_native_id())))
     for other in list_temporaries(folder):
         if other.startswith(name) and other[len(name) :].isdigit():
             other = os.path.join(folder, other)
@@ -212,10 +213,10 @@ def open_out(path, lasting=False):
             raw.flush()
             if lasting and not in_place:
                 os.fsync(raw.fileno())
-        if not in_place:
-            with suppress(FileNotFoundError):
-                os.chmod(temporary, stat.S_IMODE(os.stat(path).st_mode))
-            os.replace(temporary, os.path.realpath(path))
+            if not in_place:  # while it is locked, so that no other process removes it
+                with suppress(FileNotFoundError):
+                    os.chmod(temporary, stat.S_IMODE(os.stat(path).st_mode))
+                os.replace(temporary, os.path.realpath(path))
     except BaseException as e:
         if not in_place:
             with suppress(OSError):
