@@ -447,9 +447,12 @@ class Model:
         return ids.astype(np.int32, copy=False)
 
     def _parts_of_ids(self, ids, starts):
-        ids = self._check_ids(ids)
+        ids, starts = self._check_ids(ids), np.asarray(starts)
+        is_valid = starts.ndim == 1 and (starts.dtype.kind in "iu" or not len(starts))
+        if not is_valid or (np.diff(starts.astype(np.int64), prepend=0, append=len(ids)) < 0).any():
+            raise ValueError(f"starts must be ascending whole numbers from 0 to {len(ids)}, the number of ids")
         for first in range(0, len(starts) - 1, TOGETHER):
-            ends = np.asarray(starts[first : first + TOGETHER + 1])
+            ends = starts[first : first + TOGETHER + 1]
             yield lambda ends=ends: np.insert(ids[ends[0] : ends[-1]], ends[1:-1] - ends[0], NEWLINE).astype(np.int32)
 
     def _sums_of_any(self, ids, sos, eos):

@@ -293,6 +293,10 @@ def test_states_and_many_sentences_give_the_same_numbers(large_from, name, large
     assert model.score_many([]).tolist() == []
     with pytest.raises(ValueError):
         model.score_many((np.array([len(model.vocab.words)]), np.array([0, 1])))
+    for starts in ([0, 3, 2, 3], [0, 2, 30], [-1, 2], [0.0, 2.0], [[0, 2], [2, 3]]):
+        with pytest.raises(ValueError, match="starts must be ascending whole numbers from 0 to 3, "):
+            model.score_many((np.array([1, 2, 3]), starts))
+    assert len(model.score_many((np.array([1, 2, 3]), []))) == 0
 
 
 def test_a_method_keeps_the_arrays_of_its_model():
