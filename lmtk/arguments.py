@@ -45,6 +45,7 @@ KINDS = {
     float: ("a number", lambda x: isinstance(x, Real)),
     str: ("a string", lambda x: isinstance(x, str)),
 }
+FREE = "quiet", "write"  # fields that functions set and options may change
 PLURALS = {bool: "switches", int: "whole numbers", float: "numbers", str: "strings"}
 
 
@@ -53,17 +54,23 @@ def run_of(job, arguments, options, names=None):
     """Yields the job, a class, of a function's arguments and options, {field: value}, for a block that runs it. In its
     errors and warnings, options have the names of Python. Warnings name the line that called lmtk.
 
-    names: {option: argument} of arguments with another name than their field. Raises TypeError for an option that does
-    not exist.
+    names: {option: argument} of arguments with another name than their field. An option that is a dictionary adds to
+    the argument of its name. Raises TypeError for an option that does not exist, UsageError for one that would override
+    an argument.
     """
     declared, renamed = fields_of(job), names or {}
     options = {name: plain(value) for name, value in options.items()}
     names = {option_name(field): name for name, field in declared.items()} | renamed
     for name, value in options.items():
-        if name not in declared or (name in renamed and name in arguments):
-            raise TypeError(f"unknown option '{name}'{similar(name, names)}")
+        option = option_name(declared[name]) if name in declared else name
+        if name not in declared or (option in renamed and name in arguments):
+            raise TypeError(f"unknown option '{name}'{similar(option, names)}")
         if wanted := mismatch(value, declared[name].type):
             raise UsageError(f"{name} must be {wanted}, not {reprlib.repr(value)}")
+        if isinstance(value, dict):
+            options[name] = arguments.get(name, {}) | value
+        elif name not in FREE and arguments.get(name) not in (None, (), value):
+            raise UsageError(f"{name} is set by the other arguments of this function; leave it out")
     with warnings.catch_warnings(), process_state_kept():
         show = warnings.showwarning
 
@@ -161,7 +168,8 @@ def mismatch(value, kind):
         return None if fits else f"a list of {PLURALS[one]}"
     if get_origin(kind) is dict:
         one = get_args(kind)[1]
-        fits = isinstance(value, dict) and not any(mismatch(k, int) or mismatch(x, one) for k, x in value.items())
+        fits = isinstance(value, dict) and all(isinstance(k, Integral) and k > 0 for k in value)
+        fits = fits and not any(mismatch(x, one) for x in value.values())
         return None if fits else f"a dictionary from orders to {PLURALS[one]}"
     words, fits = KINDS[kind]
     return None if fits(value) else words

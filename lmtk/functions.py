@@ -75,7 +75,7 @@ def estimate(text=None, order=3, smoothing="kn", interpolate=True, vocab=None, u
     minimum, fallback = options.pop("minimum", 1), options.pop("fallback", None)
     least = [minimum] if isinstance(minimum, Real) else minimum
     check_estimate(order, least, fallback, vocab)
-    chosen = method_options(smoothing)
+    chosen = method_options(smoothing) | {"gtmin": None}
     if not sources or minimum != 1:
         chosen["gtmin_n"] = {k: least[min(k, len(least)) - 1] for k in range(1, order + 1)}
     chosen["discount_fallback"] = fallback and tuple(fallback)
@@ -91,7 +91,7 @@ def estimate(text=None, order=3, smoothing="kn", interpolate=True, vocab=None, u
         arguments |= chosen | {"unk": unk, "keep": True, "interpolate": interpolate, "heldout": held}
         names = {name: name for name in ("smoothing", "minimum", "sources")}  # for hints about wrong names
         names |= dict.fromkeys(("cdiscount", "addsmooth"), "the parameter of smoothing")
-        names["discount-fallback"] = "fallback"
+        names |= {"discount-fallback": "fallback", "gtmin": "minimum"}
         with run_of(EstimateJob, arguments, options, names) as job:
             try:
                 return Model(run(job))
@@ -120,7 +120,8 @@ def method_options(smoothing):
     if len(parameters) != isinstance(METHODS[name], str) or not are_numbers(parameters):
         with_number = " and ".join(f'"{other}"' for other, option in METHODS.items() if isinstance(option, str))
         raise UsageError(f'smoothing: only {with_number} take a number, and they need it, as in ("cd", 0.5)')
-    return {METHODS[name]: parameters[0]} if parameters else dict(METHODS[name])
+    switches = dict.fromkeys(("ndiscount", "wbdiscount", "ukndiscount", "kndiscount"), False)
+    return switches | ({METHODS[name]: parameters[0]} if parameters else METHODS[name])
 
 
 def prune(model, threshold=None, **options):
@@ -139,7 +140,8 @@ def prune(model, threshold=None, **options):
         raise UsageError("give a threshold, or the option prune_to=N for at most N n-grams")
     if not isinstance(threshold, Real | None):
         raise UsageError(f"threshold must be a number, not {threshold!r}")
-    return edit_model(inner_model(model), {"prune": () if threshold is None else (threshold,)}, options)
+    arguments = {"prune": () if threshold is None else (threshold,)}
+    return edit_model(inner_model(model), arguments, options, {"prune": "threshold", "lm": "model"})
 
 
 def merge(models, weights=(), **options):
@@ -155,14 +157,15 @@ def merge(models, weights=(), **options):
     first, *others = inner_models(models)
     if not others:
         raise UsageError("models has one model; give at least two")
-    return edit_model(first, {"mix_lm": tuple(others), "weight": checked_weights(weights)}, options)
+    arguments = {"mix_lm": tuple(others), "weight": checked_weights(weights)}
+    return edit_model(first, arguments, options, {"lambda": "weights", "lm": "models", "mix-lm": "models"})
 
 
-def edit_model(model, arguments, options):
-    """The Model that an EditJob makes of a model: the name of a file, or a model in memory."""
+def edit_model(model, arguments, options, names):
+    """The Model that an EditJob makes of a model: the name of a file, or a model in memory. names: as in `run_of`."""
     from lmtk.jobs.editing import EditJob, edit
 
-    with run_of(EditJob, {"lm": model, "keep": True} | arguments, options, {"lambda": "weights"}) as job:
+    with run_of(EditJob, {"lm": model, "keep": True} | arguments, options, names) as job:
         return Model(edit(job))
 
 

@@ -591,6 +591,10 @@ WB, UNI = FILES / "wb.arpa", FILES / "uni.arpa"
         ),
         (lambda: lmtk.train(["a b"], "m", patience=3), "patience needs heldout"),
         (lambda: lmtk.translate(3, []), "model must be the file of a translation model, or a list of files, not 3"),
+        (lambda: lmtk.prune(WB, 1e-7, keep=False), "keep is set by the other arguments of this function; leave it out"),
+        (lambda: lmtk.prune(WB, 1e-7, prune_to=9), "prune_to cannot be combined with threshold"),
+        (lambda: lmtk.estimate(["a b"], smoothing="gt", wbdiscount=True), "wbdiscount is set by the other arguments"),
+        (lambda: lmtk.estimate(["a b"], gtmin_n={0: 2}), "gtmin_n must be a dictionary from orders to numbers, not {0"),
         (lambda: lmtk.translate("m", 3), "text must be the name of a file or a list of sentences, not 3"),
     ],
 )
@@ -617,6 +621,29 @@ def test_unknown_options_have_hints(option, hint):
         lmtk.estimate(["a b"], **{option: 2})
     with pytest.raises(TypeError, match="unknown option 'lambda_'; did you mean 'weights'"):
         lmtk.merge([WB, UNI], lambda_=[1])
+
+
+@pytest.mark.parametrize(
+    ("call", "hint"),
+    [
+        (lambda: lmtk.prune(WB, 1e-8, prune=[1e-6]), "'prune'; did you mean 'threshold'?"),
+        (lambda: lmtk.prune(WB, 1e-8, lm="x"), "'lm'; did you mean 'model'?"),
+        (lambda: lmtk.merge([WB, UNI], mix_lm=["x"]), "'mix_lm'; did you mean 'models'?"),
+        (lambda: lmtk.merge([WB, UNI], [0.5], weight=[0.9]), "'weight'; did you mean 'weights'?"),
+        (lambda: lmtk.mix([WB, UNI], [0.5], weight=[0.9]), "'weight'; did you mean 'weights'?"),
+        (lambda: lmtk.estimate(["a b"], gtmin=2), "'gtmin'; did you mean 'minimum'?"),
+        (lambda: lmtk.estimate(["a b"], discount_fallback=(0, 0, 0)), "'discount_fallback'; did you mean 'fallback'?"),
+    ],
+)
+def test_an_option_does_not_override_an_argument(call, hint):
+    with pytest.raises(TypeError, match=re.escape(f"unknown option {hint}")):
+        call()
+
+
+def test_the_minimum_of_one_order_leaves_those_of_others():
+    sizes = lambda **options: lmtk.estimate(FILES / "tr.txt", smoothing="wb", **options).lm.sizes
+    assert sizes(gtmin_n={3: 2})[:2] == sizes()[:2] and sizes(gtmin_n={2: 2})[2] == sizes()[2]
+    assert sizes(minimum=2, gtmin_n={2: 1, 3: 1}) == sizes()
 
 
 def test_unknown_options_are_errors():
