@@ -15,6 +15,8 @@ from numbers import Integral, Real
 from types import NoneType, UnionType
 from typing import get_args, get_origin
 
+import numpy as np
+
 from lmtk.api import BLANKS, Model, as_bytes
 from lmtk.errors import LmtkError, LmtkWarning, UsageError, named, option_name
 from lmtk.jobs.rules import build, fields_of
@@ -59,7 +61,7 @@ def run_of(job, arguments, options, names=None):
     an argument.
     """
     declared, renamed = fields_of(job), names or {}
-    options = {name: plain(value) for name, value in options.items()}
+    arguments, options = ({name: plain(value) for name, value in values.items()} for values in (arguments, options))
     names = {option_name(field): name for name, field in declared.items()} | renamed
     for name, value in options.items():
         option = option_name(declared[name]) if name in declared else name
@@ -176,7 +178,11 @@ def mismatch(value, kind):
 
 
 def plain(value):
-    """The value of an option as jobs have it: a string for the name of a file, a tuple for a list."""
+    """A value as jobs have it: a string for the name of a file, a tuple for a list, Python's numbers for numpy's."""
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, dict):
+        return {plain(key): plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return tuple(map(plain, value))
     return os.fsdecode(value) if is_name(value) else value
@@ -256,7 +262,10 @@ def in_file(text, name="text", needed=True, items="sentences"):
     def line_of(line):
         if not isinstance(line, (str, bytes)):
             raise UsageError(f"{name} must have {items} as str or bytes, not {line!r}")
-        return as_bytes(line).translate(BLANKS) + b"\n"
+        line = as_bytes(line).translate(BLANKS)
+        if items == "words" and len(line.split()) != 1:
+            raise UsageError(f"{name} must have words without blanks, not {os.fsdecode(line)!r}")
+        return line + b"\n"
 
     if text is None and not needed:
         yield None

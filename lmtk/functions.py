@@ -15,7 +15,7 @@ from numbers import Integral, Real
 
 import numpy as np
 
-from lmtk.api import Model, as_bytes
+from lmtk.api import Model
 from lmtk.arguments import (
     are_numbers,
     checked_weights,
@@ -25,10 +25,10 @@ from lmtk.arguments import (
     inner_models,
     is_iterable,
     is_name,
-    path_of,
     run_of,
 )
 from lmtk.errors import LmtkError, UsageError
+from lmtk.files.declared import MAX_ORDER
 from lmtk.files.outputs import open_out
 
 # name -> the options of the method, or the name of the option that takes its parameter
@@ -74,19 +74,18 @@ def estimate(text=None, order=3, smoothing="kn", interpolate=True, vocab=None, u
 
     minimum, fallback = options.pop("minimum", 1), options.pop("fallback", None)
     least = [minimum] if isinstance(minimum, Real) else minimum
-    check_estimate(order, least, fallback, vocab)
+    check_estimate(order, least, fallback, vocab, unk=unk, interpolate=interpolate)
     chosen = method_options(smoothing) | {"gtmin": None}
-    if not sources or minimum != 1:
+    if not sources or [*least] != [1]:
         chosen["gtmin_n"] = {k: least[min(k, len(least)) - 1] for k in range(1, order + 1)}
-    chosen["discount_fallback"] = fallback and tuple(fallback)
-    words = path_of(vocab, "vocab", "words") if is_name(vocab) else vocab
-    words = words if words is None or is_name(words) else tuple(map(as_bytes, words))
+    chosen["discount_fallback"] = None if fallback is None else tuple(fallback)
     if is_name(sources) or not is_iterable(sources):
         raise UsageError(f"sources must be a list of texts, not {sources!r}")
     with ExitStack() as files:
         paths = [files.enter_context(in_file(one, "a text in sources")) for one in sources]
         path = files.enter_context(in_file(text, needed=not paths))
         held = files.enter_context(in_file(options.pop("heldout", None), "heldout", needed=False))
+        words = files.enter_context(in_file(vocab, "vocab", needed=False, items="words"))
         arguments = {"text": (path,) if path else (), "sources": tuple(paths), "order": order, "vocab": words}
         arguments |= chosen | {"unk": unk, "keep": True, "interpolate": interpolate, "heldout": held}
         names = {name: name for name in ("smoothing", "minimum", "sources")}  # for hints about wrong names
@@ -100,11 +99,14 @@ def estimate(text=None, order=3, smoothing="kn", interpolate=True, vocab=None, u
                 raise LmtkError(f"{e.cause}; add fallback=(0.5, 1, 1.5){instead}") from None
 
 
-def check_estimate(order, minimum, fallback, vocab):
+def check_estimate(order, minimum, fallback, vocab, **switches):
     """Raises UsageError for a wrong argument of `estimate`. minimum: a list."""
-    if not isinstance(order, Integral) or order < 1:
-        raise UsageError(f"order must be a whole number of at least 1, not {order!r}")
-    if not are_numbers(minimum) or not minimum or not all(0 <= count < math.inf for count in minimum):
+    for name, value in switches.items():
+        if value not in (True, False):
+            raise UsageError(f"{name} must be True or False, not {value!r}")
+    if not isinstance(order, Integral) or not 1 <= order <= MAX_ORDER:
+        raise UsageError(f"order must be a whole number from 1 to {MAX_ORDER}, not {order!r}")
+    if not are_numbers(minimum) or not len(minimum) or not all(0 <= count < math.inf for count in minimum):
         raise UsageError(f"minimum must be a count, or a list with a count for each order, not {minimum!r}")
     if fallback is not None and not (are_numbers(fallback) and len(fallback) == 3):
         raise UsageError(f"fallback must be the three numbers D1, D2 and D3+, not {fallback!r}")
@@ -114,8 +116,8 @@ def check_estimate(order, minimum, fallback, vocab):
 
 def method_options(smoothing):
     """The options of a smoothing method. Raises UsageError."""
-    name, *parameters = [smoothing] if isinstance(smoothing, str) or not is_iterable(smoothing) else smoothing
-    if name not in METHODS:
+    name, *parameters = smoothing if isinstance(smoothing, (list, tuple)) and smoothing else [smoothing]
+    if not isinstance(name, str) or name not in METHODS:
         raise UsageError(f"smoothing {name!r} does not exist; choose one of {', '.join(METHODS)}")
     if len(parameters) != isinstance(METHODS[name], str) or not are_numbers(parameters):
         with_number = " and ".join(f'"{other}"' for other, option in METHODS.items() if isinstance(option, str))

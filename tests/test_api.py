@@ -169,7 +169,7 @@ def test_estimate_is_ngram_count(tmp_path, large_from, smoothing, large):
 @pytest.mark.parametrize(
     ("wrong", "why"),
     [
-        ({"order": 0}, "order must be a whole number of at least 1, not 0"),
+        ({"order": 0}, "order must be a whole number from 1 to 99, not 0"),
         ({"smoothing": "x"}, "smoothing 'x' does not exist; choose one of gt, wb, n, cd, add, ukn, kn"),
         ({"smoothing": "cd"}, 'only "cd" and "add" take a number, and they need it'),
         ({"smoothing": ("kn", 0.7)}, 'only "cd" and "add" take a number, and they need it'),
@@ -452,6 +452,20 @@ def test_a_vocabulary_is_a_list_or_a_word_list(tmp_path):
         assert {*model.vocab.words} == {*network.vocab.words} == {b"cat", b"dog", b"the", b"<s>", b"</s>", b"<unk>"}
 
 
+def test_numbers_and_arrays_of_numpy_are_taken(tmp_path):
+    text, one = FILES / "tr.txt", np.int64(1)
+    model = lmtk.estimate(text, np.int32(2), minimum=np.array([1, 1]), fallback=np.array([0.5, 1, 1.5]))
+    assert model.lm.sizes == lmtk.estimate(text, 2, fallback=(0.5, 1, 1.5)).lm.sizes
+    assert lmtk.estimate(text, 2, "wb", gtmin_n={one: one}, memory=one << 26).lm.sizes == model.lm.sizes
+    options = {"hidden": np.int32(3), "features": one, "epochs": one, "rate": np.float32(0.5), "order": np.int8(3)}
+    assert lmtk.train(text, tmp_path / "net", **options).order == 3
+
+
+def test_a_list_of_words_is_lowered_and_may_repeat_words():
+    model = lmtk.estimate(FILES / "tr.txt", 2, "wb", vocab=["The", "cat", b"the", "cat"], tolower=True)
+    assert {*model.vocab.words} == {b"the", b"cat", b"<s>", b"</s>", b"<unk>"} and model.order == 2
+
+
 def test_train_is_nplm_train(tmp_path):
     text, held = FILES / "tr.txt", FILES / "te.txt"
     words = ["-text", text, "-heldout", held, "-unk", "-hidden", 4, "-features", 3, "-epochs", 2]
@@ -558,7 +572,7 @@ WB, UNI = FILES / "wb.arpa", FILES / "uni.arpa"
         (lambda: lmtk.prune(WB, 1e-7, mix_lm="x"), "mix_lm must be a list of strings, not 'x'"),
         (lambda: lmtk.estimate(5), "text must be the name of a file or a list of sentences, not 5"),
         (lambda: lmtk.estimate(["a b", 3]), "text must have sentences as str or bytes, not 3"),
-        (lambda: lmtk.estimate(["a b"], "3"), "order must be a whole number of at least 1, not '3'"),
+        (lambda: lmtk.estimate(["a b"], "3"), "order must be a whole number from 1 to 99, not '3'"),
         (lambda: lmtk.estimate(["a b"], vocab=3), "vocab must be a list of words or the name of a word list, not 3"),
         (
             lambda: lmtk.estimate(["a b"], minimum="x"),
@@ -591,6 +605,13 @@ WB, UNI = FILES / "wb.arpa", FILES / "uni.arpa"
         ),
         (lambda: lmtk.train(["a b"], "m", patience=3), "patience needs heldout"),
         (lambda: lmtk.translate(3, []), "model must be the file of a translation model, or a list of files, not 3"),
+        (lambda: lmtk.estimate(["a b"], 10**30), "order must be a whole number from 1 to 99, not 1000"),
+        (lambda: lmtk.estimate(["a b"], smoothing=[]), "smoothing [] does not exist"),
+        (lambda: lmtk.estimate(["a b"], unk="no"), "unk must be True or False, not 'no'"),
+        (lambda: lmtk.estimate(["a b"], memory=-5), "memory must be above 0, not -5"),
+        (lambda: lmtk.estimate(["a b"], vocab=["a", "a b"]), "vocab must have words without blanks, not 'a b'"),
+        (lambda: lmtk.estimate(["a b"], vocab=[""]), "vocab must have words without blanks, not ''"),
+        (lambda: lmtk.estimate(["a b"], vocab=[1]), "vocab must have words as str or bytes, not 1"),
         (lambda: lmtk.prune(WB, 1e-7, keep=False), "keep is set by the other arguments of this function; leave it out"),
         (lambda: lmtk.prune(WB, 1e-7, prune_to=9), "prune_to cannot be combined with threshold"),
         (lambda: lmtk.estimate(["a b"], smoothing="gt", wbdiscount=True), "wbdiscount is set by the other arguments"),

@@ -16,7 +16,7 @@ class CountJob:
 
     text, read: texts and count files. sources: texts that are counted separately and get weights.
     text_has_weights, text_has_weights_last: a line begins or ends with the number of times that it is counted.
-    vocab: a word list, as a file or as words (bytes). limit_vocab: remove n-grams of `read` with other words.
+    vocab: a word list. limit_vocab: remove n-grams of `read` with other words.
     nonevents: a file of words that occur in contexts only. classes: a file of classes, which replace their words.
     write: a file for the counts of all orders, or only of the order write_order if this is not 0.
     write_n: {order: file for the counts of this order}. write_vocab: a file for the vocabulary.
@@ -102,6 +102,7 @@ RULES = (
         )
     ),
     Rule(order_not_counted),
+    wrong(lambda job: job.memory is not None and job.memory < 1, "-memory must be above 0, not {memory}"),
     wrong(lambda job: job.limit_vocab and not job.vocab and job.read, "-limit-vocab with -read needs -vocab"),
     excludes("text_has_weights", "text_has_weights_last"),
     wrong(
@@ -149,7 +150,7 @@ def read_lists(job):
 
         classes = read_classes(job.classes)
     nonevents = read_vocab(job.nonevents, job.tolower) if job.nonevents else []
-    words = read_vocab(job.vocab, job.tolower) if isinstance(job.vocab, str) else job.vocab
+    words = read_vocab(job.vocab, job.tolower) if job.vocab else None
     return Lists(None if words is None else [*words, *nonevents], nonevents, classes)
 
 

@@ -77,8 +77,7 @@ class EstimateJob:
         check(self, RULES)
         count = self.count
         convert_texts(self, count.reading, "", "heldout")
-        vocab = count.vocab if isinstance(count.vocab, str) else None
-        one_stdin(*count.text, *count.read, *count.sources, vocab, count.nonevents, count.classes, self.heldout)
+        one_stdin(*count.text, *count.read, *count.sources, count.vocab, count.nonevents, count.classes, self.heldout)
         for n, method in enumerate(self.methods, 1):
             check_method(self, n, method)
 
@@ -272,7 +271,7 @@ def estimate_sources(job):
     from lmtk.jobs.sources import pooled_model
 
     count_job = job.count
-    inputs = job.heldout, count_job.vocab if isinstance(count_job.vocab, str) else None, count_job.reading.tokenizer
+    inputs = job.heldout, count_job.vocab, count_job.reading.tokenizer
     check_outputs(*outputs_of(job), texts=count_job.sources, inputs=inputs)
     lists = counting.read_lists(count_job)
     model, contexts = pooled_model(job, lists)
@@ -303,7 +302,7 @@ def count(job, comm):
             "-mpi needs texts in files that every rank can read; it cannot be combined with -stream or stdin (-)"
         )
     # counts and word lists may be made in place
-    vocab = count_job.vocab if isinstance(count_job.vocab, str) and count_job.vocab != count_job.write_vocab else None
+    vocab = count_job.vocab if count_job.vocab != count_job.write_vocab else None
     inputs = [path for path in count_job.read if path != count_job.write]
     inputs += [count_job.classes, job.heldout, count_job.nonevents, vocab, count_job.reading.tokenizer]
     inputs += [job.limit_vocab_file, *(path for _, path in job.files if job.reads_discounts)]
