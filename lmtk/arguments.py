@@ -9,9 +9,10 @@ import re
 import reprlib
 import sys
 import warnings
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from importlib import import_module
 from numbers import Integral, Real
+from threading import Lock, get_ident
 from types import NoneType, UnionType
 from typing import get_args, get_origin
 
@@ -73,13 +74,7 @@ def run_of(job, arguments, options, names=None):
             options[name] = arguments.get(name, {}) | value
         elif name not in FREE and arguments.get(name) not in (None, (), value):
             raise UsageError(f"{name} is set by the other arguments of this function; leave it out")
-    with warnings.catch_warnings(), process_state_kept():
-        show = warnings.showwarning
-
-        def show_renamed(message, category, path, line, *more):
-            show(rename_options(message, names), category, *(caller() or (path, line)), *more)
-
-        warnings.showwarning = show_renamed
+    with registered(names):
         try:
             check_ranges(job, arguments | options)
             yield build(job, arguments | options)
@@ -88,10 +83,49 @@ def run_of(job, arguments, options, names=None):
             raise
 
 
+calls = []  # (thread, names as in `rename_options`) of each call of a function that is running
+calls_lock, at_end = Lock(), ExitStack()  # at_end: what is done when none is running any more
+
+
+@contextmanager
+def registered(names):
+    """Adds a call to `calls`. Several threads may call functions at once, so the first of these calls saves the state
+    of the process, and the last one restores it.
+    """
+    call = get_ident(), names
+    with calls_lock:
+        if not calls:
+            at_end.enter_context(process_state_kept())
+            at_end.enter_context(warnings_renamed())
+        calls.append(call)
+    try:
+        yield
+    finally:
+        with calls_lock:
+            calls.remove(call)
+            if not calls:
+                at_end.close()
+
+
+@contextmanager
+def warnings_renamed():
+    """Shows warnings with the names of options that Python has, at the line that called lmtk."""
+    with warnings.catch_warnings():
+        show = warnings.showwarning
+
+        def show_renamed(message, category, path, line, *more):
+            names = dict(calls)
+            names = names.get(get_ident()) or next(iter(names.values()), {})  # a helper may warn for another thread
+            show(rename_options(message, names), category, *(caller() or (path, line)), *more)
+
+        warnings.showwarning = show_renamed
+        yield
+
+
 @contextmanager
 def process_state_kept():
-    """Restores what a job sets for the whole process: the bound of memory, the numbers of threads, and the list of
-    checks of files that are still to be made.
+    """Restores what jobs set for the whole process: the bound of memory, the numbers of threads, and the list of checks
+    of files that are still to be made.
     """
     from lmtk.files import container
     from lmtk.machine import blas

@@ -11,6 +11,7 @@ import random
 import re
 import subprocess
 import sys
+import warnings
 import weakref
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
@@ -24,7 +25,10 @@ from small_models import models
 
 import lmtk
 from lmtk.api import FEW, Model
+from lmtk.arguments import run_of
 from lmtk.errors import FormatError, LmtkError, LmtkWarning, UsageError
+from lmtk.jobs.editing import EditJob
+from lmtk.jobs.mixing import MixJob
 from lmtk.machine import blas, memory, threads
 from lmtk.ngram.counting import collection
 from lmtk.reports import kenlm
@@ -489,6 +493,29 @@ def test_jobs_leave_the_threads_of_numpy_alone():
     lmtk.perplexity(WB, ["a b"])
     assert blas.product_threads() in (2, None)
     blas.set_threads(before)
+
+
+def test_jobs_of_several_threads_leave_the_process_as_it_was():
+    """Whichever of them ends first."""
+    state = lambda: (warnings.showwarning, memory.bound, threads.wanted, blas.product_threads())
+    before, first, second = state(), *(run_of(EditJob, {"lm": str(WB), "keep": True}, {}) for _ in range(2))
+    with second:
+        first.__enter__()
+        threads.use(3)
+    assert threads.wanted == 3
+    first.__exit__(None, None, None)
+    assert state() == before
+
+
+def test_warnings_of_threads_have_the_names_of_their_functions():
+    warn = lambda: warnings.warn("-lm is odd", LmtkWarning, stacklevel=1)
+    with pytest.warns(LmtkWarning) as caught, run_of(EditJob, {"lm": str(WB), "keep": True}, {}, {"lm": "model"}):
+        with run_of(MixJob, {"lm": (str(WB),)}, {}, {"lm": "models"}), ThreadPoolExecutor(1) as pool:
+            warn()
+            pool.submit(lmtk.prune, WB, 5).result()
+        warn()
+    messages = [str(warning.message) for warning in caught]
+    assert messages[0] == "models is odd" and messages[-1] == "model is odd" and "threshold takes" in messages[1]
 
 
 def test_a_surprisal_table_is_written_too(tmp_path):
