@@ -130,3 +130,16 @@ def test_a_unigram_cache_counts_words_of_large_texts():
     (_, shares, _), _ = Cached(one, 50_000, 0.5).score(corpus).more
     for i in (1, 7, 40_000, 89_999):
         assert shares[i] == (ids[max(i - 50_000, 0) : i] == ids[i]).sum() / min(i, 50_000)
+
+
+def test_the_order_of_a_mixtures_models_does_not_matter():
+    """Also if only one of them predicts <unk>."""
+    parts = [lmtk.estimate(FILES / "tr.txt", order, "wb", unk=order == 2) for order in (2, 3)]
+    for ordered in (parts, parts[::-1]):
+        mixed = lmtk.mix(ordered, [0.5])
+        p = mixed.distribution("the")
+        assert p.sum() == pytest.approx(1, abs=1e-6)
+        both = [model.distribution("the")[model.vocab.index[b"dog"]] for model in ordered]
+        assert p[mixed.vocab.index[b"dog"]] == pytest.approx(sum(both) / 2)
+        assert p[mixed.vocab.unk_id] == pytest.approx(parts[0].distribution("the")[parts[0].vocab.unk_id] / 2)
+        assert p[mixed.vocab.unk_id] == pytest.approx(10 ** list(mixed.full_scores("the zebra", eos=False))[1][0])

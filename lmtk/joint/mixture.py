@@ -33,9 +33,11 @@ class Mixture:
 
     @cached_property
     def vocab(self):
-        """The vocabulary of the first part, with the tokenizer that all parts share, or None."""
+        """The vocabulary of the part that predicts the most words: others may not predict <unk> or </s>. It has the
+        tokenizer that all parts share, or None.
+        """
         vocabs = [part.vocab for part in self.parts]
-        return with_tokenizer(vocabs[0], common_tokenizer(vocabs))
+        return with_tokenizer(max(vocabs, key=lambda vocab: vocab.V), common_tokenizer(vocabs))
 
     @property
     def order(self):
@@ -51,7 +53,7 @@ class Mixture:
 
     def score(self, corpus):
         """ln p of every scored token; the columns of `length` are those of the parts."""
-        logp, bins, *rest = part_scores(self.parts, corpus, self.binned)
+        logp, bins, *rest = part_scores(self.parts, corpus, self.binned, self.vocab)
         with np.errstate(divide="ignore"):
             log_weights = np.log(self.weights)[bins]
         mixed = np.logaddexp.reduce(logp + log_weights, axis=1)
@@ -104,12 +106,14 @@ def ids_in(part, vocab):
     return np.array([part.vocab.index.get(w, part.vocab.unk_id) for w in vocab.words], np.int32)
 
 
-def part_scores(parts, corpus, binned):
-    """ln p of each part (N, J), the bin of each token (N,), and `length` and `kinds` of all parts."""
-    first = parts[0].vocab
+def part_scores(parts, corpus, binned, vocab=None):
+    """ln p of each part (N, J), the bin of each token (N,), and `length` and `kinds` of all parts. vocab: of the
+    corpus, by default that of the first part.
+    """
+    vocab = vocab or parts[0].vocab
     scores = []
     for part in parts:
-        ids = corpus.ids if part.vocab.words == first.words else ids_in(part, first)[corpus.ids]
+        ids = corpus.ids if part.vocab.words == vocab.words else ids_in(part, vocab)[corpus.ids]
         renumbered = replace(corpus, ids=ids)
         scores.append(part.score(renumbered))
         if len(scores) - 1 == binned:
