@@ -105,3 +105,16 @@ assert map_at_once(square, range(9), 3) == [i * i for i in range(9)]
 if child:
     assert os.waitpid(child, 0)[1] == 0"""
     subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True, timeout=60)
+
+
+def test_a_forked_process_bounds_its_memory_too():
+    code = """import os
+from lmtk.machine import memory
+memory.at_most(1 << 30)
+child = os.fork()
+if child:
+    assert os.waitpid(child, 0)[1] == 0
+else:
+    memory.at_most(1 << 30)
+    os._exit(not memory.watch.is_alive())"""
+    subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True, timeout=60)

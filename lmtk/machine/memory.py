@@ -115,7 +115,7 @@ def at_most(size):
         return
     trim()
     bound = size + BESIDES
-    if watch is None:
+    if watch is None or not watch.is_alive():  # a forked process does not have its parent's threads
         watch = Thread(target=let_go, daemon=True)
         watch.start()
 
