@@ -80,5 +80,5 @@ def load(path, check=False):
 
     path = os.fsdecode(path)
     model = Model(read(path, sums="now" if check else "never"))
-    model.path = os.fsencode(path)
+    model.path = None if path == "-" else os.path.abspath(os.fsencode(path))
     return model

@@ -29,7 +29,7 @@ from lmtk.arguments import (
 )
 from lmtk.errors import LmtkError, UsageError
 from lmtk.files.declared import MAX_ORDER
-from lmtk.files.outputs import open_out
+from lmtk.files.outputs import is_written_in_place, open_out
 
 # name -> the options of the method, or the name of the option that takes its parameter
 METHODS = {
@@ -392,7 +392,7 @@ def train(text, path, heldout=None, vocab=None, **options):
     from lmtk.jobs.training import TrainJob
     from lmtk.jobs.training import train as run
 
-    if not is_name(path):
+    if not is_name(path) or is_written_in_place(os.fsdecode(path)):
         raise UsageError(f"path must be the name of a file, not {path!r}")
     optional = partial(in_file, needed=False)
     with optional(heldout, "heldout") as held, optional(vocab, "vocab", items="words") as words, in_file(text) as text:

@@ -518,6 +518,13 @@ def test_warnings_of_threads_have_the_names_of_their_functions():
     assert messages[0] == "models is odd" and messages[-1] == "model is odd" and "threshold takes" in messages[1]
 
 
+def test_a_pickled_model_is_found_from_another_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(FILES)
+    pickled = [pickle.dumps(load("wb.arpa")) for load in (lmtk.load, lmtk.Model)]
+    monkeypatch.chdir(tmp_path)
+    assert {pickle.loads(model).path for model in pickled} == {os.fsencode(FILES / "wb.arpa")}
+
+
 def test_a_surprisal_table_is_written_too(tmp_path):
     rows = lmtk.surprisal(WB, ["the cat"], write=tmp_path / "table")
     assert [line.split("\t")[0] for line in (tmp_path / "table").read_text().splitlines()] == [
@@ -626,6 +633,7 @@ WB, UNI = FILES / "wb.arpa", FILES / "uni.arpa"
         ),
         (lambda: lmtk.perplexity(WB, ["a"], dynamic=True), "dynamic needs a model of nplm-train"),
         (lambda: lmtk.train(["a b"], 3), "path must be the name of a file, not 3"),
+        (lambda: lmtk.train(["a b"], "-", epochs=1), "path must be the name of a file, not '-'"),
         (
             lambda: lmtk.train(["a b"], "m", heldout=3),
             "heldout must be the name of a file or a list of sentences, not 3",
