@@ -109,8 +109,11 @@ def registered(names):
 
 @contextmanager
 def warnings_renamed():
-    """Shows warnings with the names of options that Python has, at the line that called lmtk."""
+    """Shows warnings with the names of options that Python has, at the line that called lmtk. numpy's are not shown,
+    since nan and inf are checked where they matter.
+    """
     with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", category=RuntimeWarning, module=r"lmtk\.")
         show = warnings.showwarning
 
         def show_renamed(message, category, path, line, *more):

@@ -138,7 +138,7 @@ def prune(model, threshold=None, **options):
 
     Raises LmtkError, OSError.
     """
-    if threshold is None and options.get("prune_to") is None:
+    if threshold is None and options.get("prune_to", options.get("prune_to_size")) is None:
         raise UsageError("give a threshold, or the option prune_to=N for at most N n-grams")
     if not isinstance(threshold, Real | None):
         raise UsageError(f"threshold must be a number, not {threshold!r}")

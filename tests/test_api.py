@@ -647,6 +647,12 @@ WB, UNI = FILES / "wb.arpa", FILES / "uni.arpa"
         (lambda: lmtk.estimate(["a b"], vocab=["a", "a b"]), "vocab must have words without blanks, not 'a b'"),
         (lambda: lmtk.estimate(["a b"], vocab=[""]), "vocab must have words without blanks, not ''"),
         (lambda: lmtk.estimate(["a b"], vocab=[1]), "vocab must have words as str or bytes, not 1"),
+        (lambda: lmtk.mix([WB, UNI], heldout=[]), "the held-out text: the models predict none of its words"),
+        (
+            lambda: lmtk.train(["a b"], "m", ["c"], no_eos=True, epochs=1, hidden=2, features=2),
+            "the held-out text: none of its words is in the vocabulary",
+        ),
+        (lambda: lmtk.prune(WB, prune_to_size=1000), "prune_to_size needs exactly one model file, such as write_bin="),
         (lambda: lmtk.prune(WB, 1e-7, keep=False), "keep is set by the other arguments of this function; leave it out"),
         (lambda: lmtk.prune(WB, 1e-7, prune_to=9), "prune_to cannot be combined with threshold"),
         (lambda: lmtk.estimate(["a b"], smoothing="gt", wbdiscount=True), "wbdiscount is set by the other arguments"),
@@ -666,6 +672,12 @@ def test_warnings_have_the_names_of_python(monkeypatch):
     monkeypatch.setattr("lmtk.ngram.mass.is_far_from_text", lambda model: True)
     with pytest.warns(LmtkWarning, match=re.escape("; prune in lmtk.estimate(prune=...), or add prune_history_lm")):
         lmtk.prune(WB, 1e-6)
+
+
+def test_numpys_warnings_are_not_shown():
+    with warnings.catch_warnings(), pytest.raises(LmtkError, match="too small to be summed"):
+        warnings.simplefilter("error")
+        lmtk.merge([WB, UNI], [1e6, -1e6], loglinear_mix=True)
 
 
 @pytest.mark.parametrize(

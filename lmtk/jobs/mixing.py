@@ -6,7 +6,7 @@ import sys
 import warnings
 from dataclasses import dataclass, field
 
-from lmtk.errors import LmtkError, LmtkWarning
+from lmtk.errors import LmtkError, LmtkWarning, name_of
 from lmtk.jobs.rules import (
     check,
     check_outputs,
@@ -148,7 +148,7 @@ def heldout_scores(job, parts, binned):
         logps.append(logp[has_p])
         bins.append(bin_of[has_p])
     if not sum(map(len, logps)):
-        raise LmtkError(f"{job.heldout}: the models predict none of its words; is it the right text?")
+        raise LmtkError(f"{name_of(job.heldout)}: the models predict none of its words; is it the right text?")
     return np.concatenate(logps), np.concatenate(bins)
 
 

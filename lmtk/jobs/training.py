@@ -343,7 +343,7 @@ def prepare(job, comm):
     held = whole_corpus(job.heldout, vocab, job.marks) if job.heldout else None
     data = training.make_examples(corpus, vocab, settings.order, held, settings.layer)
     if held is not None and not len(training.heldout_tokens(held, vocab)):
-        raise LmtkError(f"{job.heldout}: none of its words is in the vocabulary; is it the right text?")
+        raise LmtkError(f"{name_of(job.heldout)}: none of its words is in the vocabulary; is it the right text?")
     network = before_training(job, vocab, settings, data.w)
     inputs = {
         "text or -heldout": training.fingerprint(data),
