@@ -112,16 +112,16 @@ def small_job():
 
 # what is counted: (the limit, the target)
 LIMITS = {
-    "record classes of lmtk.ngram": (20, 14),
+    "record classes of lmtk.ngram": (18, 14),
     "lines that ask `pays`": (12, 12),
     "functions with more than 7 parameters": (32, 32),
     "functions of more than 60 lines": (6, 6),
     "functions of more than 100 lines": (0, 0),
     "names that say nothing, such as `given`": (0, 0),
-    "modules that a small ngram-count enters": (17, 17),
-    "calls between modules of a small ngram-count": (69, 69),
-    "lines of lmtk/ngram": (10772, 9000),
-    "lines of lmtk/machine": (1922, 1400),
+    "modules that a small ngram-count enters": (16, 16),
+    "calls between modules of a small ngram-count": (64, 64),
+    "lines of lmtk/ngram": (10768, 9000),
+    "lines of lmtk/machine": (1918, 1400),
 }
 
 
