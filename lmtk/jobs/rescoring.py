@@ -92,6 +92,23 @@ def overwrites_lists(job):
     return job.write_nbest_dir and os.path.realpath(job.write_nbest_dir) in folders
 
 
+def name_in_folder(path):
+    """The name of the file, in the folder of -write-nbest-dir, for the lists of an input file."""
+    return "stdin" if path == "-" else os.path.basename(path)
+
+
+def overwritten_by_lists(job):
+    """The message about another input that -write-nbest-dir would replace, or None."""
+    if not job.write_nbest_dir:
+        return None
+    outputs = {os.path.realpath(os.path.join(job.write_nbest_dir, name_in_folder(path))) for path in job.nbest}
+    inputs = *job.lm, *job.model, job.source, *job.tune, job.weights, job.tokenizer
+    for path in inputs:
+        if path not in (None, "-") and os.path.realpath(path) in outputs:
+            return f"-write-nbest-dir {job.write_nbest_dir} would replace {path}, an input; choose another folder"
+    return None
+
+
 def lists_missing(job):
     """The message about a missing -nbest, or None."""
     lists = f", and {job.lm[-1]} was taken as a model; give the lists as -nbest FILE" if len(job.lm) > 1 else ""
@@ -121,6 +138,7 @@ RULES = (
         overwrites_lists, "-write-nbest-dir {write_nbest_dir} is the folder of the input lists; choose another folder"
     ),
     excludes("write_nbest_dir", "write", "-write cannot be combined with -write-nbest-dir"),
+    Rule(overwritten_by_lists),
     *PIECE_RULES,
     NOT_LOWERED,
     needs("tokenizer", "lm", "-tokenizer splits the hypotheses for language models, so it needs -lm"),
@@ -136,6 +154,7 @@ def rescore(job):
     written = None if job.write_nbest_dir else job.write
     texts = [*job.nbest, job.source, *job.tune]
     check_outputs(written, job.write_weights, texts=texts, inputs=[*job.lm, *job.model, job.tokenizer])
+    check_outputs(written, inputs=[job.weights])  # which -write-weights may replace, as a file of the same kind
     use(job.threads, products=job.threads or stated() or 1)
     lists = forms.read(job.nbest)
     check_form(job, lists)
@@ -379,7 +398,7 @@ def write_all(job, lists, totals, added):
         return
     with open_folder(job.write_nbest_dir) as folder:
         for i, path in enumerate(job.nbest):
-            write(os.path.join(folder, "stdin" if path == "-" else os.path.basename(path)), i)
+            write(os.path.join(folder, name_in_folder(path)), i)
 
 
 def write_best(path, lists, best):
