@@ -87,7 +87,7 @@ RULES = (
     needs("target", "source"),
     needs("source_lm target_lm write_source write_target", "source"),
     Rule(models_of_sides),
-    needs("write_source write_target", "keep"),
+    needs("write write_source write_target", "keep"),
     wrong(
         lambda job: job.keep is None and not job.write_scores,
         "-keep is missing; give a number of sentences or a fraction below 1, or give only -write-scores",

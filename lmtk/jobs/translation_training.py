@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
-from lmtk.jobs.rules import check, excludes, one_of, one_stdin, required, wrong
+from lmtk.jobs.rules import check, excludes, needs, one_of, one_stdin, required, wrong
 from lmtk.jobs.training import NO_EPOCHS, Life, check_trained
 
 
@@ -80,6 +80,7 @@ RULES = (
     one_of("attention", ("additive", "none")),
     one_of("unit", ("gated", "lstm", "rnn")),
     one_of("keep", ("bleu", "likelihood")),
+    needs("keep", "heldout_source", "-keep needs -heldout-source and -heldout-target"),
     wrong(lambda job: job.attention == "none" and job.alignment, "-alignment cannot be combined with -attention none"),
     wrong(
         lambda job: job.tied and job.maxout and job.maxout != chosen(job)["embedding"],
