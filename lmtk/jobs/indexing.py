@@ -119,7 +119,7 @@ def rows_of(index, block, ids):
     """The rows of the table for the phrases in a block of whole lines, bytes each. ids: of its words, from 0 on."""
     import numpy as np
 
-    from lmtk.text.corpus import NEWLINE
+    from lmtk.text.corpus import NEWLINE, TOKEN
     from lmtk.text.index import count_phrases
 
     ends = ids == NEWLINE
@@ -129,6 +129,6 @@ def rows_of(index, block, ids):
         log10p = np.log10(counts[:, 3] / counts[:, 4])
     rows = []
     for line, (count, documents, context, *_), p in zip(block.split(b"\n"), counts.tolist(), log10p.tolist()):
-        phrase = b" ".join(line.split())
+        phrase = b" ".join(TOKEN.findall(line))
         rows.append(b"%s\t%d\t%d\t%d\t%.7g\n" % (phrase, count, documents, context, p) if phrase else b"\t\t\t\t\n")
     return rows
