@@ -358,10 +358,11 @@ class Measures:
         else:
             scores, vocab = follower.lm.score(corpus), follower.lm.vocab
             # 0.0 - x is never -0
-            surprisal = 0.0 - scores.logp[corpus.scored] * unit
+            logp = scores.logp[corpus.scored]
+            surprisal = 0.0 - logp * unit
             oov = corpus.ids[corpus.scored] == vocab.unk_id
             lacking += np.count_nonzero(oov), len(oov)
-            ngram = scores.length[corpus.scored].max(axis=1)
+            ngram = np.where(np.isneginf(logp), 0, scores.length[corpus.scored].max(axis=1))
             positions = np.flatnonzero(corpus.scored)
             if first is not None:
                 surprisal, oov = np.add.reduceat(surprisal, first), np.logical_or.reduceat(oov, first)
