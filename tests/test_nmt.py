@@ -11,8 +11,10 @@ from lmtk import units
 from lmtk.errors import FormatError
 from lmtk.files.outputs import open_out
 from lmtk.files.registry import load_translation
+from lmtk.jobs.translating import TranslateJob, translated_words
 from lmtk.machine import blas, factors
 from lmtk.nmt import alignment, beam, kernels, network, scoring, training
+from lmtk.text import subwords
 from lmtk.text.bitext import Bitext
 from lmtk.text.vocab import make_vocab
 
@@ -302,6 +304,20 @@ def test_what_is_shown_of_a_translation_does_not_depend_on_its_company(attention
         for h in hypotheses:
             assert h.alpha.shape == (len(h.words) + 1, len(s)) and h.alpha.sum(axis=1) == pytest.approx(1)
             assert alignment.strongest_links(h.alpha) == h.links
+
+
+@pytest.mark.parametrize(
+    ("dictionary", "expected"), [({}, b"a red house"), ({b"house": b"une maison"}, b"a red une maison")]
+)
+def test_an_unknown_piece_is_replaced_by_a_whole_word(dictionary, expected):
+    pieces = ["\u2581a".encode(), "\u2581r".encode(), b"ed"]
+    made = network.Model(make_vocab(pieces, True, True, b"[UNK]"), None, {}, None, {}, subwords=b"a model")
+    ids = made.vocab.index
+    words = [*(ids[piece] for piece in pieces), made.vocab.unk_id]
+    hypothesis = beam.Hypothesis(words, True, -1.0, -1.0, [0, 0, 0, 1])
+    job = TranslateJob(model=("m",), replace_unk=True)
+    shown = translated_words(job, made, dictionary, ["\u2581hou".encode(), b"se"], hypothesis)
+    assert subwords.join_pieces(shown) == expected
 
 
 def test_a_banned_word_is_not_generated():

@@ -337,6 +337,7 @@ def test_subwords_give_their_words_back():
         pieces = split(words)
         assert subwords.join_pieces(pieces) == b" ".join(words)
         numbers = subwords.word_numbers(pieces)
+        assert subwords.whole_words(pieces) == [words[i] for i in numbers]
         for i, word in enumerate(words):
             assert subwords.join_pieces([p for p, n in zip(pieces, numbers, strict=True) if n == i]) == word
     assert len(split([b"the"])) < len(split([b"zebra"]))

@@ -195,7 +195,7 @@ def write_translations(job, models, out, write_alignment):
 
     first, references = models.models[0], References(job.reference, job.tolower) if job.reference else None
     dictionary = read_dictionary(job.dictionary) if job.dictionary else {}
-    shown = partial(translated_words, job, first.vocab, dictionary)
+    shown = partial(translated_words, job, first, dictionary)
     number, tally = 0, Counter()
     with Bar(job.quiet) as bar:
         total = count_lines(job.text) if bar.width or references is not None else 0
@@ -333,11 +333,19 @@ def make_search(job, models, tell):
     return search
 
 
-def translated_words(job, vocab, dictionary, row, hypothesis):
+def translated_words(job, model, dictionary, row, hypothesis):
     """The words of a translation, with -replace-unk. row: the words of its sentence. dictionary: word -> word."""
-    pairs = zip(hypothesis.words, hypothesis.links or [0] * len(hypothesis.words), strict=True)
-    replaced = lambda w: job.replace_unk and w == vocab.unk_id
-    return [dictionary.get(row[j], row[j]) if replaced(w) else vocab.words[w] for w, j in pairs]
+    from lmtk.text import subwords
+
+    words = [model.vocab.words[w] for w in hypothesis.words]
+    if not job.replace_unk or model.vocab.unk_id not in hypothesis.words:
+        return words
+    sources, mark = (subwords.whole_words(row), subwords.MARK) if model.subwords else (row, b"")
+    for i, w in enumerate(hypothesis.words):
+        if w == model.vocab.unk_id:
+            word = sources[hypothesis.links[i]]
+            words[i] = mark + dictionary.get(word, word)
+    return words
 
 
 def line_of(job, number, line, hypothesis):

@@ -88,3 +88,11 @@ def word_numbers(pieces):
         number += begins(piece) or number < 0
         out.append(number)
     return out
+
+
+def whole_words(pieces):
+    """For each piece of a text, the word that it is a part of, without MARK."""
+    words = {}
+    for number, piece in zip(word_numbers(pieces), pieces):
+        words[number] = words.get(number, b"") + piece
+    return [words[number].removeprefix(MARK) for number in word_numbers(pieces)]
