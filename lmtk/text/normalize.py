@@ -20,6 +20,7 @@ WORD = re.compile(r"[^ \t\r\n]+")
 ENDS_SENTENCE = re.compile(r"[.!?][)\]}\"'`]*$")
 ONLY_MARKS = re.compile(r"\W+$")
 CORE = re.compile(r"(\W*)(.*?)((?:['’]s?)?\W*)$", re.DOTALL)
+MARKS = 3  # the most marks at an end of a name in a list
 # marks that stay inside a word: between letters or digits, or between digits alone
 INSIDE, INSIDE_NUMBERS = frozenset("'’-‐‑_@.·׳״"), frozenset(",:/٫٬")
 SYMBOL = re.compile(r"(</?\w+>)")
@@ -49,7 +50,7 @@ def replace_proper_nouns(text, names=None):
             if word[0] + word[-1] == "<>":
                 name = False  # it is a symbol already
             elif names is not None:
-                name = core.encode("utf-8", "surrogateescape") in names
+                before, name, after = find_name(before, core, after, names)
             else:
                 name = inside and core[:1].isupper() and re.split("['’]", core)[0] != "I"
             if ENDS_SENTENCE.search(word):
@@ -60,6 +61,18 @@ def replace_proper_nouns(text, names=None):
 
         out.append(WORD.sub(replace, line))
     return "\n".join(out).encode("utf-8", "surrogateescape")
+
+
+def find_name(before, core, after, names):
+    """(what stands before the name in a word, whether the word has a name of the set `names`, what stands after it).
+
+    before, after: the marks around the core of the word. A name may have some of them at its ends, as U.S. has.
+    """
+    for i in range(max(0, len(before) - MARKS), len(before) + 1):
+        for j in range(min(len(after), MARKS), -1, -1):
+            if (before[i:] + core + after[:j]).encode("utf-8", "surrogateescape") in names:
+                return before[:i], True, after[j:]
+    return before, False, after
 
 
 def separate_tokens(text):
