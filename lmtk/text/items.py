@@ -175,7 +175,7 @@ def written(words, first, last):
     if words.sentence is None:
         return join(pieces)
     text = words.sentence[words.start[first] : words.end[last - 1]]
-    return b"".join(pieces) if words.region[first] == END or not text else " ".join(text.split()).encode()
+    return b"".join(pieces) if words.region[first] == END or not text else " ".join(WORD_IN_TEXT.findall(text)).encode()
 
 
 def numbers_of_words(pieces):
