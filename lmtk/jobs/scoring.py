@@ -140,6 +140,7 @@ RULES = (
         "-debug takes values up to 2 with -oov-features, -dynamic, -cache or -format kenlm",
     ),
     needs_text("text jsonl"),
+    needs("count_order float_counts", "counts"),
     excludes(FOLLOWING, "counts"),
     Rule(
         lambda job: f"{follows(job)} cannot be combined with -format kenlm" if in_kenlm(job) and follows(job) else None
