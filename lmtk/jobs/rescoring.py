@@ -147,7 +147,7 @@ RULES = (
 
 
 def rescore(job):
-    """Runs a RescoreJob. Returns the nbest.lists.Lists with the models' scores as features."""
+    """Runs a RescoreJob. Returns the nbest.lists.NBest with the models' scores as features."""
     from lmtk.files.outputs import open_out
     from lmtk.machine.threads import stated, use
     from lmtk.nbest import lists as forms
@@ -378,7 +378,7 @@ def read_references(path, L):
 
 
 def write_all(job, lists, totals, added):
-    """Writes the lists, or their best hypotheses, into one file or a folder. totals, added: as in `weighted`."""
+    """Writes the lists, or their best hypotheses, into one file or a folder. totals, added: as in `weigh`."""
     import numpy as np
 
     from lmtk.files.outputs import open_folder
@@ -411,7 +411,7 @@ def write_best(path, lists, best):
 
 
 def write_lists(path, lists, order, totals, added):
-    """Writes the hypotheses `order` in the lists' own form. totals, added: as in `weighted`."""
+    """Writes the hypotheses `order` in the lists' own form. totals, added: as in `weigh`."""
     from lmtk.files.outputs import open_out
     from lmtk.nbest import lists as forms
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
+from lmtk.errors import LmtkError, name_of
 from lmtk.jobs.rules import check, excludes, needs, one_of, one_stdin, required, wrong
 from lmtk.jobs.training import NO_EPOCHS, Life, check_trained
 
@@ -210,6 +211,9 @@ def read(job):
     text, held, references = bitext(pairs, x, y, job.max_length), None, []
     if job.heldout_source:
         heldout = [pair for pair in read_pairs(job.heldout_source, job.heldout_target, job.tolower) if all(pair)]
+        if not heldout:
+            clause = "no line has words in both texts"
+            raise LmtkError(f"{name_of(job.heldout_source)} and {name_of(job.heldout_target)}: {clause}")
         held = bitext([(split(a), split(b)) for a, b in heldout], x, y)
         references = [b" ".join(b) for _, b in heldout]
     return Texts(x, y, text, held, pieces, subwords.join_pieces if job.bpe else b" ".join, references)

@@ -95,7 +95,7 @@ class Layout:
 
 
 def make_layout(source, target, sizes):
-    """The Layout for these vocabularies. sizes: those of a Translator."""
+    """The Layout for these vocabularies. sizes: those of a Model."""
     gates, n, units, tied = UNITS[sizes["unit"]].gates, sizes["hidden"], sizes["alignment"], sizes["tied"]
     m, l, d = sizes["embedding"], sizes["maxout"], (gates + 1) * n
     A = 2 * n if units else n
