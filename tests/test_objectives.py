@@ -90,7 +90,7 @@ def test_candidates_come_with_their_chances():
     seen = np.zeros(12)
     for _ in range(rounds):
         w = random.choice(text, 4)
-        words, log_inclusion = proposal.draw(w, random)
+        words, log_inclusion = proposal.candidates(w, *proposal.sample(random))
         assert set(w) <= set(words) and (np.diff(words) > 0).all()
         seen[words] += 1
     p = np.exp(log_inclusion)
@@ -171,7 +171,7 @@ def test_a_proposal_is_mixed_with_the_unigram(texts):
     drawn, q = proposal.sample(random, np.array([[2, 0]]))
     unigram = np.array([2, 3, 4, 5, 11]) / 25
     assert q == pytest.approx(0.1 * unigram + 0.9 * np.eye(5)[2]) and len(drawn) == 4
-    _, log_inclusion = proposal.draw(np.array([1]), random, np.array([[2, 0]]))
+    _, log_inclusion = proposal.candidates(np.array([1]), *proposal.sample(random, np.array([[2, 0]])))
     assert np.exp(log_inclusion) == pytest.approx(1 - (1 - np.bincount(text) / 20) * (1 - q) ** 4, rel=1e-5)
 
 
@@ -196,7 +196,8 @@ def test_the_mean_chances_of_a_backoff_model():
 
 
 def test_a_text_of_one_word():
-    words, log_inclusion = sampled.Proposal(np.zeros(5, int), 2, 3).draw(np.zeros(2, int), np.random.default_rng(1))
+    proposal = sampled.Proposal(np.zeros(5, int), 2, 3)
+    words, log_inclusion = proposal.candidates(np.zeros(2, int), *proposal.sample(np.random.default_rng(1)))
     assert 0 in words and log_inclusion[0] == 0 and np.isfinite(log_inclusion).all()
 
 
@@ -205,7 +206,7 @@ def test_shrinking_leaves_the_biases(times):
     theta = parameters()
     small = Small(theta, output="sampled")
     small.rows.shrink(0.9**times)
-    sgd.shrink(small.theta, 0.9**times, 0.8**times)
+    sgd.shrink(small.theta.p, 0.9**times, 0.8**times)
     for name, before, after in zip("CHdUWb", theta, small.arrays(), strict=True):
         share = {"C": 0.8, "d": 1, "b": 1}.get(name, 0.9)
         assert after == pytest.approx(share**times * before, rel=1e-5), name

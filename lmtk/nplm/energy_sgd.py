@@ -17,6 +17,7 @@ from lmtk.nplm import kernels
 from lmtk.nplm.energy import constant_part, exp_twice, minus_energies, minus_energies_backward, word_part
 from lmtk.nplm.layers import linear, linear_back
 from lmtk.nplm.pace import largest_eigenvalue, rate_factors
+from lmtk.nplm.sgd import shrink
 
 f32 = np.float32
 
@@ -101,13 +102,6 @@ def update(p, weights, contexts, words, gradients, factors, rates):
     of_C = f32(rates.feature_rate) * of_C * np.ones(len(C), f32)
     C[words] += of_C[words, None] * gC
     kernels.add_features(C, contexts, g.gx, of_C)
-
-
-def shrink(p, keep, keep_C):
-    """Multiply v and H by `keep`, and C by keep_C: weight decay."""
-    p.v *= f32(keep)
-    p.H *= f32(keep)
-    p.C *= f32(keep_C)
 
 
 def rate_factors_of(p, weights, pace, s, v, g, w):

@@ -207,7 +207,7 @@ def make_learner(now, data, settings, threads, comm, state=None):
 
     def shrink(keep, keep_C):
         trainer.shrink(keep)
-        sgd.shrink(theta, keep, keep_C)
+        sgd.shrink(theta.p, keep, keep_C)
 
     decay = make_decay(pending, trainer.every, trainer.shrink and shrink, data, settings, comm.stride)
     each = settings.weight_decay if trainer.shrink is None else 0
@@ -319,7 +319,7 @@ def make_energy_learner(now, data, settings, threads, comm, state=None):
     pace = make_pace(settings, data, len(now.C), variances(data.w, V))
     fused, pending = is_fused(data, settings), pending_decay(state)
     each = settings.weight_decay if fused else 0
-    shrink = None if fused else partial(energy_sgd.shrink, p)
+    shrink = None if fused else partial(sgd.shrink, p)
     decay = make_decay(pending, 1, shrink, data, settings, comm.stride)
     draw = make_draw(data, settings, V) if settings.objective == "sampled" else lambda *_: (np.arange(V), None)
 

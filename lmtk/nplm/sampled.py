@@ -68,10 +68,6 @@ class Proposal:
             self.inclusion[size] = np.log(-np.expm1(absent)).astype(f32)
         return words, self.inclusion[size]
 
-    def draw(self, w, random, contexts=None):
-        """Draw the candidates for the words w (K,) in their contexts, in the form that `candidates` returns."""
-        return self.candidates(w, *self.sample(random, contexts))
-
 
 def update_output(rows, candidates, pace, z, w, epsilon, curvature):
     """Update the softmax over the candidates: only their rows of M change.

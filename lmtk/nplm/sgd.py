@@ -96,7 +96,7 @@ def backward(theta, memory, gz, rates, factors=dropout.NONE):
     slopes_of_C = (g.go, len(g.go), p.H) if once else (gx.reshape(-1, p.C.shape[1]), gx.size // p.C.shape[1])
     of_C, of_layers = limited_rates(theta, g.layers, slopes_of_C, rates, K)
     if rates.decay:
-        shrink(theta, *rates.keep(K))
+        shrink(theta.p, *rates.keep(K))
     for layer, rate in zip(g.layers, of_layers):
         for name, gradient in layer.arrays.items():
             gradient *= f32(rate)
@@ -127,9 +127,9 @@ def limited_rates(theta, layers, slopes_of_C, rates, K):
     return of_C * rate_factors(pace.C, of_features), of_layers
 
 
-def shrink(theta, keep, keep_C):
-    """Multiply the weights by `keep`, and C by keep_C: weight decay. Biases do not decay."""
-    for name, a in vars(theta.p).items():
+def shrink(p, keep, keep_C):
+    """Multiply the weights among the arrays p by `keep`, and C by keep_C: weight decay. Biases do not decay."""
+    for name, a in vars(p).items():
         if a.ndim > 1:
             a *= f32(keep_C if name == "C" else keep)
 
