@@ -235,7 +235,8 @@ def test_the_last_n_grams_of_lmplz_are_the_same_in_large_jobs(tmp_path, monkeypa
     """The last word follows <s>, <unk> and words, or some of them; its n-grams have raw counts in counts of counts."""
     monkeypatch.chdir(tmp_path)
     random = np.random.default_rng(seed)
-    draw = lambda many: " ".join(random.choice(["a", "b", "c", "d", "<unk>"], many))
+    words = ["a", "b", "c", "d", "<unk>", *["-pau-"] * (seed % 2)]
+    draw = lambda many: " ".join(random.choice(words, many))
     openings = ["", "<unk> ", "a <unk> ", "b a ", "c "][: 1 + seed % 5]
     lines = [draw(random.integers(1, 6)) for _ in range(9)]
     lines += [f"{random.choice(openings)}last {draw(2)}" for _ in range(4)]

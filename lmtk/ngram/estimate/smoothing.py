@@ -120,14 +120,13 @@ def counts_of_counts(level, count, V, upto):
     return [int((counts == r).sum()) for r in range(1, upto + 1)]
 
 
-def last_nodes(levels, ids, vocab):
+def last_nodes(levels, vocab):
     """The last n-gram of each order in lmplz's order, up to the first that begins with <s>: a list of nodes. In its
     counts of counts, and only there, lmplz has the raw counts of these n-grams.
 
-    N-grams are sorted by their last words, then by the words before. The marks come first, then words as in `ids`.
+    N-grams are sorted by their last words, then by the words before. The marks come first, -pau- last.
     """
-    rank = np.full(len(vocab.words), -1)
-    rank[ids] = np.arange(len(ids))
+    rank = np.arange(len(vocab.words))
     rank[[vocab.unk_id, vocab.sos_id, vocab.eos_id]] = -3, -2, -1
     above, out = np.flatnonzero(levels[0].raw > 0), []
     for level in levels:
@@ -146,7 +145,7 @@ def estimate(counts, vocab, recipe):
     levels = counted_levels(counts, vocab, len(methods), methods, exact)
     if recipe.heldout:
         recipe = recipe.tuned(levels[0], recipe.heldout.of_levels(levels))
-    last = last_nodes(levels, [vocab.index.get(w, vocab.unk_id) for w in counts.words], vocab) if exact else []
+    last = last_nodes(levels, vocab) if exact else []
     for k, (method, level, last_node) in enumerate(itertools.zip_longest(methods, levels, last), 1):
         count = level.raw if method.counts == "after" else level.count
         if last_node is not None:

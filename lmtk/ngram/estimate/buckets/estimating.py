@@ -50,7 +50,8 @@ def count(ngrams, vocab, recipe, memory=None, comm=ALONE, show=lambda share, tas
         deal_out(job, ngrams.parts(vocab))
         seen = comm.share(lambda: engine.seen_words(job.seen, vocab, ngrams.marks))
     job.show, job.inside, job.methods, job.exact = show, inside, methods, exact
-    last = int(engine.last_word(seen, vocab)) if exact and methods[0].counts == "before" else None
+    last = int(engine.last_word(seen, vocab)) if exact and methods[0].counts == "before" else vocab.V
+    last = last if last < vocab.V else None  # -pau- is in no counts of counts
     bigrams, counted = count_all(job, partial(sort, job, last=last))
     job.records = None
     job.forget()
