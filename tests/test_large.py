@@ -26,9 +26,9 @@ from lmtk.lm import LN10
 from lmtk.ngram.arpa import kenlm_layout, printing, writer
 from lmtk.ngram.counting import runs
 from lmtk.ngram.counting.collection import Sources, collect, in_memory
-from lmtk.ngram.counting.counts import to_rows, write_counts
+from lmtk.ngram.counting.counts import contexts_of, to_rows, write_counts
 from lmtk.ngram.edit import vocabulary
-from lmtk.ngram.edit.contexts import history_probabilities
+from lmtk.ngram.edit.contexts import counted_times, history_probabilities
 from lmtk.ngram.edit.prune import prune, prune_low
 from lmtk.ngram.edit.renormalize import renormalize
 from lmtk.ngram.edit.vocabulary import add_words, limit, merge, predict_unknown, rename_unknown
@@ -159,6 +159,16 @@ def test_a_model_is_the_same_in_any_memory(tmp_path, monkeypatch, large_from):
         assert done.value.code == 0
         outcomes.append((tmp_path / name).read_bytes())
     assert outcomes[0] == outcomes[1]
+
+
+def test_occurrences_are_the_same_in_parts_that_lack_long_n_grams(tmp_path):
+    """Of counts on disk: </s> has no 2-grams."""
+    (tmp_path / "t").write_text("a b a\nb\n")
+    counts = collect(Sources([str(tmp_path / "t")], [], 3))
+    model = random_model(1, 3, "ab")
+    parts = replace(runs.spilled(counts.levels, 0), words=counts.words, batch=1)
+    (times, total), (others, of_parts) = (counted_times(*contexts_of(c, 2), model, 2) for c in (counts, parts))
+    assert [x.tolist() for x in times] == [x.tolist() for x in others] and total == of_parts == 6
 
 
 def test_a_full_temporary_disk_is_one_line_and_leaves_nothing(tmp_path):

@@ -72,7 +72,7 @@ def counted_times(words, parts, model, order):
         rows, times = ids[model.nodes.rows(k)], np.zeros(model.nodes.size(k), np.int64)
         for part in parts:
             node = find_rows([keys for keys, _ in part], rows, len(words))
-            times += np.where(node >= 0, part[k - 1][1][node], 0).astype(np.int64)
+            times += np.append(part[k - 1][1], 0)[node].astype(np.int64)  # node -1: 0
         out.append(times)
     return out, int(total)
 
