@@ -143,3 +143,22 @@ def test_the_order_of_a_mixtures_models_does_not_matter():
         assert p[mixed.vocab.index[b"dog"]] == pytest.approx(sum(both) / 2)
         assert p[mixed.vocab.unk_id] == pytest.approx(parts[0].distribution("the")[parts[0].vocab.unk_id] / 2)
         assert p[mixed.vocab.unk_id] == pytest.approx(10 ** list(mixed.full_scores("the zebra", eos=False))[1][0])
+
+
+def arpa(path, p):
+    """The model with these probabilities of 1-grams, in a file."""
+    lines = [f"{np.log10(x)}\t{word}\n" for word, x in p.items()]
+    path.write_text(f"\\data\\\nngram 1={len(p)}\n\n\\1-grams:\n{''.join(lines)}\n\\end\\\n")
+    return lmtk.load(path)
+
+
+def test_the_parts_of_a_mixture_may_lack_different_marks(tmp_path):
+    """One has </s>, the other <unk>."""
+    parts = [
+        arpa(tmp_path / "a", {"a": 0.75, "</s>": 0.25}),
+        arpa(tmp_path / "b", {"a": 0.75, "<unk>": 0.25}),
+    ]
+    for ordered in (parts, parts[::-1]):
+        mixed = lmtk.mix(ordered, [0.5])
+        p = dict(zip(mixed.vocab.words, mixed.distribution("a").round(6).tolist()))
+        assert p == {b"a": 0.75, b"</s>": 0.125, b"<unk>": 0.125}

@@ -16,7 +16,8 @@ from lmtk.errors import FormatError, LmtkError, counted, first_words
 from lmtk.files import registry
 from lmtk.files.decoding import lines_in
 from lmtk.lm import ABSENT, UNKNOWN, Scores, after_each, after_each_by_scores, has_sentence_starts, reach
-from lmtk.text.vocab import common_tokenizer, differences, with_tokenizer
+from lmtk.ngram.edit.vocabulary import unite_vocabularies
+from lmtk.text.vocab import differences
 
 
 @dataclass(frozen=True)
@@ -33,11 +34,10 @@ class Mixture:
 
     @cached_property
     def vocab(self):
-        """The vocabulary of the part that predicts the most words: others may not predict <unk> or </s>. It has the
-        tokenizer that all parts share, or None.
+        """The words that any part predicts: some parts may not predict <unk> or </s>. The part that predicts the most
+        words gives their order.
         """
-        vocabs = [part.vocab for part in self.parts]
-        return with_tokenizer(max(vocabs, key=lambda vocab: vocab.V), common_tokenizer(vocabs))
+        return unite_vocabularies(sorted((part.vocab for part in self.parts), key=lambda vocab: -vocab.V))
 
     @property
     def order(self):
