@@ -10,7 +10,7 @@ from small_models import models, neural, of_classes
 import lmtk
 from lmtk.api import Model, State
 from lmtk.jobs.following import SampleJob, random_sentences
-from lmtk.joint.dynamic import Cached
+from lmtk.joint.dynamic import Cached, LogLinear
 from lmtk.joint.mixture import Mixture
 from lmtk.lm import after_by_scores, after_each, scores_of
 from lmtk.text.corpus import Corpus
@@ -162,3 +162,13 @@ def test_the_parts_of_a_mixture_may_lack_different_marks(tmp_path):
         mixed = lmtk.mix(ordered, [0.5])
         p = dict(zip(mixed.vocab.words, mixed.distribution("a").round(6).tolist()))
         assert p == {b"a": 0.75, b"</s>": 0.125, b"<unk>": 0.125}
+
+
+def test_the_parts_of_a_product_may_lack_different_marks(tmp_path):
+    """A word that only one of them predicts has the probability 0."""
+    every = arpa(tmp_path / "a", {"a": 0.5, "b": 0.125, "</s>": 0.25, "<unk>": 0.125}).lm
+    some = arpa(tmp_path / "b", {"a": 0.5, "b": 0.5}).lm
+    for ordered in ([every, some], [some, every]):
+        model = LogLinear(ordered, [1, 1])
+        p = dict(zip(model.vocab.words, np.exp(model.after(np.array([model.vocab.index[b"a"]]))).round(6).tolist()))
+        assert {word: x for word, x in p.items() if x} == {b"a": 0.8, b"b": 0.2}

@@ -168,8 +168,13 @@ class LogLinear:
         return total
 
     def products(self, context):
-        """The product for each predicted word, log10, (V,)."""
-        logp = [after(part, numbers[context])[numbers[: self.vocab.V]] for part, numbers in zip(self.parts, self.ids)]
+        """The product for each predicted word, log10, (V,). Words that a part does not predict, such as </s>, have the
+        probability 0 in it.
+        """
+        logp = []
+        for part, numbers in zip(self.parts, self.ids):
+            row = np.append(after(part, numbers[context]), -np.inf)
+            logp.append(row[np.minimum(numbers[: self.vocab.V], part.vocab.V)])
         return self.product(np.column_stack(logp) / LN10)
 
     def used(self, context):
