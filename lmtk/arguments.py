@@ -9,7 +9,7 @@ import re
 import reprlib
 import sys
 import warnings
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, redirect_stderr
 from importlib import import_module
 from numbers import Integral, Real
 from threading import Lock, get_ident
@@ -128,14 +128,17 @@ def warnings_renamed():
 @contextmanager
 def process_state_kept():
     """Restores what jobs set for the whole process: the bound of memory, the numbers of threads, and the list of checks
-    of files that are still to be made.
+    of files that are still to be made. In a program without stderr, such as a daemon, nothing is printed.
     """
     from lmtk.files import container
     from lmtk.machine import blas
 
     limits, products, n_unfinished = (memory.bound, threads.wanted), blas.product_threads(), len(container.unfinished)
     try:
-        yield
+        with ExitStack() as silence:
+            if sys.stderr is None:
+                silence.enter_context(redirect_stderr(silence.enter_context(open(os.devnull, "w"))))
+            yield
     finally:
         memory.bound, threads.wanted = limits
         del container.unfinished[n_unfinished:]

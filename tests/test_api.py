@@ -507,6 +507,13 @@ def test_jobs_of_several_threads_leave_the_process_as_it_was():
     assert state() == before
 
 
+def test_a_program_without_stderr_can_call_functions(monkeypatch):
+    monkeypatch.setattr(sys, "stderr", None)
+    model = lmtk.estimate(FILES / "tr.txt", 2, fallback=(0.5, 1, 1.5))
+    assert lmtk.score_documents(model, ["the cat"], min=0, debug=1).kept.all()
+    assert sys.stderr is None
+
+
 def test_warnings_of_threads_have_the_names_of_their_functions():
     warn = lambda: warnings.warn("-lm is odd", LmtkWarning, stacklevel=1)
     with pytest.warns(LmtkWarning) as caught, run_of(EditJob, {"lm": str(WB), "keep": True}, {}, {"lm": "model"}):
