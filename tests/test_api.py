@@ -507,8 +507,10 @@ def test_jobs_of_several_threads_leave_the_process_as_it_was():
     assert state() == before
 
 
-def test_a_program_without_stderr_can_call_functions(monkeypatch):
+def test_a_program_without_stdin_and_stderr_can_call_functions(monkeypatch):
+    monkeypatch.setattr(sys, "stdin", None)
     monkeypatch.setattr(sys, "stderr", None)
+    assert lmtk.load(FILES / "wb.arpa").order == 3
     model = lmtk.estimate(FILES / "tr.txt", 2, fallback=(0.5, 1, 1.5))
     assert lmtk.score_documents(model, ["the cat"], min=0, debug=1).kept.all()
     assert sys.stderr is None

@@ -136,7 +136,7 @@ def open_in(path):
             e.filename = name_of(path)
         raise
     finally:
-        if raw is not sys.stdin.buffer:
+        if path != "-":
             raw.close()
 
 
