@@ -27,10 +27,9 @@ SEGMENT = re.compile(r" (/dev/shm/mpich_shm_\w+)$", re.M)  # memory that MPICH's
 
 
 class Alone:
-    """The communicator of a run in one process."""
+    """The communicator of a run in one process. stride: how many ranks take turns with the minibatches of an epoch."""
 
-    rank, size, sent = 0, 1, 0
-    stride = 1  # ranks that take turns with the minibatches of an epoch
+    rank, size, sent, stride = 0, 1, 0, 1
 
     def sum(self, a):
         return a
@@ -66,11 +65,9 @@ class Many:
     timed: whether waiting and communication are timed separately, by a barrier before each exchange.
     """
 
-    stride = 1  # as in Alone: all ranks work on each minibatch
-
     def __init__(self, MPI, timed=False, world=None):
         self.MPI, self.world, self.timed = MPI, world or MPI.COMM_WORLD, timed
-        self.rank, self.size = self.world.Get_rank(), self.world.Get_size()
+        self.rank, self.size, self.stride = self.world.Get_rank(), self.world.Get_size(), 1  # all work on a minibatch
         self.begun, self.waiting, self.communication = time.perf_counter(), 0.0, 0.0
         self.sent = 0  # bytes that `swap`, `join` and `send` have sent to others
 
