@@ -136,8 +136,10 @@ def unsorted_words(job, start):
 
 def number_of_classes(job, start, words):
     """The number of classes for so many words. start: the classes of -init, or None. Raises LmtkError, UsageError."""
+    from lmtk.ngram.classes.files import class_names
+
     keeps_number = start and not (job.merges and job.numclasses)
-    G = len({name for name, _ in start.values()}) if keeps_number else min(job.numclasses, max(words, 2))
+    G = len(class_names(start)) if keeps_number else min(job.numclasses, max(words, 2))
     if start and not job.merges and job.numclasses not in (None, G):
         raise UsageError(
             f"-numclasses is {job.numclasses}, but -init has {counted(G, 'class', 'classes')}; leave out -numclasses"

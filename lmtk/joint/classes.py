@@ -20,7 +20,7 @@ from lmtk.files.decoding import WORD, lines, lines_in
 from lmtk.joint.expansions import NUMBER, expanding_model, several_readings
 from lmtk.joint.mixture import check_part, folder_of, lowered, name_in, part_of
 from lmtk.lm import LN10, LanguageModel, Scores, has_sentence_starts
-from lmtk.ngram.classes.files import read_classes
+from lmtk.ngram.classes.files import class_names, read_classes
 from lmtk.ngram.edit.vocabulary import add_words
 from lmtk.ngram.model import backoff
 from lmtk.ngram.model.backoff import Backoff
@@ -91,8 +91,8 @@ def class_model(lm, name, path, classes=None, simple=False, rows=None):
         if simple:
             rows, later = first_words(rows, path)
         classes = read_classes(path, not simple, rows)
-    names = {c for c, _ in classes.values()}
-    if simple:  # a word whose class the model does not predict stands for itself
+    names = set(class_names(classes))
+    if simple:  # words whose class is not in the model are words of the model themselves
         predicted = {w: (c, p) for w, (c, p) in classes.items() if lm.vocab.predicts(c)}
         alone = [w for w in (*later, *classes) if w not in predicted]
         classes = predicted

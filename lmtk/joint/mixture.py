@@ -107,8 +107,8 @@ def ids_in(part, vocab):
 
 
 def part_scores(parts, corpus, binned, vocab=None):
-    """ln p of each part (N, J), the bin of each token (N,), and `length` and `kinds` of all parts. vocab: of the
-    corpus, by default that of the first part.
+    """ln p of each part (N, J), the bin of each token (N,), and `length` and `kinds` of all parts. vocab: the
+    vocabulary of the corpus; None: the first part's.
     """
     vocab = vocab or parts[0].vocab
     scores = []

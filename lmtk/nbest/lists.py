@@ -238,11 +238,11 @@ def source_lines(nbest, paths, many):
     numbers = []
     for file, start, end in zip(nbest.files, nbest.starts[:-1], nbest.starts[1:]):
         key = nbest.fields[start][0][0]
-        digits = key.lstrip(b"0")
-        if not key.isdigit() or len(digits) > len(b"%d" % many) or int(digits or b"0") >= many:
+        digits = key.lstrip(b"0") or b"0"
+        if not key.isdigit() or len(digits) > len(b"%d" % many) or int(digits) >= many:
             lines = f"-source has lines 0 to {many - 1}" if many else "-source is empty"
             raise FormatError(paths[file], f"the key '{shown(key)}' of a list is not a line of -source; {lines}")
-        numbers += [int(digits or b"0")] * (end - start)
+        numbers += [int(digits)] * (end - start)
     if numbers and min(numbers) == 0 and max(numbers) + 1 < many:
         keys = f"the highest key of the lists is {max(numbers)}, but -source has the lines 0 to {many - 1}"
         warnings.warn(f"{keys}; if -source is another text, give the text of the lists", LmtkWarning, stacklevel=2)
@@ -403,9 +403,7 @@ def format_moses(nbest, i, totals, added):
         if label is None:
             features += [name + b"=", value]
         else:
-            end = label + 2
-            if not features[end - 1 : end] or features[end - 1][-1:] in (b"=", b":"):  # the name has no value yet
-                end -= 1
-            features[label + 1 : end] = [value]
+            old = [token for token in features[label + 1 : label + 2] if token[-1:] not in (b"=", b":")]
+            features[label + 1 : label + 1 + len(old)] = [value]  # a name may lack its value
     total = fields[at + 1] if totals is None else f"{totals[i]:.7g}".encode()
     return b" ||| ".join([*fields[:at], b" ".join(features), total, *fields[at + 2 :]])

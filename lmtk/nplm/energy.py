@@ -83,7 +83,7 @@ def make_output(weights):
 
 
 def log_p(weights, p, hidden, rows, w):
-    """ln p(w | context), (N,) float64, for contexts `rows` (N, n-1) of ids below W and words w (N,).
+    """ln p(w | context), (N,) float64, for contexts `rows` (N, n-1) of ids and words w (N,).
 
     hidden(rows) -> z = [o | 1].
     """

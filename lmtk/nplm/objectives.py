@@ -272,7 +272,7 @@ def make_decay(pending, every, shrink, data, settings, stride=1):
     or 1e-8 in the paper, to a multiple of 6e-8. So the updates are collected, and shrink(keep, keep_C) gets their
     product: at the end of an epoch, and after `every` updates or more that take away LEAST_DECAY or more. shrink: None
     if each update decays all weights. pending (3,) float64: ln keep, ln keep_C, for C alone, and the number of updates;
-    a checkpoint has them too. stride: each rank makes every stride-th update, and applies the decay of its own updates.
+    checkpoints contain it. stride: so many ranks take turns, and each applies the decay of its own updates.
     """
     _, steps = minibatches(data, settings)
 
@@ -301,7 +301,9 @@ def is_fused(data, settings):
 
 
 def minibatches(data, settings):
-    """(the number of examples in a minibatch, at most those of the text; the number of minibatches in an epoch)."""
+    """(the number of examples in a minibatch, the number of minibatches in an epoch). A text may have fewer examples
+    than a minibatch should have; then it is one minibatch.
+    """
     K = settings.minibatch if data.fresh is None else running.minibatch_size(settings)
     K = min(K, len(data.w))
     return K, -(-len(data.w) // K)

@@ -92,7 +92,7 @@ def word_numbers(pieces):
 
 def whole_words(pieces):
     """For each piece of a text, the word that it is a part of, without MARK."""
-    words = {}
-    for number, piece in zip(word_numbers(pieces), pieces):
+    words, numbers = {}, word_numbers(pieces)
+    for number, piece in zip(numbers, pieces):
         words[number] = words.get(number, b"") + piece
-    return [words[number].removeprefix(MARK) for number in word_numbers(pieces)]
+    return [words[number].removeprefix(MARK) for number in numbers]
