@@ -386,8 +386,8 @@ def train(text, path, heldout=None, vocab=None, **options):
     vocab: a list of words (str or bytes), or the name of a word list; other words become <unk>. None: all words.
     options: the fields of `lmtk.jobs.training.TrainJob`.
 
-    Raises LmtkError, OSError. Raises SystemExit if the training is interrupted; a new call with resume=True continues
-    it.
+    Raises LmtkError, OSError. Raises KeyboardInterrupt if the training is interrupted; a new call with resume=True
+    continues it.
     """
     from lmtk.jobs.training import TrainJob
     from lmtk.jobs.training import train as run

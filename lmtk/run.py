@@ -217,7 +217,8 @@ def has_ended(progress, settings):
 
 
 def run_training(run, progress, stretches, tell, comm=ALONE):
-    """Follow a training run to its end and write its model. After a signal, the exit status is 128 + its number.
+    """Follow a training run to its end and write its model. After a signal, raises KeyboardInterrupt or
+    SystemExit, as Python does.
 
     stretches: an iterable that trains and changes `progress`. It yields (epoch over, words read, a function whose
     result run.arrays takes, which the ranks of `comm` call together). tell: a progress.Reporter. Raises Diverged.
@@ -243,7 +244,7 @@ def run_training(run, progress, stretches, tell, comm=ALONE):
     if stop and not has_ended(progress, run.settings):
         if comm.rank == 0:
             sys.stderr.write(f"lmtk {run.program}: interrupted{saved.what_now(progress)}\n")
-        sys.exit(128 + stop)
+        raise KeyboardInterrupt if stop == signal.SIGINT else SystemExit(128 + stop)
     if comm.rank == 0:
         with open_out(run.model, lasting=True) as out:
             container.write(out, *run.parts(progress))

@@ -71,6 +71,24 @@ def test_an_interrupted_training_goes_on_to_the_same_bytes(tmp_path, number, sta
     assert {p.name for p in tmp_path.iterdir()} == {"held", "whole", "cut"}
 
 
+def test_an_interrupted_training_in_python_can_be_caught(tmp_path):
+    """So that an interactive session goes on."""
+    code = f"""
+import lmtk
+try:
+    lmtk.train({str(FILES / "words.txt")!r}, "model", hidden=4, features=4, epochs=1_000_000, threads=1, debug=1)
+except KeyboardInterrupt:
+    print("caught")
+"""
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    running = subprocess.Popen([sys.executable, "-c", code], env=ENVIRONMENT, cwd=tmp_path, **pipes)
+    running.stderr.readline()  # the first epoch is over
+    running.send_signal(signal.SIGINT)
+    out, _ = running.communicate(timeout=60)
+    assert (running.returncode, out) == (0, b"caught\n")
+    assert {p.name for p in tmp_path.iterdir()} == {"model.ckpt"}
+
+
 def test_an_interrupted_count_leaves_nothing(tmp_path):
     """A command that waits for its input: status 130, no line, no file."""
     command = [sys.executable, "-m", "lmtk", "ngram-count", "-text", "-", "-write", str(tmp_path / "counts")]
