@@ -125,14 +125,14 @@ class EditJob:
     @property
     def model_files(self):
         return ModelFiles(
-            self.write_lm, self.write_bin, self.write_kenlm, self.layout, kenlm_type=self.kenlm_type,
-            compact=self.compact, quantize=self.quantize, closed=self.closed, name=self.name,
+            arpa=self.write_lm, binary=self.write_bin, kenlm=self.write_kenlm, layout=self.layout, name=self.name,
+            kenlm_type=self.kenlm_type, compact=self.compact, quantize=self.quantize, closed=self.closed,
         )  # fmt: skip
 
     @property
     def outputs(self):
-        """The files that the job writes, None for those that are not wanted."""
-        return self.write_lm, self.write_bin, self.write_kenlm, self.write_vocab
+        """The files that the job writes. The last is -write-vocab, which is None if it is not wanted."""
+        return *self.model_files.paths.values(), self.write_vocab
 
     @property
     def needs_backoff(self):
@@ -294,8 +294,8 @@ def output(job):
     from lmtk.ngram.model.building import map_in_file
 
     in_memory = job.keep or not isinstance(job.lm, str) or job.write_bin in (None, job.lm)
-    others = job.write_lm, job.write_kenlm, job.classes, job.order, job.compact, job.quantize
-    if job.is_changed or any(others) or in_memory:
+    is_alone = not job.model_files.others("binary")
+    if not is_alone or in_memory or job.is_changed or job.classes or job.order or job.compact or job.quantize:
         yield None, None
         return
     with open_out(job.write_bin) as out:
@@ -373,7 +373,7 @@ def write(job, model, vocab, out):
         return model
     if not isinstance(model, classes.ClassModel):
         return write_files(model, job.model_files, job.is_own and not job.keep, out)
-    if job.compact or job.quantize or job.write_kenlm or job.closed or job.layout != "srilm":
+    if job.compact or job.quantize or job.closed or job.layout != "srilm" or job.model_files.others("binary"):
         options = "-compact, -quantize, -write-kenlm, -closed and -layout"
         raise LmtkError(f"{job.name}: {options} need a back-off model, but this is a class model; add -expand-classes")
     with contextlib.nullcontext(out) if out else open_out(job.write_bin) as binary:

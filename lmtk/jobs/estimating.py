@@ -84,8 +84,8 @@ class EstimateJob:
     @property
     def model_files(self):
         return ModelFiles(
-            self.lm, self.write_bin, self.write_kenlm, self.layout, sort=self.count.sort, kenlm_type=self.kenlm_type,
-            compact=self.compact, quantize=self.quantize, closed=self.closed,
+            arpa=self.lm, binary=self.write_bin, kenlm=self.write_kenlm, layout=self.layout, sort=self.count.sort,
+            kenlm_type=self.kenlm_type, compact=self.compact, quantize=self.quantize, closed=self.closed,
         )  # fmt: skip
 
     @property
@@ -136,7 +136,7 @@ class EstimateJob:
     def is_shared(self):
         """Whether machines share the job to its end: a model of texts, written with -lm alone, as it is estimated."""
         count = self.count
-        files = count.read or count.writes_counts or self.write_bin or self.write_kenlm or self.class_lm
+        files = count.read or count.writes_counts or self.model_files.others("arpa") or self.class_lm
         return bool(self.lm and not (self.is_changed or self.maxent or files or self.verbose_header or self.keep))
 
 
@@ -447,7 +447,7 @@ def grow(job, vocabulary, methods):
 
 def is_as_nodes(job, counted):
     """Whether the whole model is wanted as a Backoff."""
-    return bool(counted.is_changed or job.write_bin or job.write_kenlm or job.class_lm or job.keep)
+    return bool(counted.is_changed or job.model_files.others("arpa") or job.class_lm or job.keep)
 
 
 def write_discount_files(job, methods):
@@ -472,19 +472,19 @@ def write_model(job, counted, model, methods, layout, rank):
     from lmtk.ngram.estimate.buckets import assembly, writing
 
     changed, as_nodes, memory = counted.is_changed, is_as_nodes(job, counted), job.count.memory
+    others, needs_whole = job.model_files.others("arpa"), changed or job.class_lm or job.keep
     if rank:
         writing.write_arpa(None, model, job.lm, layout)
     elif job.lm and not changed:
         with open_out(job.lm) as out:
             writing.write_arpa(out, model, job.lm, layout, may_reuse=not as_nodes)
-    if job.kenlm_type == "trie" and not (changed or job.closed or job.write_bin or job.class_lm or job.keep):
+    if others == {"kenlm"} and job.kenlm_type == "trie" and not needs_whole:
         from lmtk.kenlm import levels
 
         of_estimate = levels.of_estimate(model)
         if of_estimate:
             return write_estimate(of_estimate, job.write_kenlm, job.model_files.form)
-    needs_whole = changed or job.compact or job.quantize or job.write_kenlm or job.class_lm or job.keep
-    if job.write_bin and not needs_whole:
+    if others == {"binary"} and not (needs_whole or job.compact or job.quantize):
         with open_out(job.write_bin) as out:
             backoff.write_binary(out, assembly.backoff_of(model, memory, partial(building.map_in_file, out)))
     elif as_nodes:

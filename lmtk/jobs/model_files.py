@@ -34,6 +34,10 @@ class ModelFiles:
         paths = {"arpa": self.arpa, "binary": self.binary, "kenlm": self.kenlm}
         return {field: path for field, path in paths.items() if path}
 
+    def others(self, field):
+        """The fields of the files that are wanted in addition to this one."""
+        return self.paths.keys() - {field}
+
     @property
     def form(self):
         """The `kenlm.layout.Form` of KenLM's file."""
