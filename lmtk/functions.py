@@ -89,7 +89,7 @@ def estimate(text=None, order=3, smoothing="kn", interpolate=True, vocab=None, u
         arguments = {"text": (path,) if path else (), "sources": tuple(paths), "order": order, "vocab": words}
         arguments |= chosen | {"unk": unk, "keep": True, "interpolate": interpolate, "heldout": held}
         names = {name: name for name in ("smoothing", "minimum", "sources")}  # for hints about wrong names
-        names |= dict.fromkeys(("cdiscount", "addsmooth"), "the parameter of smoothing")
+        names |= {option: "the parameter of smoothing" for option in METHODS.values() if isinstance(option, str)}
         names |= {"discount-fallback": "fallback", "gtmin": "minimum"}
         with run_of(EstimateJob, arguments, options, names) as job:
             try:
@@ -122,7 +122,7 @@ def method_options(smoothing):
     if len(parameters) != isinstance(METHODS[name], str) or not are_numbers(parameters):
         with_number = " and ".join(f'"{other}"' for other, option in METHODS.items() if isinstance(option, str))
         raise UsageError(f'smoothing: only {with_number} take a number, and they need it, as in ("cd", 0.5)')
-    switches = dict.fromkeys(("ndiscount", "wbdiscount", "ukndiscount", "kndiscount"), False)
+    switches = {option: False for options in METHODS.values() if isinstance(options, dict) for option in options}
     return switches | ({METHODS[name]: parameters[0]} if parameters else METHODS[name])
 
 
