@@ -44,7 +44,7 @@ def job(seed):
 
 def by_counts(ids, marks, vocab, methods, exact, tell):
     counts = counts_of(ids, marks, vocab, len(methods))
-    return smoothing.estimate(counts, vocab, Recipe(methods, (0.5, 1, 1.5), tell, exact=exact))
+    return smoothing.estimate(counts, vocab, Recipe(methods, (0.5, 1, 1.5), tell, kenlm=exact))
 
 
 def counts_of(ids, marks, vocab, order):
@@ -65,7 +65,7 @@ def whole_of(suffixes, vocab, recipe):
 
 def by_suffixes(ids, marks, vocab, methods, exact, tell):
     ngrams = suffix.suffix_order(ids, len(methods), len(vocab.words) - 1, marks)
-    return whole_of(ngrams, vocab, Recipe(methods, (0.5, 1, 1.5), tell, exact=exact))
+    return whole_of(ngrams, vocab, Recipe(methods, (0.5, 1, 1.5), tell, kenlm=exact))
 
 
 def outcome(estimate, *arguments):

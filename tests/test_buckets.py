@@ -52,7 +52,7 @@ def test_random_jobs_are_estimated_as_in_memory(seed, monkeypatch):
     monkeypatch.setattr(division, "BYTES", (1 << 30) // 600)
 
     def by_buckets(ids, marks, vocab, methods, exact, tell):
-        recipe = Recipe(methods, (0.5, 1, 1.5), tell, exact=exact)
+        recipe = Recipe(methods, (0.5, 1, 1.5), tell, kenlm=exact)
         return estimating.estimate(estimating.count(Parts(ids, marks), vocab, recipe, (seed % 2) << 30, ALONE)), None
 
     model, _, messages = outcome(by_suffixes, *arguments)

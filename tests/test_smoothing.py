@@ -63,7 +63,7 @@ def test_kenlms_conventions_sum_to_one(cutoff, order):
     counts = collect(Sources([TEXT], [], order))
     vocab = make_vocab(sorted(counts.words), True, True)
     methods = [ModifiedKneserNey(interpolate=True, cutoff=cutoff if k > 1 else 0) for k in range(1, order + 1)]
-    model = estimate(counts, vocab, Recipe(methods, (0.5, 1, 1.5), exact=True))[0]
+    model = estimate(counts, vocab, Recipe(methods, (0.5, 1, 1.5), kenlm=True))[0]
     (corpus,) = read_corpus(TEXT, vocab, Marks())
     first_tokens = corpus.scored.copy()
     first_tokens[90:] = False

@@ -110,7 +110,7 @@ def stages(text, folder):
         left["ngrams"] = suffix.suffix_order(left["ids"], ORDER, len(left["vocab"].words) - 1, marks)
 
     def smooth():
-        recipe = Recipe([lmplz(k) for k in range(1, ORDER + 1)], (0.5, 1, 1.5), exact=True)
+        recipe = Recipe([lmplz(k) for k in range(1, ORDER + 1)], (0.5, 1, 1.5), kenlm=True)
         left["model"] = estimating.estimate(estimating.count(left["ngrams"], left["vocab"], recipe, types=True))
 
     def write():

@@ -136,16 +136,16 @@ class Estimator:
         """Takes the estimate of order 1; its log10bow is filled in later, in place."""
         self.log10p[1], self.log10bow[1], self.marks[1] = log10p, log10bow, marks
 
-    def estimate_all(self, methods, exact):
+    def estimate_all(self, methods, kenlm):
         """Estimates the orders from 2 on, and the weights of their contexts. Returns how many n-grams are left out, not
         counting those with an <unk> that is not predicted.
         """
         p = probability(self.log10p[1])
-        left_out = sum(map_at_once(partial(self.estimate, methods, exact, p), self.suffixes.segments))
+        left_out = sum(map_at_once(partial(self.estimate, methods, kenlm, p), self.suffixes.segments))
         vocab, kept = self.vocab, self.marks[1] > 0
         return left_out + np.count_nonzero(~kept[vocab.V :]) - (vocab.unk_id >= vocab.V and not kept[vocab.unk_id])
 
-    def estimate(self, methods, exact, lower_p, segment):
+    def estimate(self, methods, kenlm, lower_p, segment):
         """`estimate_all` for a segment. lower_p: 10^log10p of order 1."""
         left_out, below = 0, slice(None)
         with self.scratch.lent() as room:
@@ -154,7 +154,7 @@ class Estimator:
                 if self.outside:
                     raw = np.where(self.outside[k][node], -1, raw)
                 events = grams.context[predicted], count[predicted], raw, grams.parent[predicted], lower_p
-                log10p, lower_p, bow = smooth_large(k, events, grams.H, method, self.vocab.V, exact, room)
+                log10p, lower_p, bow = smooth_large(k, events, grams.H, method, self.vocab.V, kenlm, room)
                 types = room("types", grams.H, np.int32)
                 lacking = len(grams.node) - put(node, log10p, events[0], self.log10p[k], self.marks[k], types)
                 if lacking:
@@ -298,7 +298,7 @@ def smooth_unigrams(vocab, recipe, size, first, counted):
     counted: the counts of counts of each order from 2 on; size: as `smoothing.words_kept` returns it.
     """
     count = first.raw if recipe.methods[0].counts == "after" else first.count
-    if recipe.exact:
+    if recipe.kenlm:
         last = last_word(first.raw, vocab)
         count = count.copy()
         count[last] = first.raw[last]

@@ -203,18 +203,18 @@ class KneserNey(Absolute):
 
     def discounted(self, k, n, recipe):
         """The method with the discounts of the closed form, or, if it gives none, of the recipe's `fallback`. With
-        `exact`, lmplz's conditions hold: n4 may be 0, and D(c) may not be above c. Raises NoDiscount.
+        `kenlm`, lmplz's conditions hold: n4 may be 0, and D(c) may not be above c. Raises NoDiscount.
         """
         names, tell, fallback = self.names, recipe.tell, recipe.fallback
         n = n(2 if len(names) == 1 else 4)
         tell(f"Kneser-Ney smoothing {k}-grams")
         for r, n_r in enumerate(n, 1):
             tell(f"n{r} = {n_r}")
-        D, why = self.closed_form(n, recipe.exact)
+        D, why = self.closed_form(n, recipe.kenlm)
         if why:
             if fallback is None:
                 tell(why)
-                raise NoDiscount(k, n, recipe.exact)
+                raise NoDiscount(k, n, recipe.kenlm)
             D = tuple(fallback[: len(names)])
             sys.stderr.write(f"fallback discounts for order {k}: {' '.join(map(str, D))}\n")
         for name, value in zip(names, D):
@@ -270,10 +270,10 @@ class Recipe:
     """How counts become a model.
 
     methods: a Method for each order. fallback: D1, D2, D3+ to use if Kneser-Ney's formula gives none, or None. tell: is
-    called with SRILM's lines about the discounts. fixed: {order: Method} with discounts from files (-kn, -gt). exact:
+    called with SRILM's lines about the discounts. fixed: {order: Method} with discounts from files (-kn, -gt). kenlm:
     all methods interpolate, and the weights of the lower orders are the back-off weights, as in KenLM; otherwise
-    back-off weights follow from the probabilities in single precision, as in SRILM. listed: with `exact`, only n-grams
-    of these words are kept. size: with `exact`, the least number of words, including unknown ones. heldout: a
+    back-off weights follow from the probabilities in single precision, as in SRILM. listed: with `kenlm`, only n-grams
+    of these words are kept. size: with `kenlm`, the least number of words, including unknown ones. heldout: a
     heldout.HeldOut, on which Kneser-Ney's discounts are tuned unless they are in `fixed`, or None. trusting: the total
     of a context is its own count, not the sum of the counts of its extensions.
     """
@@ -282,7 +282,7 @@ class Recipe:
     fallback: tuple = None
     tell: Callable = lambda line: None
     fixed: dict = field(default_factory=dict)
-    exact: bool = False
+    kenlm: bool = False
     listed: set = None
     size: int = 0
     heldout: object = None

@@ -90,14 +90,14 @@ def nodes_of_rows(counts, vocab, order):
     return [(level.keys, level.count, level.first < size) for level, size in zip(from_rows(rows, weights, W), sizes)]
 
 
-def counted_levels(counts, vocab, order, methods, exact=False):
-    """`levels_of` with the counts that each order's Method wants. Raises LmtkError if nothing is counted: with `exact`,
+def counted_levels(counts, vocab, order, methods, kenlm=False):
+    """`levels_of` with the counts that each order's Method wants. Raises LmtkError if nothing is counted: with `kenlm`,
     no word of the vocabulary; else no n-gram of any order that ends in one.
     """
     levels = levels_of(counts, vocab, order)
     for level in levels:
         level.raw = level.count
-    if not any((level.raw[level.word < vocab.V] > 0).any() for level in levels[: 1 if exact else None]):
+    if not any((level.raw[level.word < vocab.V] > 0).any() for level in levels[: 1 if kenlm else None]):
         raise LmtkError("the counts have no word of the vocabulary")
     for k, method in enumerate(methods[: len(levels) - 1], 1):
         if method.continued:
@@ -141,11 +141,11 @@ def estimate(counts, vocab, recipe):
     """Counts -> (Backoff, the methods with their discounts). recipe: a methods.Recipe. Raises NoDiscount, and LmtkError
     if nothing is counted.
     """
-    methods, exact, discounted = recipe.methods, recipe.exact, []
-    levels = counted_levels(counts, vocab, len(methods), methods, exact)
+    methods, kenlm, discounted = recipe.methods, recipe.kenlm, []
+    levels = counted_levels(counts, vocab, len(methods), methods, kenlm)
     if recipe.heldout:
         recipe = recipe.tuned(levels[0], recipe.heldout.of_levels(levels))
-    last = last_nodes(levels, vocab) if exact else []
+    last = last_nodes(levels, vocab) if kenlm else []
     for k, (method, level, last_node) in enumerate(itertools.zip_longest(methods, levels, last), 1):
         count = level.raw if method.counts == "after" else level.count
         if last_node is not None:
@@ -158,7 +158,7 @@ def estimate(counts, vocab, recipe):
             level.inside = inside[level.word] if k == 1 else inside[level.word] & levels[k - 2].inside[level.parent]
     for k, method in enumerate(discounted, 1):
         estimate_order(levels, k, method, vocab, recipe.tell, size, recipe.trusting)
-    fix_contexts(levels, exact)
+    fix_contexts(levels, kenlm)
     orders, place = [], np.zeros(1, np.int64)
     for level in levels:
         kept = ~np.isnan(level.log10p) if orders else np.ones(len(level.keys), bool)  # words stay without a p too
@@ -171,18 +171,18 @@ def estimate(counts, vocab, recipe):
 
 def words_kept(recipe, vocab):
     """(inside, size). inside (W,): whether n-grams of a word are kept: of marks and of words that the recipe lists;
-    None without a list. size: with `exact`, the number of words of the uniform distribution, else False.
+    None without a list. size: with KenLM's rules, the number of words of the uniform distribution, else False.
     """
     if recipe.listed is None:
-        return None, recipe.exact and max(vocab.V, recipe.size)
+        return None, recipe.kenlm and max(vocab.V, recipe.size)
     inside = np.array([w in recipe.listed for w in vocab.words])
     inside[[vocab.sos_id, vocab.eos_id, vocab.unk_id]] = True
-    return inside, recipe.exact and max(int(inside[: vocab.V].sum()), recipe.size)
+    return inside, recipe.kenlm and max(int(inside[: vocab.V].sum()), recipe.size)
 
 
-def estimate_order(levels, k, method, vocab, tell, exact, trusting=False):
-    """Estimates, in `levels`, the probabilities of order k and the back-off weights of its contexts. exact: the size
-    from `words_kept`, or False. trusting: as in a Recipe.
+def estimate_order(levels, k, method, vocab, tell, size, trusting=False):
+    """Estimates, in `levels`, the probabilities of order k and the back-off weights of its contexts. size: as
+    `words_kept` returns it. trusting: as in a Recipe.
     """
     level, V, below = levels[k - 1], vocab.V, levels[k - 2] if k > 1 else None
     level.log10p, level.log10bow = np.full(len(level.keys), np.nan, f32), np.zeros(len(level.keys), f32)
@@ -195,17 +195,17 @@ def estimate_order(levels, k, method, vocab, tell, exact, trusting=False):
     n = np.flatnonzero(is_event)
     raw = level.raw[n] if level.inside is None else np.where(level.inside[n], level.raw[n], -1)
     events = level.parent[n], level.count[n], raw, level.suffix[n], lower_p
-    level.log10p[n], _, bow = smooth(events, H, method, V, exact, T)
+    level.log10p[n], _, bow = smooth(events, H, method, V, size, T)
     if below:
         below.log10bow[:] = bow
         return
     left = 1 - np.nansum(probability(level.log10p))
-    if exact:  # the unseen words' mass may be so small that 1 - sum would lose it
+    if size:  # the unseen words' mass may be so small that 1 - sum would lose it
         seen = np.count_nonzero(~np.isnan(level.log10p))
-        left = bow[0] * (1 - seen / exact if method.interpolate else 1)
+        left = bow[0] * (1 - seen / size if method.interpolate else 1)
     elif left < EPSILON:
         left = 0.0
-    give_to_unseen(level, vocab, left, tell, exact)
+    give_to_unseen(level, vocab, left, tell, size)
 
 
 def closed_contexts(below, vocab):
@@ -216,7 +216,7 @@ def closed_contexts(below, vocab):
     return is_end if vocab.unk_id < vocab.V else is_end | below.unknown
 
 
-def smooth(events, H, method, V, exact, T=None):
+def smooth(events, H, method, V, size, T=None):
     """(log10 p (N,) of events in single precision, nan if left out; p (N,), 10 to that; log10 of the back-off weights
     (H,) of their contexts). At order 1 the last is the weight of the uniform distribution, not its logarithm.
 
@@ -224,7 +224,7 @@ def smooth(events, H, method, V, exact, T=None):
     context, which of the H contexts an n-gram extends; count, as the method wants it; raw, how often the n-gram was
     seen, -1 if it is left out for its words; parent, the number of its suffix in the order below. lower_p (M,): p of
     the n-grams of the order below, None at order 1. T (H,): how often each context was seen, None if that is the sum of
-    the counts. exact: as in `estimate_order`.
+    the counts. size: as `words_kept` returns it; above order 1 it may be True instead of a number.
 
     An n-gram that is left out, since it was seen `cutoff` times or less or for its words, gives its count to the lower
     order.
@@ -241,9 +241,9 @@ def smooth(events, H, method, V, exact, T=None):
     kept, N = slice(None) if kept.all() else np.flatnonzero(kept), len(context)
     context, count = context[kept], count[kept]
     # as in SRILM, 1 / V has its log10 in single precision
-    uniform = 1 / exact if exact else 10.0 ** float(f32(-np.log10(V)))
+    uniform = 1 / size if size else 10.0 ** float(f32(-np.log10(V)))
     lower = np.full(len(count), uniform) if lower_p is None else lower_p[parent[kept]]
-    how = lost, lower if method.interpolate else None, exact
+    how = lost, lower if method.interpolate else None, size
     p, weight, left_out = share_mass(method, context, count, (T, types, V), *how)
     log10p = np.full(N, np.nan, f32)
     with np.errstate(divide="ignore"):
@@ -251,7 +251,7 @@ def smooth(events, H, method, V, exact, T=None):
         kept_log10p[left_out] = np.nan
         if lower_p is None:
             bow = weight
-        elif exact:
+        elif size:
             bow = np.where(T > 0, np.log10(weight), 0).astype(f32)
         else:
             bow = backoff_weights(kept_log10p, context, lower, H)
@@ -259,7 +259,7 @@ def smooth(events, H, method, V, exact, T=None):
     return log10p, probability(log10p), bow
 
 
-def smooth_large(k, events, H, method, V, exact, room):
+def smooth_large(k, events, H, method, V, kenlm, room):
     """`smooth` by kernels, for an order k above 1. The log10 p and p returned are memory of `room`, a Scratch's; p
     stays until the order after the next is smoothed.
 
@@ -281,15 +281,15 @@ def smooth_large(k, events, H, method, V, exact, room):
     f, less = method.kept()
     log10p, p = room("log10p", len(raw), f32), room(f"p{k % 2}", len(raw), np.float64)
     lower, sums = room("lower", len(raw), np.float64), room("sums", (H, 2), np.float64)
-    rule = np.array(f), float(less), float(method.minimum), cutoff, bool(exact)
+    rule = np.array(f), float(less), float(method.minimum), cutoff, bool(kenlm)
     interpolate(context, count, raw, parent, lower_p, *rule, share, p, lower, sums)
-    full = np.zeros(H, bool) if method.idle or exact else (sums[:, 0] > 1 - EPSILON) & (types[0] < V)
+    full = np.zeros(H, bool) if method.idle or kenlm else (sums[:, 0] > 1 - EPSILON) & (types[0] < V)
     with np.errstate(divide="ignore", invalid="ignore"):
         np.log10(p, out=p)
         log10p[:] = p
         p[:] = log10p
         np.power(10.0, p, out=p)
-        if exact:
+        if kenlm:
             return log10p, p, np.where(seen, np.log10(weight), 0).astype(f32)
     sum_both(context, p, lower, sums)
     bow, scale = mass.backoff_weights(sums[:, 0], sums[:, 1])
@@ -298,7 +298,7 @@ def smooth_large(k, events, H, method, V, exact, room):
         selected, number = np.flatnonzero(full[context]), np.cumsum(full) - 1
         columns = number[context[selected]], count[selected], raw[selected], parent[selected]
         contexts = np.count_nonzero(full)
-        log10p[selected], p[selected], bow[full] = smooth((*columns, lower_p), contexts, method, V, exact)
+        log10p[selected], p[selected], bow[full] = smooth((*columns, lower_p), contexts, method, V, kenlm)
     return log10p, p, bow
 
 
@@ -320,7 +320,7 @@ def sum_counts(context, count, raw, cutoff, h, lost):
 
 
 @jit
-def interpolate(context, count, raw, parent, lower_p, f, less, minimum, cutoff, exact, share, p, lower, sums):
+def interpolate(context, count, raw, parent, lower_p, f, less, minimum, cutoff, kenlm, share, p, lower, sums):
     """p (N,) <- f(c) / q + weight p of the lower order, nan for an n-gram that is left out; lower (N,) <- p of the
     lower order; sums[:, 0] (H,) <- the sum of p. share (H, 2): q and weight; f, less: as Method.kept returns them.
     """
@@ -332,7 +332,7 @@ def interpolate(context, count, raw, parent, lower_p, f, less, minimum, cutoff, 
         whole = np.int64(c) if few else 0
         kept = f[whole + (whole < c)] if few else c - less
         kept = kept / share[of, 0] if c >= minimum else 0.0
-        is_kept = (c > 0) & (raw[i] > cutoff) & (exact | (kept != 0))
+        is_kept = (c > 0) & (raw[i] > cutoff) & (kenlm | (kept != 0))
         value = kept + share[of, 1] * below
         lower[i], p[i] = below, value if is_kept else np.nan
         sums[of, 0] += value if is_kept else 0.0
@@ -355,8 +355,8 @@ def totals(of, c, H):
     return np.bincount(of, c, H), np.stack((n.sum(axis=1), n[:, 2] + n[:, 3], n[:, 3]))
 
 
-def share_mass(method, of, c, totals, lost, lower, exact):
-    """(p of n-grams; with `exact`, the lower order's weight in each context; which n-grams are left out). c, of (N,):
+def share_mass(method, of, c, totals, lost, lower, kenlm):
+    """(p of n-grams; with `kenlm`, the lower order's weight in each context; which n-grams are left out). c, of (N,):
     the n-grams' counts and contexts; totals: T, types, V, as in `methods`; lost: the sum of the counts that are cut in
     each context, or None; lower: p of the lower order, None without interpolation.
 
@@ -374,9 +374,9 @@ def share_mass(method, of, c, totals, lost, lower, exact):
             if lost is not None:
                 weight = weight + lost / T
         kept = f[todo] / q[of]
-        left_out[todo] = (kept == 0) & (c[todo] > 0) & (not exact)
+        left_out[todo] = (kept == 0) & (c[todo] > 0) & (not kenlm)
         p[todo] = kept + weight[of] * lower if is_interpolated else kept
-        if method.idle or exact:
+        if method.idle or kenlm:
             return p, weight, left_out
         sums = np.bincount(of, np.where(left_out[todo], 0, p[todo]), len(T))
         is_full = (sums > 1 - EPSILON) & (types[0] < V)  # nothing is left, though there are unseen words
@@ -447,9 +447,9 @@ def backoff_weights(log10p, of, lower, H):
     return bow
 
 
-def fix_contexts(levels, exact):
+def fix_contexts(levels, kenlm):
     """Puts back prefixes that were left out, with backed-off probabilities: an ARPA file needs every prefix of its
-    n-grams. SRILM also needs the suffixes of these prefixes, and their prefixes; with `exact` they are not put back.
+    n-grams. SRILM also needs the suffixes of these prefixes, and their prefixes; with `kenlm` they are not put back.
     """
     needed = np.zeros(len(levels[-1].keys), bool)
     for k in range(len(levels), 0, -1):
@@ -459,7 +459,7 @@ def fix_contexts(levels, exact):
             level.log10p[is_put_back] = level.backed_off[is_put_back]
         kept = ~np.isnan(level.log10p) | needed
         if k > 1:
-            ends = level.suffix[needed] if k > 2 and not exact else []
+            ends = level.suffix[needed] if k > 2 and not kenlm else []
             needed = np.zeros(len(levels[k - 2].keys), bool)
             needed[level.parent[kept]] = True
             needed[ends] = True

@@ -34,7 +34,7 @@ class Buckets:
 
     work: the Estimator of the only bucket, if it stays in memory; then the shelf, cuts and came are not used.
 
-    records: a Shelf with the records of each bucket until they are sorted. methods, exact: as in methods.Recipe; at the
+    records: a Shelf with the records of each bucket until they are sorted. methods, kenlm: as in methods.Recipe; at the
     end the methods have their discounts. show(share, task): is called with the share of a task that is done.
     """
 
@@ -42,7 +42,7 @@ class Buckets:
         self.vocab, self.order, self.comm, self.seen, self.bounds = vocab, order, comm, seen, bounds
         self.alone, self.together, self.shelf, self.scratch = alone, together, Shelf(), threads.Scratch()
         of = np.repeat(np.arange(len(bounds) - 1, dtype=np.uint16), np.diff(bounds))
-        self.of, self.cuts, self.came, self.counts, self.exact = np.append(of, of[0]), {}, None, False, False
+        self.of, self.cuts, self.came, self.counts, self.kenlm = np.append(of, of[0]), {}, None, False, False
         self.log10p = self.log10bow = self.marks = self.sizes = self.inside = self.methods = None
         self.records = self.work = None
         self.show = lambda share, task: None

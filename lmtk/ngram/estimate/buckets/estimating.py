@@ -32,25 +32,25 @@ def count(ngrams, vocab, recipe, memory=None, comm=ALONE, show=lambda share, tas
     the part of each rank of `comm`. recipe: a methods.Recipe. memory: bytes, or None. show: as in Buckets. types: as
     for an engine.Estimator. Raises NoDiscount, and LmtkError as `divide` does or if nothing is counted.
     """
-    methods, exact, n = recipe.methods, recipe.exact, len(recipe.methods)
+    methods, kenlm, n = recipe.methods, recipe.kenlm, len(recipe.methods)
     inside, size = words_kept(recipe, vocab)
     if isinstance(ngrams, suffix.Suffixes):
         seen = np.diff(ngrams.start)
         job, sort = Buckets(vocab, n, ALONE, seen, np.array([0, len(seen)])), count_suffixes
         job.work = engine.Estimator(ngrams, vocab, methods, seen, types, inside)
         seen = ngrams.raw[1] if ngrams.raw else engine.seen_words(job.seen, vocab, ngrams.marks)
-        if ngrams.raw and (exact or not engine.ends_in_words(ngrams, vocab)):
+        if ngrams.raw and (kenlm or not engine.ends_in_words(ngrams, vocab)):
             engine.need_seen(seen, vocab)
     elif isinstance(ngrams, Spilled):
         job, sort = divide(of_counts.seen(ngrams, vocab, n), "n-grams", vocab, n, memory, comm), of_counts.sort_bucket
-        seen = of_counts.deal_out(job, ngrams, exact)
+        seen = of_counts.deal_out(job, ngrams, kenlm)
     else:
         job = divide(comm.sum(ngrams.seen(vocab)), "words", vocab, n, memory, comm)
         job.show, sort = show, partial(sort_bucket, marks=ngrams.marks)
         deal_out(job, ngrams.parts(vocab))
         seen = comm.share(lambda: engine.seen_words(job.seen, vocab, ngrams.marks))
-    job.show, job.inside, job.methods, job.exact = show, inside, methods, exact
-    last = int(engine.last_word(seen, vocab)) if exact and methods[0].counts == "before" else vocab.V
+    job.show, job.inside, job.methods, job.kenlm = show, inside, methods, kenlm
+    last = int(engine.last_word(seen, vocab)) if kenlm and methods[0].counts == "before" else vocab.V
     last = last if last < vocab.V else None  # -pau- is in no counts of counts
     bigrams, counted = count_all(job, partial(sort, job, last=last))
     job.records = None
@@ -104,7 +104,7 @@ def estimate(job):
     """Estimates the orders from 2 on of Buckets, on all ranks. Returns the Buckets."""
     left_out = sum(job.each(partial(estimate_one, job), "estimating"))
     if job.comm.total(left_out):  # prefixes may be among those left out
-        need_all(job, not job.exact)
+        need_all(job, not job.kenlm)
     share_words(job)
     job.forget()
     sizes = [sum(size_in_model(job, b, k) for b in job.rank_buckets) for k in range(2, job.order + 1)]
@@ -153,7 +153,7 @@ def estimate_one(job, b):
     """
     work, shelf = load(job, b), job.shelf
     work.begin(job.log10p, job.log10bow, job.marks)
-    left_out = work.estimate_all(job.methods, job.exact)
+    left_out = work.estimate_all(job.methods, job.kenlm)
     for k in range(2, job.order + 1) if not job.work else ():
         events = job.cuts[b][k, -1]
         for name, column in (("p", work.log10p[k][:events]), ("marks", work.marks[k][:events])):

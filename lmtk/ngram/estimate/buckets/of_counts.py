@@ -40,7 +40,7 @@ def seen(counts, vocab, order):
     return seen[:-1]
 
 
-def deal_out(job, counts, exact):
+def deal_out(job, counts, kenlm):
     """Deals the n-grams of the orders from 2 on to their buckets. Returns how often each word was seen, (W + 1,), -1 if
     it was not counted. Raises LmtkError if no word is seen.
     """
@@ -60,7 +60,7 @@ def deal_out(job, counts, exact):
                 job.shelf.deal(rows_with_counts, of[rows[:, -2]], ("event", k))
             column.append(rows)
         above = column.array().reshape(-1, k)
-    if exact or not ends_in_word:
+    if kenlm or not ends_in_word:
         engine.need_seen(once, job.vocab)
     return once
 
