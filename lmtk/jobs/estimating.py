@@ -376,7 +376,7 @@ def can_score_texts(count_job):
 def recipe_of(job, counted):
     """The methods.Recipe of the model, without -heldout."""
     from lmtk.files.decoding import lines
-    from lmtk.ngram.estimate.methods import Recipe, with_discounts
+    from lmtk.ngram.estimate.methods import Recipe, read_discounts
 
     def tell(line):
         if job.debug:
@@ -385,7 +385,7 @@ def recipe_of(job, counted):
     methods, smoothing = job.methods, job.smoothing
     files = job.files if job.reads_discounts else []
     rows = {path: [*lines(path)] for path in dict.fromkeys(path for _, path in files)}  # a pipe is read once
-    discounts = {n: with_discounts(methods[n - 1], rows[path], path) for n, path in files}
+    discounts = {n: read_discounts(methods[n - 1], rows[path], path) for n, path in files}
     kenlm, fallback = job.count.kenlm, smoothing.discount_fallback
     return Recipe(methods, fallback, tell, discounts, kenlm, counted.listed, job.vocab_pad, trusting=job.trust_totals)
 

@@ -304,7 +304,7 @@ def smooth_unigrams(vocab, recipe, size, first, counted):
         count[last] = first.raw[last]
     of_orders = [partial(counts_of_counts, first, count, vocab.V)]
     of_orders += [lambda r, n=n: n[:r].tolist() for n in counted]
-    methods = [recipe.discounted(k, n) for k, n in enumerate(of_orders, 1)]
+    methods = [recipe.discounted_method(k, n) for k, n in enumerate(of_orders, 1)]
     estimate_order([first], 1, methods[0], vocab, recipe.tell, size)
     has_p = ~np.isnan(first.log10p)
     return methods, np.where(has_p, first.log10p, f32(-np.inf)), has_p.astype(np.uint8)

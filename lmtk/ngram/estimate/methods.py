@@ -4,8 +4,9 @@ A method is a class in METHODS. It gives the terms of p for an n-gram h w of cou
 
     p(w | h) = f(c) / q(h) + weight(h) p(w | h without its oldest word)
 
-where f(c) is the discounted count, and q and weight follow from the totals of the context. An order that is not
-interpolated lacks the last term. A new method is a new class; its options are fields of jobs.smoothing.Smoothing.
+where f(c) is the discounted count (`discounted_counts`), and q and weight follow from totals of the context (`shares`).
+f(c) is a table for low counts, and c minus a constant for higher ones. An order that is not interpolated lacks the last
+term. Numpy and the kernels use the same class. The options of a method are fields of jobs.smoothing.Smoothing.
 """
 
 import math
@@ -43,10 +44,10 @@ class Method:
     lower order, as in KenLM's lmplz --prune. counts: when continuation counts replace the raw counts: "before" the
     discounts are estimated, "after", or "never", if the counts are continuation counts already.
 
-    Of a subclass. highest: its discounts follow from n_1 .. n_highest, the numbers of n-grams seen once, twice and so
-    on; 0 if the user gives them. names: those of its discounts in a discount file; None: the counts 1, 2, ... are their
-    names. continuation: whether orders below the highest count the different words before an n-gram. unchanged: whether
-    f(c) / q is c / T with these parameters, which leaves no mass for unseen words.
+    Subclasses set: highest: the discounts follow from n_1 .. n_highest, the numbers of n-grams seen once, twice and so
+    on; 0 if the user gives them. names: of the discounts in a discount file; None: the counts 1, 2, ... are the names.
+    continuation: whether orders below the highest use continuation counts. unchanged: whether f(c) / q is c / T with
+    these parameters, which leaves no mass for unseen words.
     """
 
     parameters: tuple = ()
@@ -60,20 +61,18 @@ class Method:
     continuation = False
     unchanged = False
 
-    def kept(self):
-        """f(c): the discounted counts f(0) .. f(C - 1), and how much is subtracted from higher counts."""
+    def discounted_counts(self):
+        """f(c): ([f(0) .. f(C - 1)], the constant that is subtracted from counts of C and more)."""
         return [0.0], 0.0
 
     def shares(self, T, types, V):
-        """q(h) and the weight of the lower order in each context, (H,) each.
-
-        T (H,): the sum of the counts of a context's extensions. types (3, H): the number of its extensions, of those
-        with a count of 2 or more, and of those with 3 or more. V: the size of the vocabulary. In the weight SRILM
-        rounds T up, which matters for float counts.
+        """(q(h), the weight of the lower order) in each context, (H,) each. T (H,): the sum of the counts of a
+        context's extensions. types (3, H): the number of its extensions, of those with a count of 2 or more, and of
+        those with 3 or more. V: the size of the vocabulary. In the weight, SRILM rounds up T of float counts.
         """
         return T, np.zeros(len(T))
 
-    def discounted(self, k, n, recipe):
+    def with_discounts(self, k, n, recipe):
         """The method with its discounts of order k. n(r): gives n_1 .. n_r. Raises NoDiscount."""
         return self
 
@@ -89,7 +88,7 @@ class Method:
 
     def discount(self, c):
         """f(c) of counts (N,), 0 for counts below the minimum."""
-        f, less = self.kept()
+        f, less = self.discounted_counts()
         whole = np.ceil(np.minimum(c, MOST + 1)).astype(np.int64)
         return np.where(c < self.minimum, 0.0, np.where(whole < len(f), np.take(f, whole, mode="clip"), c - less))
 
@@ -105,10 +104,10 @@ class GoodTuring(Method):
     def unchanged(self):
         return not self.parameters
 
-    def kept(self):
+    def discounted_counts(self):
         return [0.0, *(r * d_r for r, d_r in enumerate(self.parameters, 1))], 0.0
 
-    def discounted(self, k, n, recipe):
+    def with_discounts(self, k, n, recipe):
         """The method with Katz's coefficients d_r for counts r up to -gtmax. As in SRILM, d_r is 1 where n_r is 0 or
         d_r out of range, and gtmax is lowered while its own n is 0.
         """
@@ -169,7 +168,7 @@ class Additive(Method):
     def unchanged(self):
         return self.parameters[0] == 0
 
-    def kept(self):
+    def discounted_counts(self):
         return [0.0], -self.parameters[0]
 
     def shares(self, T, types, V):
@@ -183,7 +182,7 @@ class Absolute(Method):
     def unchanged(self):
         return self.parameters[0] == 0
 
-    def kept(self):
+    def discounted_counts(self):
         return [0.0], self.parameters[0]
 
     def shares(self, T, types, V):
@@ -201,7 +200,7 @@ class KneserNey(Absolute):
             return (), "D = n1 / (n1 + 2 n2) needs n1 and n2"
         return (n[0] / (n[0] + 2 * n[1]),), None
 
-    def discounted(self, k, n, recipe):
+    def with_discounts(self, k, n, recipe):
         """The method with the discounts of the closed form, or, if it gives none, of the recipe's `fallback`. With
         `kenlm`, lmplz's conditions hold: n4 may be 0, and D(c) may not be above c. Raises NoDiscount.
         """
@@ -229,7 +228,7 @@ class ModifiedKneserNey(KneserNey):
 
     names = ("1", "2", "3+")
 
-    def kept(self):
+    def discounted_counts(self):
         D1, D2, D3 = self.parameters
         return [0.0, 1 - D1, 2 - D2], D3
 
@@ -288,9 +287,9 @@ class Recipe:
     heldout: object = None
     trusting: bool = False
 
-    def discounted(self, k, n):
+    def discounted_method(self, k, n):
         """The Method of order k with discounts from `fixed`, or by n(r), n_1 .. n_r. Raises NoDiscount."""
-        return self.fixed.get(k) or self.methods[k - 1].discounted(k, n, self)
+        return self.fixed.get(k) or self.methods[k - 1].with_discounts(k, n, self)
 
     def tuned(self, first, features):
         """The Recipe with the discounts under which the held-out text is most likely. first, features: as in
@@ -324,7 +323,7 @@ def lmplz(k, name="kn", cutoff=0, uniform=True):
     return ModifiedKneserNey((), k > 1 or uniform, 1, cutoff)
 
 
-def with_discounts(method, rows, path):
+def read_discounts(method, rows, path):
     """The method with the discounts and the minimum of a file that SRILM's -kn or -gt wrote. rows: the file's
     `decoding.lines`. Raises FormatError.
     """

@@ -151,7 +151,7 @@ def estimate(counts, vocab, recipe):
         if last_node is not None:
             count = count.copy()
             count[last_node] = level.raw[last_node]
-        discounted.append(recipe.discounted(k, partial(counts_of_counts, level, count, vocab.V)))
+        discounted.append(recipe.discounted_method(k, partial(counts_of_counts, level, count, vocab.V)))
     inside, size = words_kept(recipe, vocab)
     if inside is not None:
         for k, level in enumerate(levels, 1):
@@ -278,7 +278,7 @@ def smooth_large(k, events, H, method, V, kenlm, room):
         weight = weight + lost / T
     share = room("share", (H, 2), np.float64)
     share[:, 0], share[:, 1] = q, weight if method.interpolate else 0
-    f, less = method.kept()
+    f, less = method.discounted_counts()
     log10p, p = room("log10p", len(raw), f32), room(f"p{k % 2}", len(raw), np.float64)
     lower, sums = room("lower", len(raw), np.float64), room("sums", (H, 2), np.float64)
     rule = np.array(f), float(less), float(method.minimum), cutoff, bool(kenlm)
@@ -322,7 +322,7 @@ def sum_counts(context, count, raw, cutoff, h, lost):
 @jit
 def interpolate(context, count, raw, parent, lower_p, f, less, minimum, cutoff, kenlm, share, p, lower, sums):
     """p (N,) <- f(c) / q + weight p of the lower order, nan for an n-gram that is left out; lower (N,) <- p of the
-    lower order; sums[:, 0] (H,) <- the sum of p. share (H, 2): q and weight; f, less: as Method.kept returns them.
+    lower order; sums[:, 0] (H,) <- the sum of p. share (H, 2): q and weight; f, less: of discounted_counts.
     """
     sums[:] = 0
     for i in range(len(context)):
