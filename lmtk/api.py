@@ -352,7 +352,7 @@ class Model:
 
     @cached_property
     def _null(self):
-        return walking.NULL if isinstance(self.lm, Backoff) else ()
+        return walking.AFTER_NOTHING if isinstance(self.lm, Backoff) else ()
 
     @cached_property
     def _begin(self):

@@ -29,9 +29,9 @@ class Scores:
 
     logp: (N,) float64, ln p of each token given the words before it; -inf for p = 0, and 0 for tokens that are not
     scored. length: (N, J) int8, the length of the n-gram that each model used for a token; NONE if the model has no
-    n-grams, as neural models; UNKNOWN if its p is 0; ABSENT if it was not used. kinds: for each model the tag that a
-    report shows for NONE, such as "nplm". more: other figures of a report: (name, numbers (N,) or (N, J), the lowest
-    -debug that shows them); nan is not shown.
+    n-grams, as neural models; UNKNOWN for a word that the model does not know; ABSENT if the model was not used.
+    kinds: for each model the tag that a report shows for NONE, such as "nplm". more: other figures of a report: (name,
+    numbers (N,) or (N, J), the lowest -debug that shows them); nan is not shown.
     """
 
     logp: np.ndarray

@@ -56,7 +56,7 @@ class Follower:
     def states(self, size, bos):
         """`size` states at the start of a sentence, or without context."""
         if isinstance(self.lm, Backoff):
-            states = np.full(size, walking.NULL, np.int64)
+            states = np.full(size, walking.AFTER_NOTHING, np.int64)
         else:
             states = np.empty(size, object)
             states[:] = [()] * size
@@ -65,7 +65,7 @@ class Follower:
     @cached_property
     def sizes(self):
         """How many states of each order a back-off model has."""
-        # after no word, there are walking.NULL and UNKNOWN
+        # after no word, there are walking.AFTER_NOTHING and AFTER_UNKNOWN
         return np.array([2, *(self.lm.nodes.size(k) for k in range(1, self.lm.order))])
 
     def checked(self, states):

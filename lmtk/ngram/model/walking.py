@@ -17,7 +17,7 @@ from lmtk.text.kernels import look_up
 LANES = 48  # parts of a text that are scored side by side
 LISTED, WEIGHTS = LANES + 1, 100 * LANES  # the sizes of a list of parts, and of the array of their weights
 PART = 64  # tokens of a part, at least
-NULL, UNKNOWN = 0, 1  # states: after nothing, and after a word without a 1-gram
+AFTER_NOTHING, AFTER_UNKNOWN = 0, 1  # states: after nothing, and after a word without a 1-gram
 u64 = np.uint64
 prefetch, local, array_at = (intrinsic(name) for name in ("prefetch", "local", "array_at"))
 
@@ -231,7 +231,7 @@ def walk(memory, logs, where, far, slots, spans, unigram, log10p_1, V, single, i
             p[a], done[dones] = log10p_1[w], a
             dones += 1
             if next_order[a] < 0:
-                next_order[a], next_node[a] = (1, np.int64(unigram[w])) if unigram[w] >= 0 else (0, UNKNOWN)
+                next_order[a], next_node[a] = (1, np.int64(unigram[w])) if unigram[w] >= 0 else (0, AFTER_UNKNOWN)
                 fetch(memory, where, next_order[a], next_node[a])
         roots = 0
         for j in range(dones):
@@ -247,7 +247,7 @@ def walk(memory, logs, where, far, slots, spans, unigram, log10p_1, V, single, i
             if fresh[u64(i)] or n == 1:
                 order[a] = node[a] = 0
             next_order[a], length[a], many[a] = -1, 1, 0
-            if order[a] == 0 and node[a] == UNKNOWN:
+            if order[a] == 0 and node[a] == AFTER_UNKNOWN:
                 # KenLM's missing <unk> has the weight +0
                 weights[u64(np.int64(a) * (n + 1))], many[a] = 0, 1
             live[lives] = root[roots] = a
@@ -281,14 +281,14 @@ def step(handle, w, state):
     """Score one word w in KenLM's arithmetic: (log10 p, the length of the n-gram used, the state after w). The kernel
     holds Python's lock, since all calls share the scratch memory of the handle.
 
-    state: the longest context, order << 32 | place; NULL or UNKNOWN if there is none. As in KenLM, a context that no
-    n-gram extends, and whose weight is 0, is shortened.
+    state: the longest context, order << 32 | place; AFTER_NOTHING or AFTER_UNKNOWN if there is none. As in KenLM, a
+    context that no n-gram extends, and whose weight is 0, is shortened.
     """
     memory, logs, where, far, slots, spans, unigram, log10p_1 = arrays_at(handle)
     n, k, node = len(where), state >> 32, state & 0xFFFFFFFF
     weights, many, p, used = array_at(handle + 8 * 13, 2 * n, np.float32), 0, log10p_1[w], 1
     after_order, after = np.int64(-1), np.int64(0)
-    if k == 0 and node == UNKNOWN:
+    if k == 0 and node == AFTER_UNKNOWN:
         weights[0], many = 0, 1
     low, high, slot = seek(memory, where, slots, spans, k, node, w)
     while k:
@@ -314,7 +314,7 @@ def step(handle, w, state):
         k, node, low, high, slot = next_k, next_node, next_low, next_high, next_slot
     if after_order < 0:
         after_order, after = (
-            (np.int64(1), np.int64(unigram[w])) if unigram[w] >= 0 else (np.int64(0), np.int64(UNKNOWN))
+            (np.int64(1), np.int64(unigram[w])) if unigram[w] >= 0 else (np.int64(0), np.int64(AFTER_UNKNOWN))
         )
     while after_order:
         at, size = where[after_order - 1, AT], where[after_order - 1, WIDTH]
