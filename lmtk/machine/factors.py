@@ -70,8 +70,8 @@ def factor(*matrices):
     K, N = len(matrices[0]), sum(a.shape[1] for a in matrices)
     one = not small() or 0 < 32 * K * N <= SMALL
     columns = N if one else max((n for n in TILE if N % n == 0 and FEWEST * K * n <= SMALL), default=0)
-    if not K * columns:
-        whole = spread(matrices, K, N)
+    if not K * columns:  # a copy with a GAP after each row: BLAS is slower for transposes, and for rows of 2^n numbers
+        whole = np.concatenate(matrices, axis=1, out=np.empty((K, N + GAP), matrices[0].dtype)[:, :N])
         return lambda X, out=None: np.matmul(X, whole, out=out)
     return tiled(np.concatenate(matrices, axis=1), columns)
 
@@ -86,12 +86,6 @@ def tiled(matrix, columns):
 def address():
     """The address of the library's sgemm, for kernels; 0 if there is none."""
     return ctypes.cast(sgemm(), ctypes.c_void_p).value if sgemm() else 0
-
-
-def spread(matrices, K, N):
-    """A copy of matrices side by side, with gaps after rows: BLAS is slower for transposed ones, and for widths 2^n."""
-    out = np.empty((K, N + GAP), matrices[0].dtype)[:, :N]
-    return np.concatenate(matrices, axis=1, out=out)
 
 
 @jit
