@@ -1,4 +1,10 @@
-"""The commands, a module each."""
+"""The commands, one module each.
+
+A module has a table OPTIONS, with the help of each option, and a function `command`, whose docstring is the help of the
+command. `options` makes the parser of a command line from the table and from the fields of the command's job.
+`spelling` checks and spells the words of a command line before they are parsed. `absent` says what to use in place of
+the options and programs of SRILM and KenLM that lmtk does not have.
+"""
 
 COMMANDS = {
     "normalize": "split text into tokens, convert to lower case, replace numbers and names by symbols",
