@@ -44,7 +44,7 @@ def change(job, home=None, threshold=None):
     """Runs the steps before scoring and writing: (the model, the models that are mixed with it word by word, the
     weights of all these models).
 
-    home: a file to map the model in, as for `building.finish`. threshold: of -prune; None: the job's.
+    home: as for `registry.load`. threshold: of -prune; None: the job's.
     """
     from lmtk.jobs.loglinear import interpolate
     from lmtk.ngram.edit import contexts, prune, vocabulary

@@ -287,8 +287,9 @@ def get_ready(job):
 
 @contextlib.contextmanager
 def output(job):
-    """(the open file of -write-bin, the home of the nodes that are made there, as `building.map_in_file` has it), where
-    that file takes one model as it is; else (None, None).
+    """Yields (the open file of -write-bin, a function that allocates the nodes of the model in this file, as
+    `building.map_in_file` does) if -write-bin is the only file of a model and the model is not changed. Otherwise
+    yields (None, None).
     """
     from lmtk.files.outputs import open_out
     from lmtk.ngram.model.building import map_in_file

@@ -461,8 +461,10 @@ def write_discount_files(job, methods):
 
 
 def write_model(job, counted, model, methods, layout, rank):
-    """Writes a model as it is estimated, a Backoff or Buckets. ARPA is written from Buckets unless the model is changed
-    first; all else is written from a Backoff. Returns what `estimate` does.
+    """Writes a model as it is estimated, a Backoff or Buckets. Returns what `estimate` does.
+
+    Buckets that are not changed are written as ARPA without becoming a Backoff, and as a KenLM trie if no other file is
+    wanted besides ARPA. All else is written from a Backoff.
     """
     from lmtk.files.outputs import open_out
     from lmtk.ngram.model import backoff, building

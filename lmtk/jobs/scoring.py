@@ -258,7 +258,7 @@ def report_text(model, path, scoring, write):
         tally, _, unknown = report_sums(model, path, blocks(path, BLOCK, pieces=True), marks, write)
         return tally, unknown
     texts = read(blocks(path, pieces=pieces), *how)
-    if index is None and large:  # no read of a file can wait
+    if index is None and large:  # a thread reads ahead; it does not read a pipe, which may wait for its writer
         coming = iter(texts)
         texts = takewhile(bool, map_in_order(lambda _: next(coming, None), repeat(None), threads=1))
     tally, blank, unknown = report(model, path, texts, debug, write, scoring.sums_with_unk)

@@ -66,7 +66,8 @@ class Layer:
     """A hidden layer, or a stack of them.
 
     sees(n): the number of words whose features the direct connections see.
-    shapes(n, m, h): name -> shape of the arrays, in the order in which they are initialized.
+    shapes(n, m, h): name -> shape of the arrays, in the order in which they are initialized. H and d are among them.
+    A name that begins with R is an array of recurrent weights, one with d has the biases that `open` gets.
     forward(p, x, batch) -> (a, memory, state): p has the arrays by name, batch is a `Batch`.
     backward(p, memory, ga) -> Gradient: memory comes from the forward pass.
     once: whether H multiplies each word separately, so that x needs each distinct word only once.

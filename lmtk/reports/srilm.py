@@ -125,14 +125,14 @@ def check_sum(model, whole):
 
 def report_passages(model, name, passages, debug, write, unk=True):
     """Write SRILM's report of a text with lines that are copied: each passage is corpora and the line after them."""
-    whole, any_, ahead = Tally(), False, False
+    whole, has_tokens, has_sums = Tally(), False, False
     for texts, line in passages:
         part = tally(model, texts, debug, write, unk)[0]
-        any_ |= part.words + part.sentences > 0
-        # at -debug 0 each passage that ends in such a line has its sums, and so has the last one then
-        if debug == 0 and (any_ if line else ahead):
+        has_tokens |= part.words + part.sentences > 0
+        # as in SRILM, at -debug 0 a passage has sums if a copied line follows; the last has sums if one before it has
+        if debug == 0 and (has_tokens if line else has_sums):
             write(part.lines() + b"\n")
-            ahead = True
+            has_sums = True
         write(line)
         whole.add(part)
     write(whole.lines(f"file {name}: "))
@@ -251,10 +251,10 @@ def report_counts(model, name, passages, debug, write, unk=True, entropy=False):
         words = model.vocab.words
         if len(by_bytes) < len(words):
             by_bytes = sorted(range(len(words)), key=words.__getitem__)
-        part, any_ = counts_tally(model, counts, by_bytes, debug, write, unk, entropy)
-        if any_ and entropy:
+        part, has_counts = counts_tally(model, counts, by_bytes, debug, write, unk, entropy)
+        if has_counts and entropy:
             part.sentences, part.words = 0, 1
-        if debug >= 1 and any_:
+        if debug >= 1 and has_counts:
             write(part.lines() + b"\n")
         write(line)
         whole.add(part)
@@ -267,13 +267,13 @@ def counts_tally(model, counts, by_bytes, debug, write, unk, entropy):
     by_bytes: the ids in the order of the words' bytes. unk: whether sums over the vocabulary include <unk>; entropy: as
     in `report_counts`.
     """
-    whole, vocab, any_ = Tally(), model.vocab, False
+    whole, vocab, has_counts = Tally(), model.vocab, False
     words, rank = vocab.words, np.empty(len(vocab.words), np.int64)
     rank[by_bytes] = np.arange(len(words))
     for rows, weights in counts:
         if not len(rows):
             continue
-        any_ = True
+        has_counts = True
         ranks, which = unique_rows(rank[rows])
         weight = np.bincount(which, weights, len(ranks))
         ranks, weight = ranks[weight > 0], weight[weight > 0]
@@ -294,4 +294,4 @@ def counts_tally(model, counts, by_bytes, debug, write, unk, entropy):
                 ngram = [words[w] for w in corpus.ids[corpus.starts[i] : t + 1]]
                 p_and_tag = prediction(tag(scores, t, oov[i], debug), oov[i], zero[i], log10p[i], weight[i], sums[i])
                 write(b"\tp( %s | %s ) \t= %s\n" % (ngram[-1], b" ".join(ngram[-2::-1]), p_and_tag))
-    return whole, any_
+    return whole, has_counts
