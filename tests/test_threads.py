@@ -110,11 +110,11 @@ if child:
 def test_a_forked_process_bounds_its_memory_too():
     code = """import os
 from lmtk.machine import memory
-memory.at_most(1 << 30)
+memory.limit_memory(1 << 30)
 child = os.fork()
 if child:
     assert os.waitpid(child, 0)[1] == 0
 else:
-    memory.at_most(1 << 30)
+    memory.limit_memory(1 << 30)
     os._exit(not memory.watch.is_alive())"""
     subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True, timeout=60)

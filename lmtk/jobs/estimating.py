@@ -403,7 +403,7 @@ def read_heldout(job, vocabulary):
 def make_model(job, counted, comm):
     """Makes the model of what was counted, with the ranks of `comm`; rank 0 writes it. Returns what `estimate` does."""
     from lmtk.jobs.bar import Bar
-    from lmtk.machine.memory import at_most
+    from lmtk.machine.memory import limit_memory
     from lmtk.ngram.estimate import estimation
 
     count_job, in_buckets, kept = job.count, estimation.is_in_buckets(counted.counts[0]), None
@@ -418,7 +418,7 @@ def make_model(job, counted, comm):
         how = count_job.order, job.maxent_alpha, job.maxent_sigma2, recipe.tell
         return write_backoff(job, counted, maxent.estimate(counted.counts.pop(), vocabulary, *how), None, job.lm)
     if in_buckets and count_job.memory:
-        at_most(count_job.memory)
+        limit_memory(count_job.memory)
     layout = layout_of(job, counted, vocabulary)
     form = "discounts" if job.grow else "nodes" if is_as_nodes(job, counted) else "lines" if job.lm else "discounts"
     with Bar(not in_buckets or job.debug > 0 or comm.rank > 0) as bar:

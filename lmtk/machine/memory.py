@@ -99,14 +99,14 @@ def give_back(array):
             ctypes.CDLL(None).madvise(ctypes.c_void_p(first), ctypes.c_size_t(last - first), mmap.MADV_DONTNEED)
 
 
-bound, mapped, watch = None, [], None  # the bytes of `at_most`; weak references to mapped files; the thread of `let_go`
+bound, mapped, watch = None, [], None  # bytes of `limit_memory`; weak references to mapped files; thread of `let_go`
 SMALL = 1 << 20  # bytes; an array up to this size is in memory all the same
 MOMENT = 0.005  # seconds between two checks of `let_go`
 BESIDES = 90 << 20  # bytes of the program itself, in addition to the bound
 STATM = "/proc/self/statm"
 
 
-def at_most(size):
+def limit_memory(size):
     """From now on, `zeros` makes large arrays in files, and the process keeps so few of their pages that its memory is
     about `size` bytes plus BESIDES. Does nothing on systems other than Linux.
     """
@@ -172,7 +172,7 @@ def zeros(size, kind):
 
 
 def array_of(file, kind, access=mmap.ACCESS_WRITE):
-    """(N,): the content of a file, mapped. Its pages are among those that `at_most` bounds."""
+    """(N,): the content of a file, mapped. Its pages are among those that `limit_memory` bounds."""
     import numpy as np
 
     pages = mmap.mmap(file.fileno(), 0, access=access)

@@ -49,7 +49,7 @@ def import_numpy():
         os.environ["OPENBLAS_NUM_THREADS"] = before
 
 
-def at_most(number):
+def limit_threads(number):
     """Sets an upper bound on the number of threads, for jobs in which each thread needs memory of its own."""
     global wanted
     wanted = min(thread_count(), number)

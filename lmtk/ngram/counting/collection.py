@@ -19,7 +19,7 @@ from lmtk.files.column import Column, Shelf
 from lmtk.files.decoding import BLOCK
 from lmtk.files.decoding import blocks as blocks_of
 from lmtk.machine.large import pays
-from lmtk.machine.memory import at_most
+from lmtk.machine.memory import limit_memory
 from lmtk.machine.parallel import ALONE
 from lmtk.machine.threads import thread_count
 from lmtk.ngram.counting.counts import Counts, count_ids, from_rows, parse_counts, row_parts, to_rows
@@ -272,12 +272,12 @@ def collect(sources, as_text=False, memory=None, comm=ALONE, replace=None):
     W = len(words)
     tokens, run, levels = comm.total(len(ids)), None, None
     if memory and len(ids) > tokens_in(memory, order):
-        at_most(memory)
+        limit_memory(memory)
         run = count_spilling(ids, new_id, starts, order, W, memory)
     else:
         levels = count_ids(new_id[ids], starts, order, W)
     if lines.spill and lines.size > memory // LINE:
-        at_most(memory)
+        limit_memory(memory)
         run = add_spilling(lines, new_id, W, (run or spilled(levels, 0)) if tokens else None, memory)
         lines = Lines()
     if run:

@@ -105,7 +105,7 @@ def divide(seen, unit, vocab, order, memory, comm):
     is too large.
     """
     if memory:
-        threads.at_most(max(1, memory // THREAD))
+        threads.limit_threads(max(1, memory // THREAD))
     N, W, workers = int(seen.sum()), len(vocab.words), threads.thread_count()
     each = max(BYTES, 35 * order - 40)
     room = max(memory - WORD_BYTES * W, LEAST) // each if memory else None
