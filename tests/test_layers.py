@@ -1,6 +1,7 @@
 """The shape of the code: imports go one way, and a command imports only what it needs."""
 
 import ast
+import re
 import subprocess
 import sys
 
@@ -51,6 +52,24 @@ def test_imports_go_one_way(path):
         if name in RANK:
             assert RANK[name] <= RANK[parts[0]], f"{parts[0]} imports {name}"
             assert not (name in APART and parts[0] in APART and name != parts[0])
+
+
+def test_contributing_lists_the_folders_in_the_order_of_imports():
+    table = (ROOT / "CONTRIBUTING.md").read_text().split("## Where things are")[1].split("\n## ")[0]
+    rows = [re.findall(r"`(\w+)", names) for names in re.findall(r"^\| (`.*?) \|", table, re.MULTILINE)]
+    place = {name: i for i, names in enumerate(rows) for name in names}
+    listed = {path.stem for path in (ROOT / "lmtk").iterdir() if not path.name.startswith("_")}
+    assert place.keys() >= listed
+    for name in listed:
+        path = ROOT / "lmtk" / name
+        for module in path.rglob("*.py") if path.is_dir() else [path.with_suffix(".py")]:
+            below = [other for other in imports(module) if place.get(other, 0) > place[name]]
+            assert not below, f"{module} imports {below}"
+
+
+def test_every_folder_says_what_it_does():
+    folders = (ROOT / "lmtk").rglob("__init__.py")
+    assert [path for path in folders if not ast.get_docstring(ast.parse(path.read_text()))] == []
 
 
 def modules_after(*arguments):
