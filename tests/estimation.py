@@ -24,27 +24,27 @@ def job(seed):
     random = np.random.default_rng(seed)
     V, N, order = (int(random.integers(low, high)) for low, high in ((1, 40), (2, 600), (2, 10)))
     order += 12 * (seed % 8 == 7)  # above 14 `begins` has other bytes
-    exact, unk = random.integers(3) == 0, bool(random.integers(2))
-    marks = Marks() if exact else Marks(bool(random.integers(2)), bool(random.integers(2)))
+    kenlm, unk = random.integers(3) == 0, bool(random.integers(2))
+    marks = Marks() if kenlm else Marks(bool(random.integers(2)), bool(random.integers(2)))
     plain = [b"w%d" % i for i in range(V)]
-    vocab = make_vocab(plain, unk or exact)
+    vocab = make_vocab(plain, unk or kenlm)
     ids = np.array([vocab.index[w] for w in plain], np.int32)[random.zipf(1.4, N) % V]
     if random.integers(2):
         ids[random.random(N) < 0.1] = vocab.unk_id
     ids[random.random(N) < 0.2] = ids[-1] = 0
     every, interpolate, cutoff, methods = str(random.choice(list(PARAMETERS))), bool(random.integers(2)), 0, []
     for k in range(1, order + 1):
-        name = "kn" if exact else str(random.choice(list(PARAMETERS))) if random.integers(3) == 0 else every
+        name = "kn" if kenlm else str(random.choice(list(PARAMETERS))) if random.integers(3) == 0 else every
         if k > 1 and random.integers(4) == 0:
             cutoff += int(random.integers(2))
-        minimum = 1 if exact or k == 1 else int(random.integers(1, 3))
-        methods.append(METHODS[name](PARAMETERS[name], interpolate or exact, minimum, cutoff if k > 1 else 0))
-    return ids, marks, vocab, methods, exact
+        minimum = 1 if kenlm or k == 1 else int(random.integers(1, 3))
+        methods.append(METHODS[name](PARAMETERS[name], interpolate or kenlm, minimum, cutoff if k > 1 else 0))
+    return ids, marks, vocab, methods, kenlm
 
 
-def by_counts(ids, marks, vocab, methods, exact, tell):
+def by_counts(ids, marks, vocab, methods, kenlm, tell):
     counts = counts_of(ids, marks, vocab, len(methods))
-    return smoothing.estimate(counts, vocab, Recipe(methods, (0.5, 1, 1.5), tell, kenlm=exact))
+    return smoothing.estimate(counts, vocab, Recipe(methods, (0.5, 1, 1.5), tell, kenlm=kenlm))
 
 
 def counts_of(ids, marks, vocab, order):
@@ -63,9 +63,9 @@ def whole_of(suffixes, vocab, recipe):
     return job, job.methods
 
 
-def by_suffixes(ids, marks, vocab, methods, exact, tell):
+def by_suffixes(ids, marks, vocab, methods, kenlm, tell):
     ngrams = suffix.suffix_order(ids, len(methods), len(vocab.words) - 1, marks)
-    return whole_of(ngrams, vocab, Recipe(methods, (0.5, 1, 1.5), tell, kenlm=exact))
+    return whole_of(ngrams, vocab, Recipe(methods, (0.5, 1, 1.5), tell, kenlm=kenlm))
 
 
 def outcome(estimate, *arguments):
@@ -100,12 +100,12 @@ def held_out_job(seed):
 def counts_job(seed):
     """Random counts, n-grams without their suffixes or of count 0 among them, and what goes with them, as `job`."""
     random = np.random.default_rng(seed)
-    exact, pause, order = bool(random.integers(3) == 0), bool(random.integers(4) == 0), int(random.integers(2, 8))
-    plain = [b"w%d" % i for i in range(random.integers(1, 30))] + [b"-pau-"] * (pause and not exact)
+    kenlm, pause, order = bool(random.integers(3) == 0), bool(random.integers(4) == 0), int(random.integers(2, 8))
+    plain = [b"w%d" % i for i in range(random.integers(1, 30))] + [b"-pau-"] * (pause and not kenlm)
     words = [plain[i] for i in random.permutation(len(plain))] + [b"<s>", b"</s>", b"<unk>"]
     deep = 12 * (seed % 8 == 7)
     order += deep
-    floats, large = not exact and random.integers(4) == 0, 1 << int(random.choice([0, 33]))
+    floats, large = not kenlm and random.integers(4) == 0, 1 << int(random.choice([0, 33]))
     text, full = [], random.integers(3)
     for size in random.integers(1, 9 + deep, random.integers(1, 60)):
         ids = np.where(random.random(size) < 0.05, len(words) - 1, random.zipf(1.3, size) % len(plain))
@@ -115,17 +115,17 @@ def counts_job(seed):
         own = np.array([x[i : i + k] for x in text for i in range(len(x) - k + 1)], np.int32).reshape(-1, k)
         rows.append(own[random.random(len(own)) < random.random()] if full else own)
         weights.append(random.integers(full != 2, 3, len(rows[-1])) * large * (random.random() if floats else 1))
-    interpolate, when = exact or bool(random.integers(2)), str(random.choice(["before", "after", "never"]))
+    interpolate, when = kenlm or bool(random.integers(2)), str(random.choice(["before", "after", "never"]))
     every, methods = str(random.choice(list(PARAMETERS))), []
     for k in range(1, order + 1):
-        name = "kn" if exact else str(random.choice(["wb", "cd", "add"])) if floats else every
+        name = "kn" if kenlm else str(random.choice(["wb", "cd", "add"])) if floats else every
         cutoff, minimum = (int(random.integers(4) == 0), int(random.integers(1, 3))) if k > 1 else (0, 1)
-        methods.append(METHODS[name](PARAMETERS[name], interpolate, 1 if exact else minimum, cutoff, when))
-    contexts_only = words[:2] if len(plain) > 3 and not exact and seed % 3 == 0 else ()
+        methods.append(METHODS[name](PARAMETERS[name], interpolate, 1 if kenlm else minimum, cutoff, when))
+    contexts_only = words[:2] if len(plain) > 3 and not kenlm and seed % 3 == 0 else ()
     counts = Counts(words, from_rows(rows, weights, len(words)))
-    vocab = make_vocab(words, exact or full == 1, nonevents=contexts_only)
-    own = ({*words[::2]}, int(random.integers(50))) if exact and random.integers(2) else ()
-    return counts, vocab, methods, exact, own
+    vocab = make_vocab(words, kenlm or full == 1, nonevents=contexts_only)
+    own = ({*words[::2]}, int(random.integers(50))) if kenlm and random.integers(2) else ()
+    return counts, vocab, methods, kenlm, own
 
 
 def lmtk(monkeypatch, *words):

@@ -51,8 +51,8 @@ def test_random_jobs_are_estimated_as_in_memory(seed, monkeypatch):
     monkeypatch.setattr(dealing, "BATCH", 1 + 13 * (seed % 7))
     monkeypatch.setattr(division, "BYTES", (1 << 30) // 600)
 
-    def by_buckets(ids, marks, vocab, methods, exact, tell):
-        recipe = Recipe(methods, (0.5, 1, 1.5), tell, kenlm=exact)
+    def by_buckets(ids, marks, vocab, methods, kenlm, tell):
+        recipe = Recipe(methods, (0.5, 1, 1.5), tell, kenlm=kenlm)
         return estimating.estimate(estimating.count(Parts(ids, marks), vocab, recipe, (seed % 2) << 30, ALONE)), None
 
     model, _, messages = outcome(by_suffixes, *arguments)
@@ -68,11 +68,11 @@ def test_random_jobs_are_estimated_as_in_memory(seed, monkeypatch):
 @pytest.mark.parametrize("seed", range(40))
 def test_random_counts_are_estimated_as_in_memory(seed, monkeypatch, large_from):
     """Of a few n-grams read together, in buckets of single words and of many."""
-    counts, vocab, methods, exact, own = counts_job(seed)
+    counts, vocab, methods, kenlm, own = counts_job(seed)
     counts = Counts(counts.words, [replace(level, count=level.count.astype(np.int64)) for level in counts.levels])
     large_from(1)
     monkeypatch.setattr(threads, "wanted", seed % 3 + 1)
-    arguments = lambda tell: (vocab, Recipe(methods, (0.5, 1, 1.5), tell, {}, exact, *own))
+    arguments = lambda tell: (vocab, Recipe(methods, (0.5, 1, 1.5), tell, {}, kenlm, *own))
 
     def whole(tell):
         suffixes = leaves.suffixes_of(counts.up_to(len(methods)), vocab)

@@ -64,13 +64,13 @@ def test_discounts_are_tuned_in_suffix_order_as_by_counts(seed, monkeypatch):
 @pytest.mark.sample(30)
 @pytest.mark.parametrize("seed", range(60))
 def test_counts_are_estimated_in_suffix_order_as_they_stand(seed, monkeypatch, large_from):
-    counts, vocab, methods, exact, own = counts_job(seed)
+    counts, vocab, methods, kenlm, own = counts_job(seed)
     monkeypatch.setattr(suffix, "PIECE", 1 + 7 * (seed % 30))
     outcomes = []
     for large in (1 << 40, 1):
         large_from(large)
         model, used, messages = outcome(
-            lambda tell: estimation.estimate(counts, vocab, Recipe(methods, (0.5, 1, 1.5), tell, {}, exact, *own))
+            lambda tell: estimation.estimate(counts, vocab, Recipe(methods, (0.5, 1, 1.5), tell, {}, kenlm, *own))
         )
         large_from(1 << 40)
         text = whole = None

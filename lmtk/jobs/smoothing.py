@@ -61,7 +61,9 @@ class Smoothing:
         return any(everywhere or single for everywhere, single in self.chosen().values())
 
     def chosen(self, kenlm=False):
-        """{method: (its parameters, or whether it is for all orders; {order: parameters})}."""
+        """{method: (for all orders, {order: parameters})}. The first is False if the method is not for all orders, else
+        its parameters, or True for a method without parameters. kenlm: whether -kenlm chooses "kn".
+        """
         alone = lambda values: {order: (value,) for order, value in values.items()}
         return {
             "n": (self.ndiscount, dict.fromkeys(self.ndiscount_n, ())),
