@@ -61,14 +61,8 @@ def token_lines(words, corpus, scores, outcomes, sums, sentence):
         else:
             previous = words[corpus.ids[t - 1]]
             context = previous + (b" " if t - 1 == start and previous == SOS else b" ...")
-        p_and_tag = prediction(
-            tag(scores, t, oov[t], 3 if sums is not None else 2),
-            oov[t],
-            zero[t],
-            log10p[t],
-            1,
-            None if sums is None else sums[t],
-        )
+        total, debug = (None, 2) if sums is None else (sums[t], 3)
+        p_and_tag = prediction(tag(scores, t, oov[t], debug), oov[t], zero[t], log10p[t], total)
         out.append(b"\tp( %s | %s) \t= %s\n" % (words[corpus.ids[t]], context, p_and_tag))
     return b"".join(out)
 
@@ -97,9 +91,9 @@ def tag(scores, t, oov, debug):
     return "".join(tags)
 
 
-def prediction(tag, oov, zero, log10p, weight, total):
-    """The part of a word's line after the word: tag, p, log10 p, the weight if it is not 1, and `total` if there is
-    one.
+def prediction(tag, oov, zero, log10p, total=None, weight=1):
+    """The part of a word's line after the equals sign: tag, p, log10 p, the weight if it is not 1, and `total`, the sum
+    over the vocabulary, unless it is None.
     """
     p, logp = (0, "-inf") if oov or zero else (10**log10p, f"{log10p:.7g}")
     times = f" *{weight:.7g}" if weight != 1 else ""
@@ -292,6 +286,6 @@ def counts_tally(model, counts, by_bytes, debug, write, unk, entropy):
             sums = vocabulary_sums(model, corpus, corpus.scored, unk) if debug >= 3 else [None] * len(weight)
             for i, t in enumerate(np.flatnonzero(corpus.scored)):
                 ngram = [words[w] for w in corpus.ids[corpus.starts[i] : t + 1]]
-                p_and_tag = prediction(tag(scores, t, oov[i], debug), oov[i], zero[i], log10p[i], weight[i], sums[i])
+                p_and_tag = prediction(tag(scores, t, oov[i], debug), oov[i], zero[i], log10p[i], sums[i], weight[i])
                 write(b"\tp( %s | %s ) \t= %s\n" % (ngram[-1], b" ".join(ngram[-2::-1]), p_and_tag))
     return whole, has_counts
