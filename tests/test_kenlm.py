@@ -267,6 +267,21 @@ def test_kenlms_probing_tables_are_scored_by(tmp_path):
     spoilt(tmp_path, path.read_bytes(), range(path.stat().st_size), renumbered)
 
 
+@pytest.mark.parametrize("kind", ["probing", "trie"])
+def test_probability_0_stays_0_in_kenlms_files(kind, tmp_path):
+    """-99 stands for the logarithm of 0; in the report of KenLM it is a number."""
+    arpa = re.sub(r"\n\S+\tcat\t\S+", "\n-99\tcat\t-99", (FILES / "wb.arpa").read_text(), count=1)
+    (tmp_path / "arpa").write_text(arpa)
+    lmtk.load(tmp_path / "arpa").write(tmp_path / "binary", f"kenlm-{kind}")
+    (tmp_path / "text").write_text("cat the\na cat sat\n")
+    models = [lmtk.load(tmp_path / name) for name in ("arpa", "binary")]
+    expected, actual = (m.lm.score(next(read_corpus(str(tmp_path / "text"), m.vocab, Marks()))).logp for m in models)
+    assert np.isneginf(expected).sum() > 1
+    assert np.allclose(expected, actual, rtol=1e-6)
+    expected, actual = (list(model.full_scores("cat sat cat")) for model in models)
+    assert expected == actual
+
+
 def test_a_search_in_a_full_table_ends():
     """A damaged probing table has no free bucket, and none with the key of an n-gram of the text."""
     model = lmtk.load(FILES / "kenlm" / "probing").lm

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from lmtk.kenlm.layout import ZERO
 from lmtk.lm import LN10, UNKNOWN, Scores
 from lmtk.machine.jit import inlined, intrinsic, jit
 from lmtk.machine.threads import map_in_order
@@ -53,32 +54,35 @@ class Hashed:
         """Score a Corpus: ln p of every scored token, and the length of the n-gram that gave it, UNKNOWN for a word
         that is not predicted.
         """
-        log10p, used = self.log10p(corpus)
+        log10p, used = self.log10p(corpus, f32(-np.inf))
         outside = corpus.scored & (corpus.ids >= self.vocab.V)
         log10p[outside], used[outside] = -np.inf, UNKNOWN
         return Scores(log10p.astype(np.float64) * LN10, used[:, None])
 
-    def log10p(self, corpus):
-        """(KenLM's log10 p of scored tokens, (N,) float32; the length of the n-gram used, (N,)); 0 for other tokens."""
+    def log10p(self, corpus, zero=ZERO):
+        """(KenLM's log10 p of scored tokens, (N,) float32; the length of the n-gram used, (N,)); 0 for other tokens.
+        zero: as in `score_tokens`.
+        """
         number = self.number[corpus.ids]
         before = np.arange(len(number)) - np.repeat(corpus.starts[:-1], np.diff(corpus.starts))
-        log10p, used = self.walk(number, before)
+        log10p, used = self.walk(number, before, zero)
         log10p[~corpus.scored] = used[~corpus.scored] = 0
         return log10p, used
 
-    def walk(self, number, before):
+    def walk(self, number, before, zero):
         """Score tokens. number (N,): their numbers; before (N,): how many tokens of a sentence are before
-        each. Returns log10 p (N,) float32 and used (N,) int8.
+        each; zero: as in `score_tokens`. Returns log10 p (N,) float32 and used (N,) int8.
         """
         N, where = len(number), self.where[: self.order]
-        log10p, used, logs = np.empty(N, f32), np.empty(N, np.int8), self.memory.view(f32)
+        log10p, used = np.empty(N, f32), np.empty(N, np.int8)
+        tables = self.memory, self.memory.view(f32), where
 
         def score_block(first):
             # a block begins with the last words of the block before it, as contexts
             begin, end = max(first - self.order, 0), min(first + BLOCK, N)
             p, length = np.empty(end - begin, f32), np.empty(end - begin, np.int8)
             reach = np.minimum(before[begin:end], np.arange(end - begin))
-            score_tokens(self.memory, logs, where, number[begin:end], reach, p, length)
+            score_tokens(tables, number[begin:end], reach, zero, p, length)
             log10p[first:end], used[first:end] = p[first - begin :], length[first - begin :]
 
         for _ in map_in_order(score_block, range(0, N, BLOCK)):
@@ -114,12 +118,14 @@ def count_buckets(entries, multiplier):
 
 
 @jit
-def score_tokens(memory, logs, where, number, before, log10p, used):
+def score_tokens(tables, number, before, zero, log10p, used):
     """Scores the tokens with the numbers number (N,): fills log10p (N,), and used (N,), the length of the n-gram used.
-    before (N,): how many words of the sentence come before each token.
+    tables: memory, logs and where. before (N,): how many words of the sentence come before each token. zero: the value
+    that replaces ZERO, the logarithm of the probability 0.
 
     Bound: a random read for each n-gram that is looked up. An n-gram is looked up if a longer one ends in its suffix.
     """
+    memory, logs, where = tables
     n = len(where)
     weights, seen = np.zeros(n + 1, f32), 0  # the weights of the contexts that end in the token before, and how many
     keys, places = np.empty((BATCH, n + 1), u64), np.empty((BATCH, n + 1), np.int64)
@@ -149,13 +155,14 @@ def score_tokens(memory, logs, where, number, before, log10p, used):
                 if k < n:
                     longest = k
                     places[i - start, k] = at
-            p = -abs(p)
+            p = zero if abs(p) == -ZERO else -abs(p)
             for k in range(length, shortest + 1):
                 p += weights[k]
             log10p[i], used[i] = p, length
-            weights[1], seen = first_weight, min(longest, n - 1)
+            weights[1], seen = zero if first_weight == ZERO else first_weight, min(longest, n - 1)
             for k in range(2, longest + 1):
-                weights[k] = logs[u64(places[i - start, k] + BOW)]
+                bow = logs[u64(places[i - start, k] + BOW)]
+                weights[k] = zero if bow == ZERO else bow
 
 
 @inlined
