@@ -200,7 +200,7 @@ def mix_numbers(tries, old, weights, k, first, node0, place, memory, logs, where
                     logs_m = array_at(tries[m, 0], tries[m, 1], np.float32)
                     at += old[m, k - 1, WIDTH] * np.int64(place[begin + i, m])
                     p = logs_m[at + old[m, k - 1, P]]
-                    bow = logs_m[at + BOW] if old[m, k - 1, WIDTH] == WIDE else f32(0)
+                    bow = logs_m[at + BOW] if k < n and old[m, k, WIDTH] else f32(0)  # not if cut to order k
                 if p == p:
                     has_p[i] = True
                 else:
@@ -232,7 +232,7 @@ def copy_numbers(tries, old, k, node0, place, logs, where):
         has_ngram, at = place[i, 0] >= 0, old[0, k - 1, AT] + old[0, k - 1, WIDTH] * np.int64(place[i, 0])
         logs[target + where[k - 1, P]] = source[at + old[0, k - 1, P]] if has_ngram else np.nan
         if k < len(where):
-            logs[target + BOW] = source[at + BOW] if has_ngram and old[0, k - 1, WIDTH] == WIDE else 0
+            logs[target + BOW] = source[at + BOW] if has_ngram and old[0, k, WIDTH] else 0
         target += where[k - 1, WIDTH]
 
 
