@@ -77,7 +77,8 @@ def words_of(job):
 
     with reading(job.text, "counting words"):
         counts = count_words(job.text, job.tolower)
-    kept = {w for w, n in counts.items() if n >= job.mincount and w not in (SOS, EOS)}
+    del counts[SOS], counts[EOS]
+    kept = {w for w, n in counts.items() if n >= job.mincount}
     listed = read_vocab(job.vocab, job.tolower) if job.vocab else []
     if job.limit_vocab:
         kept.intersection_update(listed)
