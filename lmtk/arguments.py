@@ -18,8 +18,9 @@ from typing import get_args, get_origin
 
 import numpy as np
 
-from lmtk.api import BLANKS, Model, as_bytes
+from lmtk.api import Model, as_bytes
 from lmtk.errors import LmtkError, LmtkWarning, UsageError, named, option_name
+from lmtk.files.decoding import WORD
 from lmtk.jobs.rules import build, fields_of
 from lmtk.machine import memory, threads
 
@@ -29,6 +30,7 @@ OPTION = re.compile(
     r"(?<![\w-])-(?!inf\b)(?P<option>[a-z][a-zN-]*)(?: (?P<value>[A-Z]+\b|[0-9][0-9.e-]*\b))?"
 )
 LONGEST = 100  # characters of a value in a message
+LINE_ENDS = bytes.maketrans(b"\n\r", b"  ")
 # the module of the command that has the options of a job
 COMMANDS = {
     "EstimateJob": "ngram_count",
@@ -302,8 +304,8 @@ def in_file(text, name="text", needed=True, items="sentences"):
     def line_of(line):
         if not isinstance(line, (str, bytes)):
             raise UsageError(f"{name} must have {items} as str or bytes, not {line!r}")
-        line = as_bytes(line).translate(BLANKS)
-        if items == "words" and len(line.split()) != 1:
+        line = as_bytes(line).translate(LINE_ENDS)
+        if items == "words" and len(WORD.findall(line)) != 1:
             raise UsageError(f"{name} must have words without blanks, not {os.fsdecode(line)!r}")
         return line + b"\n"
 

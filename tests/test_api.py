@@ -447,6 +447,17 @@ def test_perplexity_is_that_of_ppl(tmp_path):
     assert lmtk.Model(FILES / "wb.arpa").perplexity("the cat") == pytest.approx(lmtk.perplexity(model, ["the cat"]).ppl)
 
 
+def test_a_list_of_sentences_has_the_words_of_a_file(tmp_path):
+    """Of Python's blanks, only space, tab and the ends of lines separate words."""
+    sentences, words = ["a\vb\tc\f", "c\f a\vb d"], ["a\vb", "c\f"]
+    (tmp_path / "text").write_bytes("\n".join(sentences).encode())
+    (tmp_path / "words").write_bytes("\n".join(words).encode())
+    for text, vocab in ((sentences, words), (tmp_path / "text", tmp_path / "words")):
+        model = lmtk.estimate(text, 1, "wb", vocab=vocab)
+        assert {*model.vocab.words} == {b"a\vb", b"c\f", b"<s>", b"</s>", b"<unk>"}
+        assert str(lmtk.perplexity(model, text)) == str(lmtk.perplexity(model, tmp_path / "text"))
+
+
 def test_a_vocabulary_is_a_list_or_a_word_list(tmp_path):
     words, listed = ["cat", "dog", "the"], tmp_path / "words"
     listed.write_text("cat\ndog\nthe\n")

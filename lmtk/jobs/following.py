@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from lmtk.errors import LmtkError, LmtkWarning, counted, name_of
+from lmtk.files.decoding import WORD, lines
 from lmtk.jobs.rules import Rule, check, check_outputs, check_texts, model_missing, one_stdin, required, wrong
 from lmtk.jobs.texts import LOWERED_RULES, READING_RULES, Reading, convert_texts, needs_text
 
@@ -73,7 +74,6 @@ def print_next_words(job):
     """Runs a NextJob."""
     import numpy as np
 
-    from lmtk.files.decoding import lines
     from lmtk.files.outputs import open_out
     from lmtk.files.registry import load
     from lmtk.reports.following import Follower, largest
@@ -112,7 +112,7 @@ def states_after(model, context, bos, unknown=None):
     from lmtk.text.vocab import lower
 
     states, index = model.states(1, bos), model.lm.vocab.index
-    for word in context.split():
+    for word in WORD.findall(context):
         is_known = word in index
         if unknown:
             unknown[0] += not is_known
@@ -124,7 +124,6 @@ def states_after(model, context, bos, unknown=None):
 
 def sample(job):
     """Runs a SampleJob."""
-    from lmtk.files.decoding import lines
     from lmtk.files.outputs import open_out
     from lmtk.files.registry import load
     from lmtk.reports.following import Follower
@@ -149,7 +148,7 @@ def random_sentences(model, prefixes, job):
     while batch := list(islice(prefixes, TOGETHER)):
         states = np.concatenate([states_after(model, prefix, True) for prefix in batch])
         random = [np.random.default_rng([job.seed, number + i]) for i in range(len(batch))]
-        words, going = [prefix.split() for prefix in batch], np.arange(len(batch))
+        words, going = [WORD.findall(prefix) for prefix in batch], np.arange(len(batch))
         for _ in range(job.most):
             chances = chances_of(model.scores(states[going]), job, vocab)
             rows = zip(going.tolist(), chances)
