@@ -676,6 +676,10 @@ WB, UNI = FILES / "wb.arpa", FILES / "uni.arpa"
         (lambda: lmtk.prune(WB, 1e-7, keep=False), "keep is set by the other arguments of this function; leave it out"),
         (lambda: lmtk.prune(WB, 1e-7, prune_to=9), "prune_to cannot be combined with threshold"),
         (lambda: lmtk.estimate(["a b"], smoothing="gt", wbdiscount=True), "wbdiscount is set by the other arguments"),
+        (
+            lambda: lmtk.mix([lmtk.estimate([text], 1, "wb") for text in ("a -pau-", "a -b-")]),
+            "2 words are in only one of them (-b-, -pau-)",
+        ),
         (lambda: lmtk.estimate(["a b"], gtmin_n={0: 2}), "gtmin_n must be a dictionary from orders to numbers, not {0"),
         (lambda: lmtk.translate("m", 3), "text must be the name of a file or a list of sentences, not 3"),
     ],
