@@ -89,7 +89,11 @@ def estimate(text=None, order=3, smoothing="kn", interpolate=True, vocab=None, u
         arguments = {"text": (path,) if path else (), "sources": tuple(paths), "order": order, "vocab": words}
         arguments |= chosen | {"unk": unk, "keep": True, "interpolate": interpolate, "heldout": held}
         names = {name: name for name in ("smoothing", "minimum", "sources")}  # for hints about wrong names
-        names |= {option: "the parameter of smoothing" for option in METHODS.values() if isinstance(option, str)}
+        for name, option in METHODS.items():
+            if isinstance(option, str):
+                names[option] = "the parameter of smoothing"
+            elif option:
+                names[next(iter(option))] = f'smoothing="{name}"'
         names |= {"discount-fallback": "fallback", "gtmin": "minimum"}
         with run_of(EstimateJob, arguments, options, names) as job:
             try:

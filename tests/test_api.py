@@ -675,7 +675,10 @@ WB, UNI = FILES / "wb.arpa", FILES / "uni.arpa"
         (lambda: lmtk.prune(WB, prune_to_size=1000), "prune_to_size needs exactly one model file, such as write_bin="),
         (lambda: lmtk.prune(WB, 1e-7, keep=False), "keep is set by the other arguments of this function; leave it out"),
         (lambda: lmtk.prune(WB, 1e-7, prune_to=9), "prune_to cannot be combined with threshold"),
-        (lambda: lmtk.estimate(["a b"], smoothing="gt", wbdiscount=True), "wbdiscount is set by the other arguments"),
+        (
+            lambda: lmtk.estimate(["a b"], smoothing="gt", heldout=["a"]),
+            'interpolated Kneser-Ney smoothing only; add smoothing="kn" interpolate',
+        ),
         (
             lambda: lmtk.mix([lmtk.estimate([text], 1, "wb") for text in ("a -pau-", "a -b-")]),
             "2 words are in only one of them (-b-, -pau-)",
@@ -724,6 +727,10 @@ def test_unknown_options_have_hints(option, hint):
         (lambda: lmtk.merge([WB, UNI], [0.5], weight=[0.9]), "'weight'; did you mean 'weights'?"),
         (lambda: lmtk.mix([WB, UNI], [0.5], weight=[0.9]), "'weight'; did you mean 'weights'?"),
         (lambda: lmtk.estimate(["a b"], gtmin=2), "'gtmin'; did you mean 'minimum'?"),
+        (
+            lambda: lmtk.estimate(["a b"], smoothing="gt", wbdiscount=True),
+            "'wbdiscount'; did you mean 'smoothing=\"wb\"'",
+        ),
         (lambda: lmtk.estimate(["a b"], discount_fallback=(0, 0, 0)), "'discount_fallback'; did you mean 'fallback'?"),
     ],
 )

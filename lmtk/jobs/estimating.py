@@ -149,7 +149,7 @@ def check_method(job, n, method):
     """Raises UsageError if the smoothing method of order n cannot be combined with the other options."""
     if job.count.float_counts and method.highest:
         raise UsageError(
-            f"order {n}: Good-Turing and Kneser-Ney smoothing need whole counts; with -float-counts use -wbdiscount{n}"
+            f"order {n}: Good-Turing and Kneser-Ney smoothing need whole counts; with -float-counts use -wbdiscount"
         )
     option = "-heldout" if job.heldout else "-prune-kneser" if job.prune_kneser is not None else None
     if option and not method.continuation:
