@@ -227,6 +227,19 @@ def test_ranks_count_as_one_process(tmp_path, ranks, where, large, more):
 
 
 @needs_mpi
+@pytest.mark.parametrize(
+    "more", [["-text", "t", "-read", "c"], ["-read", "c"], ["-text", "c", "-text-has-weights-last"]]
+)
+def test_ranks_count_words_that_only_the_first_one_reads(tmp_path, more):
+    (tmp_path / "t").write_text("a\n")
+    (tmp_path / "c").write_text("a 1\nnew 5\nb new 2\n")
+    words = ["ngram-count", *more, "-order", "2"]
+    environment = ENVIRONMENT | {"PYTHONPATH": str(TESTS.parent)}
+    one = subprocess.run([*LMTK, *words], cwd=tmp_path, env=environment, capture_output=True, text=True, check=True)
+    assert mpi(2, *words, "-mpi", cwd=tmp_path, environment=APART) == (0, one.stdout, "")
+
+
+@needs_mpi
 def test_what_counting_ranks_cannot_do(tmp_path):
     for words, status, message in (
         (["-text", tmp_path / "nowhere"], 1, f"{tmp_path}/nowhere: No such file or directory"),

@@ -261,8 +261,8 @@ def collect(sources, as_text=False, memory=None, comm=ALONE, replace=None):
         """Reads the count files and the weighted texts, on rank 0, and this rank's part of the texts."""
         spill = None if sources.floats or comm.size > 1 else memory
         lines = source.lines(spill) if comm.rank == 0 else Lines()
-        blocks = source.raw(comm) if raw is None else raw
-        return lines, *read_texts(blocks, source.index, sources.marks, memory, source.n_initial)
+        blocks, n_words = (source.raw(comm), len(source.index) - 1) if raw is None else (raw, source.n_initial)
+        return lines, *read_texts(blocks, source.index, sources.marks, memory, n_words)
 
     lines, ids, starts, blocks = comm.each(read)
     words, new_id = common_ids(source, blocks, comm)
