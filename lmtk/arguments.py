@@ -21,7 +21,7 @@ import numpy as np
 from lmtk.api import Model, as_bytes
 from lmtk.errors import LmtkError, LmtkWarning, UsageError, named, option_name
 from lmtk.files.decoding import WORD
-from lmtk.jobs.rules import build, fields_of
+from lmtk.jobs.rules import build, default_of, fields_of
 from lmtk.machine import memory, threads
 
 # in a message, an option of another job that Python can set; the rest of a clause that is about a command; an option,
@@ -73,6 +73,8 @@ def run_of(job, arguments, options, names=None):
             raise TypeError(f"unknown option '{name}'{similar(option, names)}")
         if wanted := mismatch(value, declared[name].type):
             raise UsageError(f"{name} must be {wanted}, not {reprlib.repr(value)}")
+        if value == "" != default_of(declared[name]):
+            raise UsageError(f"{name} got an empty value")
         if isinstance(value, dict):
             options[name] = arguments.get(name, {}) | value
         elif name not in FREE and arguments.get(name) not in (None, (), value):
@@ -326,6 +328,8 @@ def path_of(value, name, items):
     `in_file`.
     """
     path = os.fsdecode(value)
+    if not path:
+        raise UsageError(f"{name} got an empty value")
     if " " in path and not os.path.exists(path):
         quoted = repr(path if len(path) < LONGEST else f"{path[:LONGEST]} ...")
         raise UsageError(f"{name} is the name of a file, but {quoted} does not exist; give {items} as a list")

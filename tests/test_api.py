@@ -683,6 +683,8 @@ WB, UNI = FILES / "wb.arpa", FILES / "uni.arpa"
             lambda: lmtk.mix([lmtk.estimate([text], 1, "wb") for text in ("a -pau-", "a -b-")]),
             "2 words are in only one of them (-b-, -pau-)",
         ),
+        (lambda: lmtk.estimate(["a b"], vocab=""), "vocab got an empty value"),
+        (lambda: lmtk.prune(WB, 1e-7, write_lm=""), "write_lm got an empty value"),
         (lambda: lmtk.estimate(["a b"], gtmin_n={0: 2}), "gtmin_n must be a dictionary from orders to numbers, not {0"),
         (lambda: lmtk.translate("m", 3), "text must be the name of a file or a list of sentences, not 3"),
     ],
