@@ -70,7 +70,7 @@ def counted_times(words, parts, model, order):
     out = []
     for k in range(1, order + 1):
         rows, times = ids[model.nodes.rows(k)], np.zeros(model.nodes.size(k), np.int64)
-        for part in parts:
+        for part in (part for part in parts if len(part) >= k):
             node = find_rows([keys for keys, _ in part], rows, len(words))
             times += np.append(part[k - 1][1], 0)[node].astype(np.int64)  # node -1: 0
         out.append(times)
