@@ -31,16 +31,12 @@ from lmtk.errors import LmtkError, UsageError
 from lmtk.files.declared import MAX_ORDER
 from lmtk.files.outputs import is_written_in_place, open_out
 
-# name -> the options of the method, or the name of the option that takes its parameter
+# name -> the option that chooses the method; "" for the default method
 METHODS = {
-    "gt": {},
-    "wb": {"wbdiscount": True},
-    "n": {"ndiscount": True},
-    "cd": "cdiscount",
-    "add": "addsmooth",
-    "ukn": {"ukndiscount": True},
-    "kn": {"kndiscount": True},
-}
+    "gt": "", "wb": "wbdiscount", "n": "ndiscount", "cd": "cdiscount", "add": "addsmooth", "ukn": "ukndiscount",
+    "kn": "kndiscount",
+}  # fmt: skip
+WITH_NUMBER = "cd", "add"  # the methods whose options take a number
 
 
 def estimate(text=None, order=3, smoothing="kn", interpolate=True, vocab=None, unk=True, sources=(), **options):
@@ -90,10 +86,7 @@ def estimate(text=None, order=3, smoothing="kn", interpolate=True, vocab=None, u
         arguments |= chosen | {"unk": unk, "keep": True, "interpolate": interpolate, "heldout": held}
         names = {name: name for name in ("smoothing", "minimum", "sources")}  # for hints about wrong names
         for name, option in METHODS.items():
-            if isinstance(option, str):
-                names[option] = "the parameter of smoothing"
-            elif option:
-                names[next(iter(option))] = f'smoothing="{name}"'
+            names[option] = "the parameter of smoothing" if name in WITH_NUMBER else f'smoothing="{name}"'
         names |= {"discount-fallback": "fallback", "gtmin": "minimum"}
         with run_of(EstimateJob, arguments, options, names) as job:
             try:
@@ -123,11 +116,11 @@ def method_options(smoothing):
     name, *parameters = smoothing if isinstance(smoothing, (list, tuple)) and smoothing else [smoothing]
     if not isinstance(name, str) or name not in METHODS:
         raise UsageError(f"smoothing {name!r} does not exist; choose one of {', '.join(METHODS)}")
-    if len(parameters) != isinstance(METHODS[name], str) or not are_numbers(parameters):
-        with_number = " and ".join(f'"{other}"' for other, option in METHODS.items() if isinstance(option, str))
+    if len(parameters) != (name in WITH_NUMBER) or not are_numbers(parameters):
+        with_number = " and ".join(map('"{}"'.format, WITH_NUMBER))
         raise UsageError(f'smoothing: only {with_number} take a number, and they need it, as in ("cd", 0.5)')
-    switches = {option: False for options in METHODS.values() if isinstance(options, dict) for option in options}
-    return switches | ({METHODS[name]: parameters[0]} if parameters else METHODS[name])
+    options = {option: False for other, option in METHODS.items() if option and other not in WITH_NUMBER}
+    return options | ({METHODS[name]: parameters[0] if parameters else True} if METHODS[name] else {})
 
 
 def prune(model, threshold=None, **options):
