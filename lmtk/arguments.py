@@ -73,7 +73,7 @@ def run_of(job, arguments, options, names=None):
             raise TypeError(f"unknown option '{name}'{similar(option, names)}")
         if wanted := mismatch(value, declared[name].type):
             raise UsageError(f"{name} must be {wanted}, not {reprlib.repr(value)}")
-        if value == "" != default_of(declared[name]):
+        if value == "" and default_of(declared[name]) != "":
             raise UsageError(f"{name} got an empty value")
         if isinstance(value, dict):
             options[name] = arguments.get(name, {}) | value
