@@ -70,7 +70,7 @@ def run_of(job, arguments, options, names=None):
     for name, value in options.items():
         option = option_name(declared[name]) if name in declared else name
         if name not in declared or (option in renamed and name in arguments):
-            raise TypeError(f"unknown option '{name}'{similar(option, names)}")
+            raise TypeError(f"unknown option '{name}'{similar(option, names, declared)}")
         if wanted := mismatch(value, declared[name].type):
             raise UsageError(f"{name} must be {wanted}, not {reprlib.repr(value)}")
         if value == "" and default_of(declared[name]) != "":
@@ -178,11 +178,14 @@ def python_name(match, names):
     return f"{name}={match['value']}" if match["value"] else name
 
 
-def similar(name, names):
-    """ "; did you mean X?" for an unknown option, or "". names: {option: argument}."""
+def similar(name, names, declared):
+    """ "; did you mean X?" for an unknown option, or "". names: {option: argument}; declared: as from `fields_of`."""
     if order := re.search("[0-9]+", name):
         family = names.get(name.replace("_", "-").replace(order[0], "N"))
-        return f"; did you mean {family}={{{order[0]}: ...}}?" if family else ""
+        if not family:
+            return ""
+        value = f"[{order[0]}]" if get_origin(declared[family].type) is tuple else f"{{{order[0]}: ...}}"
+        return f"; did you mean {family}={value}?"
     near = difflib.get_close_matches(name.replace("_", "-"), names, 1, 0.7)
     return f"; did you mean '{names[near[0]]}'?" if near else ""
 

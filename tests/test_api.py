@@ -711,7 +711,12 @@ def test_numpys_warnings_are_not_shown():
 
 @pytest.mark.parametrize(
     ("option", "hint"),
-    [("smooting", "; did you mean 'smoothing'?"), ("gt3min", "; did you mean gtmin_n={3: ...}?"), ("x", "")],
+    [
+        ("smooting", "; did you mean 'smoothing'?"),
+        ("gt3min", "; did you mean gtmin_n={3: ...}?"),
+        ("wbdiscount1", "; did you mean wbdiscount_n=[1]?"),
+        ("x", ""),
+    ],
 )
 def test_unknown_options_have_hints(option, hint):
     with pytest.raises(TypeError, match=re.escape(f"unknown option '{option}'{hint}") + "$"):
