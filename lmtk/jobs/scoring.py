@@ -6,7 +6,7 @@ import sys
 import warnings
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import repeat, takewhile
+from itertools import compress, repeat, takewhile
 
 from lmtk.errors import LmtkWarning, UsageError, counted, name_of
 from lmtk.files.inputs import is_file
@@ -270,21 +270,22 @@ def report_text(model, path, scoring, write):
     return tally, unknown
 
 
-def weighted_corpora(path, blocks, *how):
+def weighted_corpora(path, blocks, vocab, marks, *how):
     """The `corpora` of a text whose lines begin with how often they count."""
     from lmtk.ngram.counting.collection import weighted_lines
     from lmtk.text.corpus import corpora
-    from lmtk.text.vocab import EOS
 
+    marks = replace(marks, blank=marks.sos or marks.eos)
     for sentences, times in weighted_lines(path, blocks, True):
-        # a line without words is a sentence that ends at once
-        text = b"".join((sentence or EOS) + b"\n" for sentence in sentences)
-        for corpus in corpora([text], *how):
+        has_tokens = [bool(sentence) or marks.blank for sentence in sentences]
+        sentences, times = [*compress(sentences, has_tokens)], times[has_tokens]
+        text = b"".join(sentence + b"\n" for sentence in sentences)
+        for corpus in corpora([text], vocab, marks, *how):
             lines = corpus.lines
-            if lines is not None:
-                words = (line if sentence else b"" for line, sentence in zip(lines, sentences))
-                lines = [b"%g* %s" % (n, line) for n, line in zip(times, words)]
-            yield replace(corpus, lines=lines, times=times)
+            if lines is not None:  # of the sentences with words
+                words = iter(lines)
+                lines = [b"%g* %s" % (n, next(words) if sentence else b"") for n, sentence in zip(times, sentences)]
+            yield replace(corpus, lines=lines, times=times, blank=0)
 
 
 def report_count_file(model, path, scoring, write):

@@ -219,15 +219,10 @@ class Input:
         """Yields (rows, weights), as `counts.parse_rows` returns them, of the n-grams of each block of a text whose
         lines have weights. Raises FormatError.
         """
-        sources, marks = self.sources, self.sources.marks
-        reader, nothing = Reader(self.text_index, marks.tolower), EOS if marks.eos else SOS if marks.sos else b""
+        sources, marks = self.sources, replace(self.sources.marks, blank=True)
+        reader = Reader(self.text_index, marks.tolower)
         for sentences, times in weighted_lines(path, self.blocks(path), sources.floats, sources.weight_of):
-            # a line without words is a sentence that ends at once
-            sentences = [sentence or nothing for sentence in sentences]
-            times = times[[bool(sentence) for sentence in sentences]]
-            if not len(times):
-                continue
-            block = b"\n".join([*sentences, b""])
+            block = b"".join(sentence + b"\n" for sentence in sentences)
             ids, ends, _ = with_marks(reader.ids(block), marks, self.index[SOS], self.index[EOS])
             length = np.diff(ends, prepend=0)
             left = np.repeat(ends, length) - np.arange(len(ids))
