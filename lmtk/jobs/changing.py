@@ -142,7 +142,7 @@ def read(job, words, path, order, home, linked):
 
     model = load_model(path, job.strict, home, linked) if isinstance(path, str) else path
     name = path if isinstance(path, str) else job.name
-    changed = job.is_changed or job.model_files.others("binary") or job.write_vocab or job.generates or job.map_unk
+    changed = job.is_changed or job.needs_ngrams or job.map_unk
     if isinstance(model, ClassModel) and job.expand_classes is not None:
         return expand(job, name, lowered(model, order or model.order))
     if changed or job.write_bin:
@@ -241,9 +241,7 @@ def add_classes(job, words, paths, models):
         if classed[i] or not any(classed):
             models[i] = class_model(models[i], path, job.classes, simple=job.simple_classes, rows=words.rows)
             models[i] = models[i] if job.expand_classes is None else expand(job, path, models[i])
-    changed = (
-        job.is_pruned or job.prune_lowprobs or job.model_files.others("binary") or job.write_vocab or job.generates
-    )
+    changed = job.is_pruned or job.prune_lowprobs or job.needs_ngrams
     if changed or (job.write_bin and not isinstance(models[0], ClassModel)):
         check_kind(paths[0], models[0])
     return models

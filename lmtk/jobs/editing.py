@@ -140,6 +140,11 @@ class EditJob:
         return bool(self.model_files.paths or self.generates or self.is_table)
 
     @property
+    def needs_ngrams(self):
+        """Whether something is written or drawn from a list of n-grams, other than -write-bin."""
+        return bool(self.model_files.others("binary") or self.write_vocab or self.generates)
+
+    @property
     def is_pruned(self):
         """Whether the job prunes by entropy. A threshold of 0 keeps the whole model."""
         return any((*self.prune, self.prune_to, self.prune_to_size))

@@ -281,11 +281,8 @@ def weighted_corpora(path, blocks, vocab, marks, *how):
         sentences, times = [*compress(sentences, has_tokens)], times[has_tokens]
         text = b"".join(sentence + b"\n" for sentence in sentences)
         for corpus in corpora([text], vocab, marks, *how):
-            lines = corpus.lines
-            if lines is not None:  # of the sentences with words
-                words = iter(lines)
-                lines = [b"%g* %s" % (n, next(words) if sentence else b"") for n, sentence in zip(times, sentences)]
-            yield replace(corpus, lines=lines, times=times, blank=0)
+            lines = corpus.lines and [b"%g* %s" % pair for pair in zip(times, corpus.lines)]
+            yield replace(corpus, lines=lines, times=times)
 
 
 def report_count_file(model, path, scoring, write):

@@ -287,7 +287,8 @@ def with_marks(ids, marks, sos, eos, before=NEWLINE):
         begins, ends = np.append(begins, ends[-1] + 1 if len(ends) else 0), np.append(ends, len(ids))
     is_blank = ends == begins
     is_blank[:1] &= not continues
-    kept, blank = ~is_blank | marks.blank, int(is_blank.sum())
+    kept = ~is_blank | marks.blank
+    blank = int((~kept).sum())
     length, is_blank = (ends - begins)[kept], is_blank[kept]
     ids = ids[ids != NEWLINE]
     if marks.stream:
@@ -360,7 +361,8 @@ def corpora(blocks, vocab, marks, order=1, keep_lines=False, index=None):
         before = unmarked[-1] if len(unmarked) else before
         lines = None
         if keep_lines and not marks.stream:
-            lines = [b" ".join(words) for row in block.split(b"\n") if (words := TOKEN.findall(row))]
+            rows = block.removesuffix(b"\n").split(b"\n")
+            lines = [b" ".join(words) for row in rows if (words := TOKEN.findall(row)) or marks.blank]
         goes_on = marks.stream or bool(before != NEWLINE)
         ids, ends = np.concatenate((context, ids)), ends + len(context)
         starts = np.concatenate(([0], ends, [len(ids)] * goes_on)).astype(np.int64)
