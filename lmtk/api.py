@@ -389,9 +389,8 @@ class Model:
         """(the sum of log10 p of a sentence, the number of words in it)."""
         self._scored += 1
         if self._plain and (self._scored < FEW or not isinstance(self.lm, Backoff)):
-            scored = [(p, oov) for p, _, oov in self.full_scores(sentence, bos, eos)]
-            log10p = np.array([p for p, _ in scored], np.float32)
-            return float(kenlm.sums_in_turn(log10p, np.array([0]), np.array([len(log10p)]))[0]), len(log10p)
+            log10p = [np.float32(p) for p, *_ in self.full_scores(sentence, bos, eos)]
+            return float(sum(log10p, np.float32(0))), len(log10p)
         text = as_bytes(sentence).translate(BLANKS) + b" "
         score_text, handle, table, unk, first, last = self._scoring
         return score_text(handle, table, unk, first if bos else -1, last if eos else -1, id(text) + BYTES, len(text))
@@ -463,8 +462,8 @@ class Model:
         scored = np.ones(starts[-1], bool)
         if begun:
             scored[starts[:-1]] = False
-        log10p = kenlm.scorer(self.lm)(Corpus(np.concatenate(rows), starts, scored))[0].astype(np.float32)
-        return kenlm.sums_in_turn(log10p, starts[:-1] + len(begun), starts[1:]).astype(np.float64)
+        corpus = Corpus(np.concatenate(rows), starts, scored)
+        return kenlm.sentence_sums(corpus, kenlm.scorer(self.lm)(corpus)[0], len(begun)).astype(np.float64)
 
 
 LanguageModel = Model

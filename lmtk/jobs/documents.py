@@ -291,7 +291,7 @@ def measure(job, model, batches, problems):
             texts = [text.lower() for text in batch.texts] if marks.tolower else batch.texts
             texts = reading.as_lines(texts)
             block = "".join([text + "\n" for text in texts]).encode()
-            corpus, *_ = block_corpus(reader, block, model.vocab, marks)
+            corpus, *_ = block_corpus(reader.ids, block, model.vocab, marks)
             yield batch, np.array([1 + text.count("\n") for text in texts], int), corpus
 
     def scored(item):
@@ -361,12 +361,12 @@ def document_figures(corpus, log10p, unk, marks, sizes):
     """
     import numpy as np
 
-    from lmtk.reports.kenlm import sums_in_turn
+    from lmtk.reports.kenlm import sentence_sums
 
     first, last = corpus.starts[:-1] + marks.sos, corpus.starts[1:]
     unknown = np.append(0, np.cumsum(corpus.scored & (corpus.ids == unk)))[corpus.starts]
     begins = np.cumsum(sizes) - sizes
-    totals = sums_in_turn(log10p.astype(np.float32), first, last).astype(np.float64), last - first, np.diff(unknown)
+    totals = sentence_sums(corpus, log10p, marks.sos).astype(np.float64), last - first, np.diff(unknown)
     total, tokens, oovs = (np.add.reduceat(of_sentence, begins) for of_sentence in totals)
     words = tokens - sizes * marks.eos
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):

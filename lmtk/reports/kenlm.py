@@ -19,6 +19,7 @@ from lmtk.files.inputs import is_file, open_in
 from lmtk.kenlm.hashed import Hashed
 from lmtk.kenlm.layout import CAPITALS
 from lmtk.lm import LN10
+from lmtk.machine.jit import jit
 from lmtk.machine.threads import map_in_order
 from lmtk.ngram.arpa.digits import shortest
 from lmtk.ngram.counting.counts import trie
@@ -29,9 +30,10 @@ from lmtk.ngram.model.walking import as_kenlm_log
 from lmtk.text.corpus import NEWLINE, Closed, Corpus, Reader
 from lmtk.text.vocab import EOS, SOS, UNK, lower
 
+f32 = np.float32
+BLOCK = 1 << 18  # bytes of a text that a thread reads and scores at once
 MISSING = -100.0  # log10 p of an unknown word where <unk> has no probability
 NEVER = -99.0  # log10 p of another word of probability 0: what an ARPA file holds
-LONG = 1000  # words of a sentence whose sum is computed apart from those of others
 TOKEN = re.compile(rb"[^ \t\r\n\v\f]+")  # query's blanks, two more than lmtk's own
 
 
@@ -157,22 +159,15 @@ def arpa_words(path):
     return words
 
 
-def sentences(texts, vocab, marks):
-    """Yield a text in blocks of whole lines: (Corpus, the block, whether the last line is complete)."""
-    reader = Reader(closed(vocab), marks.tolower)
-    for block in texts:
-        yield block_corpus(reader, block, vocab, marks)
-
-
-def block_corpus(reader, block, vocab, marks):
+def block_corpus(ids_of, block, vocab, marks):
     """(the Corpus of a block of lines, blank ones included; the block; whether its last line is complete).
 
-    reader: a Reader by the `closed` index of the vocabulary. A last line without a line end has no </s>.
+    ids_of: gives the ids of a text by the `closed` index of the vocabulary. A last line without a line end has no </s>.
     """
     if b"\v" in block or b"\f" in block:
         block = block.replace(b"\v", b" ").replace(b"\f", b" ")
     whole = block.endswith(b"\n") or not block
-    ids = reader.ids(block if whole else block + b"\n")
+    ids = ids_of(block if whole else block + b"\n")
     sos, eos = marks.sos, marks.eos
     ends = np.flatnonzero(ids == NEWLINE)
     before = ends - np.arange(len(ends))  # how many words there are up to each line's end
@@ -190,20 +185,26 @@ def block_corpus(reader, block, vocab, marks):
     return Corpus(out, starts, scored), block, whole
 
 
-def sums_in_turn(numbers, first, last):
-    """The sums of numbers[first[i] : last[i]], (S,), each added one after the other in the precision of the numbers."""
-    if (longest := int((last - first).max(initial=0))) > LONG:  # one at a time
-        sums = [np.add.accumulate(numbers[i:j])[-1] if j > i else 0 for i, j in zip(first.tolist(), last.tolist())]
-        return np.array(sums, numbers.dtype)
-    total = np.zeros(len(first), numbers.dtype)
-    longest_first = np.argsort(first - last, kind="stable")
-    at, end = first[longest_first], last[longest_first]
-    for j in range(longest):
-        longer = np.searchsorted(at - end, -j)  # sentences of more than j words
-        total[:longer] += numbers[at[:longer] + j]
-    out = np.empty_like(total)
-    out[longest_first] = total
-    return out
+def sentence_sums(corpus, log10p, sos):
+    """The sum of log10p (N,) over the words of each sentence, (S,) float32, added one after the other in single
+    precision. sos: whether sentences begin with <s>, which does not count.
+    """
+    log10p, first, last = log10p.astype(np.float32, copy=False), corpus.starts[:-1] + sos, corpus.starts[1:]
+    if not corpus.is_large("sums"):
+        return np.array([np.add.accumulate(np.append(f32(0), log10p[i:j]))[-1] for i, j in zip(first, last)], f32)
+    sums = np.empty(len(first), f32)
+    add_up(log10p, first, last, sums)
+    return sums
+
+
+@jit
+def add_up(numbers, first, last, sums):
+    """sums (S,) <- the sums of numbers[first[i] : last[i]], added one after the other."""
+    for i in range(len(sums)):
+        total = f32(0)
+        for t in range(first[i], last[i]):
+            total += numbers[t]
+        sums[i] = total
 
 
 def in_turn(start, numbers):
@@ -245,11 +246,16 @@ def report(model, lm, text, marks, shown, write, eager=False):
     score, unk = scorer(model, each), unknown_id(model.vocab)
     number = np.array(numbers(model, lm) if each else [], np.int32)
 
-    def answered(part):
+    def read():
+        reader = Reader(closed(model.vocab), marks.tolower)
+        for block in blocks(text, BLOCK, eager, as_is=True):
+            yield reader.look_up_of(block), block
+
+    def answered(item):
         """The lines of a block; log10 p of its OOVs; the sums and OOVs of its whole lines; its tokens."""
-        corpus, block, whole = part
+        corpus, block, whole = block_corpus(*item, model.vocab, marks)
         log10p, length = score(corpus)
-        log10p = log10p.astype(np.float32)
+        log10p = log10p.astype(np.float32, copy=False)
         unknown = corpus.scored & (corpus.ids == unk)
         first, last = corpus.starts[:-1] + marks.sos, corpus.starts[1:]
         if not whole:
@@ -261,7 +267,7 @@ def report(model, lm, text, marks, shown, write, eager=False):
                 stacklevel=2,
             )
         kept = len(first) - (not whole)
-        sums = sums_in_turn(log10p, first[:kept], last[:kept])
+        sums = sentence_sums(corpus, log10p, marks.sos)[:kept]
         oovs = np.diff(np.append(0, np.cumsum(unknown))[corpus.starts])[:kept]
         lines = b""
         if each or ends:
@@ -277,9 +283,7 @@ def report(model, lm, text, marks, shown, write, eager=False):
 
     total = total_of_oovs = 0.0
     tokens = oovs = 0
-    for lines, of_oovs, sums, is_known, size in (map if eager else map_in_order)(
-        answered, sentences(blocks(text, eager=eager, as_is=True), model.vocab, marks)
-    ):
+    for lines, of_oovs, sums, is_known, size in (map if eager else map_in_order)(answered, read()):
         write(lines)
         total, total_of_oovs = in_turn(total, sums), in_turn(total_of_oovs, of_oovs)
         tokens, oovs = tokens + size, oovs + int(is_known.sum())

@@ -19,7 +19,7 @@ import numpy as np
 from lmtk.errors import LmtkError, name_of
 from lmtk.files.decoding import blocks
 from lmtk.machine.large import pays
-from lmtk.machine.threads import thread_count
+from lmtk.machine.threads import Scratch, thread_count
 from lmtk.text.kernels import look_up, read_lines, renumber
 from lmtk.text.vocab import EOS, SOS, lower
 
@@ -133,11 +133,19 @@ class Reader:
 
     def ids(self, block):
         """(n,) int32: the ids of `tokens(block)`."""
-        if self.table is None:
-            if not self.is_large(block):
-                words = tokens(block, self.tolower)
-                return np.fromiter(map(self.index.__getitem__, words), np.int32, len(words))
+        return self.look_up_of(block)(block)
+
+    def look_up_of(self, block):
+        """The function that gives the ids of a block. If the index is Closed, several threads may call it."""
+        if self.table is None and self.is_large(block):
             self.table = Table(self.index)
+        return self.look_up_plain if self.table is None else self.look_up
+
+    def look_up_plain(self, block):
+        words = tokens(block, self.tolower)
+        return np.fromiter(map(self.index.__getitem__, words), np.int32, len(words))
+
+    def look_up(self, block):
         return self.table.ids(lower(block) if self.tolower else block)
 
     def finish(self):
@@ -193,7 +201,7 @@ class Table:
     def __init__(self, index):
         self.closed = isinstance(index, Closed)
         self.unk = index.unk if self.closed else 0
-        self.buffer = np.empty(0, np.int32)
+        self.scratch = Scratch()
         words, values = list(index), np.fromiter(index.values(), np.int32, len(index))
         if b"\n" in index:  # the end of a line is not a word
             line = words.index(b"\n")
@@ -243,17 +251,17 @@ class Table:
         return read_lines(text, at, k, *self.arrays(), self.unk, rows, rows.view(np.float32))
 
     def ids(self, block):
+        """The ids of a block of text. If the index is Closed, several threads may call this function."""
         text, parts, start = np.frombuffer(block, np.uint8), [], 0
-        while start < len(text):
-            # one buffer for all blocks: touching fresh memory costs more than the look-ups
-            if len(self.buffer) < len(text):
-                self.buffer = np.empty(len(text), np.int32)
-            before = self.n_words
-            start, n_ids = self.look_up(text, start, self.next_id, self.buffer)
-            parts.append(self.buffer[:n_ids].copy())
-            self.next_id += (self.n_words - before) if not self.closed else 0
-            if start < len(text):
-                self.grow()
+        with self.scratch.lent() as room:
+            ids = room("ids", len(text), np.int32)
+            while start < len(text):
+                before = self.n_words
+                start, n_ids = self.look_up(text, start, self.next_id, ids)
+                parts.append(ids[:n_ids].copy())
+                self.next_id += (self.n_words - before) if not self.closed else 0
+                if start < len(text):
+                    self.grow()
         return np.concatenate(parts or [np.zeros(0, np.int32)])
 
 
