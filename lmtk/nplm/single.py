@@ -5,26 +5,28 @@ to change it. With one example in an update, this reading takes most of the time
 block of M while the processor's cache holds it: it makes the update of the example before, computes the outputs of
 this example, and adds up their share of dL/dz. `flush` makes the last update.
 
-dL/dz = m_w - sum_j p_j m_j, where p_j = e^(y_j) / S. The sum of e^(y_j) m_j does not need S, which is known only after
-the last block: `update_output` divides by it at the end (as Milakov and Gimelshein 2018 do with the softmax alone).
+dL/dz = m_w - sum_j p_j m_j, where p_j = e^(y_j) / S. The sum of e^(y_j) m_j in a block does not need S, which is known
+only after the last block: `update_output` divides by it at the end (as Milakov and Gimelshein 2018 do with the softmax
+alone).
 
 symbol  shape      meaning, besides those of `kernels`
 M       (N, D, B)  the output weights without b, in N blocks of B outputs; the last block is filled up with zeros
 y       (N, B)     the outputs; after an example, e^(y - q) with q the maximum of the block
 s       (N,)       a factor for each block: s_n y_n is the learning rate times dL/dy
+parts   (N, D)     for each block, the sum of e^(y_j - q) m_j
 """
 
 from dataclasses import dataclass
 
 import numpy as np
 
-from lmtk.exponential import FAST, exp, exp_outputs
+from lmtk.exponential import FAST, exp_outputs
 from lmtk.machine.jit import inlined, jit
 from lmtk.machine.parallel import ALONE
 from lmtk.nplm.kernels import LEAST, add_to_pair, normalize
 
 f32 = np.float32
-B = 1024  # outputs in a block, so that a block has 0.4 MB with 100 hidden units
+B = 256  # outputs in a block: with 300 inputs it has 0.3 MB, which the second level of a cache holds
 
 
 @dataclass
@@ -71,13 +73,13 @@ def update_output(layer, z, w, epsilon):
     Returns (L, dL/dz); if L is not finite, the example changes nothing and dL/dz is None.
     """
     block, place = divmod(w, B)
-    sums, total = visit_all(layer, z[0, :-1], w)
+    sums, parts = visit_all(layer, z[0, :-1], w)
     logp, scale = normalize(*sums[:, :, None], ALONE)
     L = float(logp[0])
     if not np.isfinite(L):
         return L, None
     gz = np.zeros_like(z)
-    gz[0, :-1] = layer.M[block, :, place] - scale.max() * total
+    gz[0, :-1] = layer.M[block, :, place] - scale[:, 0] @ parts
     scale = np.maximum(scale[:, 0], LEAST)
     layer.y[block, place] -= 1 / scale[block]
     layer.z[:], layer.s[:] = z[0, :-1], -epsilon * scale
@@ -92,26 +94,26 @@ def flush(layer):
 def visit_all(layer, z, w):
     """Make the update that is still to be made, and compute the outputs for z (D,).
 
-    w: the target word, or -1. Returns (the maxima q, the sums of y, and the output of w in its block, (3, N); and
-    sum_j e^(y_j - Q) m_j, (D,), where Q is the largest output).
+    w: the target word, or -1. Returns (the maxima q, the sums of y, and the output of w in its block, (3, N); parts).
     """
-    sums, total = np.full((3, len(layer.s)), -np.inf, f32), np.zeros_like(z)
-    places = w - B * np.arange(len(layer.s))
+    N, D = len(layer.s), len(z)
+    sums, parts = np.full((3, N), -np.inf, f32), np.zeros((N, D), f32)
+    places = w - B * np.arange(N)
     weights, update = (layer.M, layer.b, layer.low), (layer.z, layer.s, f32(layer.keep))
-    visit(weights, update, z, places, layer.y, sums, total)
+    visit(weights, update, z, places, layer.y, sums, parts)
     layer.s[:], layer.keep = 0, 1.0
-    return sums, total
+    return sums, parts
 
 
 @jit(fastmath=FAST)
-def visit(weights, update, z, places, y, sums, total):
+def visit(weights, update, z, places, y, sums, parts):
     """One pass over the weights (M, b, low): makes the update (z, s, keep) of the example before, then y <- e^(y - q)
-    of this example, block by block. The other arguments are those of `visit_all`; sums and total are results.
+    of this example, block by block. The other arguments are those of `visit_all`; sums and parts are results.
 
     Bound by reading and writing M once.
     """
     (M, b, low), (z_before, s, keep) = weights, update
-    top, gy = f32(-np.inf), np.zeros(B, f32)
+    gy = np.zeros(B, f32)
     for n in range(len(M)):
         at = n * B
         size = min(B, len(b) - at)
@@ -122,11 +124,7 @@ def visit(weights, update, z, places, y, sums, total):
         gy[size:], y[n, size:] = 0, -np.inf
         change_and_multiply(M[n], z_before, gy, keep, z, y[n])
         exp_outputs(y[n : n + 1], sums[0, n : n + 1], sums[1, n : n + 1], places[n : n + 1], None, sums[2, n : n + 1])
-        most = sums[0, n]
-        if most > top:
-            total *= small_power(top - most)
-            top = most
-        add_outputs(M[n], y[n], small_power(most - top), total)
+        add_outputs(M[n], y[n], parts[n])
 
 
 @inlined(fastmath={"contract"})
@@ -143,16 +141,10 @@ def change_and_multiply(M, z_before, gy, keep, z, y):
 
 
 @inlined(fastmath=FAST)
-def add_outputs(M, y, share, total):
-    """total <- total + share M y', for a block M (D, B)."""
-    for d in range(len(total)):
-        row, part = M[d], f32(0)
+def add_outputs(M, y, part):
+    """part (D,) <- M y' for a block M (D, B)."""
+    for d in range(len(part)):
+        row, total = M[d], f32(0)
         for j in range(B):
-            part += row[j] * y[j]
-        total[d] += share * part
-
-
-@inlined(fastmath=FAST)
-def small_power(v):
-    """e^v for v up to 0, at least e^-87."""
-    return exp(max(v, f32(-87)))
+            total += row[j] * y[j]
+        part[d] = total
