@@ -173,7 +173,7 @@ class AdaptiveNetwork:
         segment = coming if self.segment is None else self.segment.extend(coming)
         batch = Batch([1] * len(segment.w), self.theta.state, segment.fresh, self.theta.threads)
         batch = batch if self.layer.carries else Batch(threads=self.theta.threads)
-        z, _, state = sgd.forward(self.theta, segment.contexts, batch=batch)
+        z, *_ = results = sgd.forward(self.theta, segment.contexts, batch=batch)
         new = np.arange(len(segment.w) - len(coming.w), len(segment.w))
         logp = np.full(len(segment.w), -np.inf)
         at = new[segment.w[new] >= 0]
@@ -187,7 +187,7 @@ class AdaptiveNetwork:
         self.read += len(new)
         self.segment = segment
         if len(segment.w) == self.size:
-            self.learn(segment, batch, state)
+            self.learn(segment, results)
         return logp[new]
 
     def network_logp(self, z, w):
@@ -195,14 +195,14 @@ class AdaptiveNetwork:
         output, places = OUTPUTS[self.network.output], np.arange(len(w))[:, None]  # a context is an index into z
         return output.log_p(self.now.theta, lambda rows: z[rows[:, 0]], places, w)
 
-    def learn(self, segment, batch, state):
-        """Take the step on a whole segment."""
+    def learn(self, segment, results):
+        """Take the step on a whole segment. results: those of the forward pass."""
         self.segment = None
         if not self.steps or not (segment.w >= 0).any():
-            self.theta.state = state
+            *_, self.theta.state = results
             return
         update = lambda *z: self.trainer.update(*z, None, 0, 0)
-        sgd.step(self.theta, update, segment.contexts, segment.w, self.rates, batch=batch)
+        sgd.update(self.theta, results, update, segment.w, self.rates)
         for a, trained in zip(self.arrays, self.trained):
             back = np.subtract(trained, a, out=self.room[: a.size].reshape(a.shape))
             back *= f32(self.steps.decay)

@@ -136,20 +136,27 @@ def shrink(p, keep, keep_C):
 
 @np.errstate(over="ignore", invalid="ignore")
 def step(theta, update_output, contexts, w, rates, factors=dropout.NONE, batch=None):
-    """Make one update: theta += epsilon * sum over the examples of (dL/dtheta - decay * theta), in place. rates: a
-    `pace.Rates`.
+    """Make one update, as `update` does, from contexts (K, n-1). factors: a `dropout.Factors`; batch: a
+    `layers.Batch`.
+    """
+    return update(theta, forward(theta, contexts, factors, batch), update_output, w, rates, factors)
+
+
+@np.errstate(over="ignore", invalid="ignore")
+def update(theta, results, update_output, w, rates, factors=dropout.NONE):
+    """Make one update: theta += epsilon * sum over the examples of (dL/dtheta - decay * theta), in place. results: what
+    `forward` returned for their contexts; rates: a `pace.Rates`; factors: as in `forward`.
 
     update_output(z, w, epsilon, curvature) -> (L, dL/dz) updates the output layer. curvature is the largest curvature
     of L along the output weights, estimated from z; 0 if all parameters learn with the full rate. If L is not finite,
     nothing changes.
 
-    contexts (K, n-1) and w (K,): ids; an example with w below 0 is read, but not predicted. The learning rate is that
-    of one example, as in the paper, before the limits of theta.pace. Weights decay, biases do not. factors: a
-    `dropout.Factors`; batch: a `layers.Batch`.
+    w (K,): ids; an example with w below 0 is read, but not predicted. The learning rate is that of one example, as in
+    the paper, before the limits of theta.pace. Weights decay, biases do not.
 
     Returns (sum of ln p, norm of dL/dz), from before the update.
     """
-    z, memory, theta.state = forward(theta, contexts, factors, batch)
+    z, memory, theta.state = results
     predicted = np.flatnonzero(w >= 0)
     z_out = z if len(predicted) == len(w) else z[predicted]
     curvature = largest_eigenvalue(z_out, len(z_out)) if theta.pace.H else 0.0
