@@ -262,13 +262,15 @@ class Rows:
         contiguous.
         """
         if self.M is None:
-            return np.vstack((self.C[words].T, self.b[words])), self.low[words]
+            at = run_of(words)
+            return np.vstack((self.C[at].T, self.b[at])), self.low[words]
         return self.M[words - self.first].T, self.low[words - self.first]
 
     def put(self, words, MT, low):
         self.low[words - self.first] = low
         if self.M is None:
-            self.C[words], self.b[words] = MT[:-1].T, MT[-1]
+            at = run_of(words)
+            self.C[at], self.b[at] = MT[:-1].T, MT[-1]
         else:
             self.M[words - self.first] = MT.T
 
@@ -289,6 +291,12 @@ def make_rows(U, W, b, threads=1, comm=ALONE, C=None, low=None):
     part = slice(first, end)
     M = kernels.stack_weights(U[part], None if W is None else W[part], b[part])
     return Rows(comm.place(np.ascontiguousarray(M, f32)), comm.place(low[part].copy()), len(b), first, comm, threads)
+
+
+def run_of(words):
+    """Ascending ids, as a slice if none between them is missing: a slice of an array is not a copy."""
+    is_run = len(words) and words[-1] - words[0] == len(words) - 1
+    return slice(words[0], words[-1] + 1) if is_run else words
 
 
 def gather_rows(layer, h, direct):
