@@ -36,6 +36,7 @@ from lmtk.nplm.training import Data, Settings
 from lmtk.text.corpus import contexts as text_contexts
 
 f32 = np.float32
+CHUNK = 1 << 15  # parameters that a cache holds while they go back
 PART = 512  # words that are scored at once without dynamic evaluation
 ADAPTIVE = "full", "tied", "class", "tree"  # output layers that can follow a text
 
@@ -126,9 +127,9 @@ class AdaptiveNetwork:
             objectives.with_low(network), data, settings, pace, thread_count(), ALONE, settings.objective
         )
         self.rates = Rates(settings.rate, 0.0, settings.feature_rate)
-        self.arrays = [*vars(self.theta.p).values(), *self.trainer.weights]
+        self.arrays = [a.ravel("K") for a in (*vars(self.theta.p).values(), *self.trainer.weights)]  # views
         self.trained = [a.copy() for a in self.arrays] if steps and steps.decay else []
-        self.room = np.empty(max(a.size for a in self.arrays), f32)  # for the way back
+        self.room = np.empty(CHUNK, f32)  # for the way back
         self.size, self.read, self.last, self.goes_on = settings.minibatch, 0, None, False
         self.segment, self.now = None, network
 
@@ -204,9 +205,11 @@ class AdaptiveNetwork:
         update = lambda *z: self.trainer.update(*z, None, 0, 0)
         sgd.update(self.theta, results, update, segment.w, self.rates)
         for a, trained in zip(self.arrays, self.trained):
-            back = np.subtract(trained, a, out=self.room[: a.size].reshape(a.shape))
-            back *= f32(self.steps.decay)
-            a += back
+            for i in range(0, a.size, CHUNK):
+                part = a[i : i + CHUNK]
+                back = np.subtract(trained[i : i + CHUNK], part, out=self.room[: len(part)])
+                back *= f32(self.steps.decay)
+                part += back
         self.now = self.network.having(vars(self.theta.p) | self.trainer.arrays())
 
 
