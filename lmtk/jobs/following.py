@@ -2,6 +2,7 @@
 
 import warnings
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 
 from lmtk.errors import LmtkError, LmtkWarning, counted, name_of
@@ -144,15 +145,16 @@ def random_sentences(model, prefixes, job):
     """
     import numpy as np
 
+    from lmtk.machine.threads import map_at_once
+
     vocab, number = model.lm.vocab, 0
     while batch := list(islice(prefixes, TOGETHER)):
         states = np.concatenate([states_after(model, prefix, True) for prefix in batch])
         random = [np.random.default_rng([job.seed, number + i]) for i in range(len(batch))]
         words, going = [WORD.findall(prefix) for prefix in batch], np.arange(len(batch))
         for _ in range(job.most):
-            chances = chances_of(model.scores(states[going]), job, vocab)
-            rows = zip(going.tolist(), chances)
-            drawn = np.array([np.searchsorted(p, random[i].random() * p[-1], "right") for i, p in rows])
+            rows = zip([random[i] for i in going.tolist()], model.scores(states[going]))
+            drawn = np.array(map_at_once(partial(draw, job, vocab), rows))
             going, drawn = going[drawn != vocab.eos_id], drawn[drawn != vocab.eos_id]
             for i, w in zip(going.tolist(), drawn.tolist()):
                 words[i].append(vocab.words[w])
@@ -163,14 +165,16 @@ def random_sentences(model, prefixes, job):
         yield from map(b" ".join, words)
 
 
-def chances_of(log10p, job, vocab):
-    """The cumulative sums of p^(1/temperature) for the rows of log10 p (B, V)."""
+def draw(job, vocab, row):
+    """The id of a random word by p^(1/temperature). row: a generator of random numbers; log10 p of all words, (V,)."""
     import numpy as np
 
+    random, log10p = row
     log10p = log10p.astype(np.float64)
     if not job.unk and vocab.unk_id < vocab.V:
-        log10p[:, vocab.unk_id] = -np.inf
-    largest = log10p.max(axis=1, keepdims=True)
-    if np.isneginf(largest).any():
+        log10p[vocab.unk_id] = -np.inf
+    largest = log10p.max()
+    if np.isneginf(largest):
         raise LmtkError(f"{name_of(job.lm)}: the model gives every word the probability 0 after some context")
-    return np.cumsum(10.0 ** ((log10p - largest) / job.temperature), axis=1)
+    sums = np.cumsum(10.0 ** ((log10p - largest) / job.temperature))
+    return np.searchsorted(sums, random.random() * sums[-1], "right")
