@@ -220,8 +220,10 @@ def maxout_backward(o, gt):
     return go
 
 
-def log_softmax(y):
-    """y (P, V) <- e^(y - the maximum of its row), in place. Returns (maximum, sum of the exponentials), (P,) each."""
+def exponentiate(y):
+    """y (P, V) <- e^(y - the maximum of its row), in place. Returns (maxima, sums of the exponentials), (P,) each, so
+    that ln p of an output is y - maximum - ln sum.
+    """
     top, total = np.empty((2, len(y)), y.dtype)
     if y.dtype == np.float32:
         exp_rows(y, top, total)
@@ -309,7 +311,7 @@ def score_outputs(t, w, Wo, bo):
         part = slice(i, i + rows)
         y = t[part] @ Wo + bo
         seen = y[np.arange(len(y)), w[part]]
-        top, total = log_softmax(y)
+        top, total = exponentiate(y)
         logp[part] = seen - top - np.log(total)
     return logp
 
@@ -330,7 +332,7 @@ def output_backward(t, w, weights, gradients, scale, smoothing):
         y += bo
         at = np.arange(len(y)), w[part]
         seen = y[at]
-        top, total = log_softmax(y)
+        top, total = exponentiate(y)
         logp[part] = seen - top - np.log(total)
         y[at] -= total * y.dtype.type(1 - smoothing)
         # the smaller arrays are divided by the sums, not y, which saves a pass over it

@@ -65,10 +65,10 @@ def log_p(p, hidden, rows, w):
     def score(part):
         at = order[part]
         z, c, row = hidden(rows[at]), p.classes[w[at]], place[w[at]]
-        part_logp = log_softmax(z, M_classes, c, exp_rows)
+        part_logp = target_log_softmax(z, M_classes, c, exp_rows)
         for i, j in equal_runs(c):
             members = slice(first[c[i]], ends[c[i]])
-            part_logp[i:j] += log_softmax(z[i:j], M[members], row[i:j] - members.start, exp_rows)
+            part_logp[i:j] += target_log_softmax(z[i:j], M[members], row[i:j] - members.start, exp_rows)
         logp[at] = part_logp
 
     model.run_in_stretches(score, len(w))
@@ -116,7 +116,7 @@ def class_tables(p):
     return kernels.stack_weights(p.U, p.W, p.b)[by_class], M_classes, place, np.cumsum(np.bincount(p.classes))
 
 
-def log_softmax(z, M, target, exp_rows):
+def target_log_softmax(z, M, target, exp_rows):
     """ln of the softmax of y = zM' at one target output of each row, (K,) float64.
 
     z (K, D), M (V, D), target (K,): numbers of outputs, below V.
