@@ -136,7 +136,7 @@ def test_updates_are_their_papers(name):
     for t in range(1, 6):
         g = random.normal(size=5)
         if name == "adam":
-            kernels.adam(actual, g, *state, 0.01, 0.5, (1 - 0.9**t, 1 - 0.999**t))
+            kernels.adam(actual, g, *state, 0.01, 0.5, tuple(1 - beta**t for beta in kernels.BETAS))
         else:
             kernels.adadelta(actual, g, *state, 0.5)
         assert actual == pytest.approx([s.update(0.5 * v) for s, v in zip(slow, g, strict=True)], rel=1e-9)

@@ -41,6 +41,7 @@ from lmtk.machine.jit import jit
 ROOM = 1 << 22  # outputs that are computed at once
 SPAN = 128  # outputs of a span; the search skips spans whose maximum is too low
 TILE = 64  # outputs of a tile of W_o, a divisor of SPAN
+BETAS = 0.9, 0.999  # of `adam`: how much of the means of the gradient and of its square an update keeps
 f32, i32 = np.float32, np.int32
 
 
@@ -388,12 +389,12 @@ def best_words(y, tops, base, starts, parent, word, score):
 
 @jit
 def adam(theta, g, mean, square, rate, scale, bias):
-    """Kingma & Ba 2015, algorithm 1, on flat arrays in place; beta 0.9 and 0.999, epsilon 1e-8.
+    """Kingma & Ba 2015, algorithm 1, on flat arrays in place; beta_1 and beta_2 are BETAS, epsilon 1e-8.
 
-    The gradient is scale * g; rate: alpha; bias: 1 - beta^t for both beta.
+    The gradient is scale * g; rate: alpha; bias: 1 - beta_1^t and 1 - beta_2^t for update t, from 1.
     """
     one = theta.dtype.type
-    b1, b2, eps = one(0.9), one(0.999), one(1e-8)
+    b1, b2, eps = one(BETAS[0]), one(BETAS[1]), one(1e-8)
     step, root = one(rate / bias[0]), one(1 / np.sqrt(bias[1]))
     scale = one(scale)
     for i in range(len(theta)):

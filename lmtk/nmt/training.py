@@ -255,7 +255,7 @@ def learning_rate(settings, share):
 
 
 def update(progress, gradient, scale, settings, t, share):
-    """Make update t: theta moves against `scale` times the gradient, whose norm is then at most 1 (B.2).
+    """Make update t, from 0: theta moves against `scale` times the gradient, whose norm is then at most 1 (B.2).
 
     share: of the run that is done. progress.average follows by polynomial decay (Shamir & Zhang 2013, section 4).
     """
@@ -263,7 +263,7 @@ def update(progress, gradient, scale, settings, t, share):
     if epsilon is None:
         kernels.adadelta(progress.theta, gradient, progress.first, progress.second, scale)
     else:
-        bias = 1 - 0.9 ** (t + 1), 1 - 0.999 ** (t + 1)
+        bias = tuple(1 - beta ** (t + 1) for beta in kernels.BETAS)
         kernels.adam(progress.theta, gradient, progress.first, progress.second, epsilon, scale, bias)
     if progress.average is not None:
         kernels.average(progress.average, progress.theta, 1 / max(1.0, settings.average * (t + 1)))
