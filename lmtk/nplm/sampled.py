@@ -29,10 +29,11 @@ DECAY_EVERY = 64  # updates; shrinking all parameters costs about as much as one
 class Proposal:
     """The proposal distribution q, from which S words are drawn.
 
-    w (N,): the training words, ids below V; ids below 0 are ignored.
+    w (N,): the training words, ids below V; ids below 0 are ignored. proposal: q (V,), or a function that gives q for
+    the contexts (K, n-1) of a minibatch; None: the unigram of w, with one added to each count. The q of a function is
+    mixed with that unigram, so that no word has probability 0.
 
-    given: q (V,), or a function that gives q for the contexts (K, n-1) of a minibatch; None: the unigram of w, with one
-    added to each count. The q of a function is mixed with that unigram, so that no word has probability 0.
+    u (V,): the unigram of w; inclusion: (K, S) -> ln c of `candidates`, kept if q does not depend on the contexts.
     """
 
     def __init__(self, w, V, S, proposal=None):
