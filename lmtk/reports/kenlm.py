@@ -283,10 +283,10 @@ def report(model, lm, text, marks, shown, write, eager=False):
 
     total = total_of_oovs = 0.0
     tokens = oovs = 0
-    for lines, of_oovs, sums, is_known, size in (map if eager else map_in_order)(answered, read()):
+    for lines, of_oovs, sums, line_oovs, size in (map if eager else map_in_order)(answered, read()):
         write(lines)
         total, total_of_oovs = in_turn(total, sums), in_turn(total_of_oovs, of_oovs)
-        tokens, oovs = tokens + size, oovs + int(is_known.sum())
+        tokens, oovs = tokens + size, oovs + int(line_oovs.sum())
     if "summary" not in shown:
         return
     including, excluding = perplexity(total, tokens), perplexity(total - total_of_oovs, tokens - oovs)
