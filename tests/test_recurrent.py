@@ -1,5 +1,6 @@
 """The recurrent layer: against its twin, gradients against differences, training and files as of the other networks."""
 
+from dataclasses import replace
 from itertools import islice
 from types import SimpleNamespace
 
@@ -66,7 +67,7 @@ def test_the_gradient_is_that_of_finite_differences(direct, share, objective, ag
 def test_weight_decay_is_on_the_recurrent_weights_too(texts, objective):
     made = settings(model="rnn", objective=objective, samples=3 if objective == "sampled" else None, rate=1e-6)
     data, fresh = prepared(texts, made)
-    progress, _ = run(texts, training.replace(made, weight_decay=1e3, decay=0.0, epochs=1, patience=1))
+    progress, _ = run(texts, replace(made, weight_decay=1e3, decay=0.0, epochs=1, patience=1))
     ratio = progress.best.theta.R / fresh.theta.R
     assert ratio == pytest.approx(np.full_like(ratio, 1 - 1e-3 * len(data.w)), rel=5e-3)
 

@@ -1,5 +1,6 @@
 """The time-delay layer: against its twin, gradients against differences, pace, training and files."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import naive
@@ -8,7 +9,7 @@ import pytest
 from small_models import prepared, run, settings
 from steps import Small, assert_step, minibatch
 
-from lmtk.nplm import dropout, layers, training
+from lmtk.nplm import dropout, layers
 
 NAMES = "CHdGeUWb"
 N = 6  # five words, so three groups of three words
@@ -66,7 +67,7 @@ def test_each_layer_has_a_pace_of_its_own(texts):
 def test_weight_decay_is_on_both_layers(texts):
     made = settings(model="tdnn", order=5, rate=1e-6, objective="full")
     data, fresh = prepared(texts, made)
-    progress, _ = run(texts, training.replace(made, weight_decay=1e3, decay=0.0, epochs=1, patience=1))
+    progress, _ = run(texts, replace(made, weight_decay=1e3, decay=0.0, epochs=1, patience=1))
     for name in "HG":
         ratio = progress.best.named()[name] / fresh.named()[name]
         assert ratio == pytest.approx(np.full_like(ratio, 1 - 1e-3 * len(data.w)), rel=5e-3)

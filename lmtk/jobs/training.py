@@ -5,7 +5,7 @@ import os
 import sys
 import warnings
 import zlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from lmtk.errors import LmtkError, LmtkWarning, UsageError, name_of
@@ -297,7 +297,7 @@ def learn(job, comm):
     settings, data, network, noise, inputs = comm.share(lambda: prepare(job, comm))
     vocab = network.vocab
     if noise:
-        data = training.replace(data, proposal=mean_chances(noise, vocab))
+        data = replace(data, proposal=mean_chances(noise, vocab))
     course = run.Run(
         program="nplm-train", model=job.lm, settings=settings, inputs=inputs,
         words=("vocab, -unk, -tolower, -no-eos or -stream", vocab.words), steps=training.minibatches(data, settings)[1],

@@ -18,6 +18,7 @@ import os
 import sys
 import tempfile
 import tokenize
+from dataclasses import replace
 from pathlib import Path
 
 HELD = 3000  # held-out words
@@ -113,7 +114,7 @@ def measured(text, part, objective, K, seed, rate, seconds):
         return None
     N = min(len(data.w), max(int(seconds / cost), LEAST))
     fresh = None if data.fresh is None else data.fresh[:N]
-    data = training.replace(data, contexts=data.contexts[:N], w=data.w[:N], fresh=fresh)
+    data = replace(data, contexts=data.contexts[:N], w=data.w[:N], fresh=fresh)
     settings = training.Settings(
         order=order, hidden=100, features=60, direct=False, rate=rate, decay=None, weight_decay=made["weight_decay"],
         feature_rate=made["feature_rate"], minibatch=K, epochs=5, patience=5, seed=seed, objective=objective,
