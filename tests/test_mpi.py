@@ -180,6 +180,25 @@ def test_ranks_that_do_not_wait_decay_weights_as_one_process_does(tmp_path, obje
 
 
 @needs_mpi
+def test_ranks_that_do_not_wait_apply_the_decay_of_a_checkpoint_once(texts):
+    """One process leaves a checkpoint inside an epoch, and three ranks continue."""
+    made = settings(epochs=1, patience=0, weight_decay=0.3, rate=0.02, objective="sampled", samples=2)
+    whole, _ = run(texts, made, heldout=None)
+    part, now = run(texts, made, 5, heldout=None)
+    assert part.state["decay"][0] < -0.05
+    data, _ = prepared(texts, made, heldout=None)
+    cycle = life(texts / "m", made, data, now.vocab)
+    write_checkpoint(cycle, part, cycle.arrays(part, now))
+    (texts / "v").write_bytes(b"\n".join(w for w in now.vocab.words if w[:1] != b"<"))
+    words = ["-text", texts / "train", "-vocab", texts / "v", "-unk", *TINY, "-epochs", "1", "-rate", "0.02"]
+    words += ["-weight-decay", "0.3", "-feature-rate", "1", "-objective", "sampled", "-samples", "2", "-resume"]
+    how = ["-mpi", "-parallel", "data", "-lm", texts / "m"]
+    assert mpi(3, "nplm-train", *words, *how) == (0, "", "")
+    features = load(str(texts / "m")).C[now.vocab.unk_id]  # <unk> is not in the text, so its features only decay
+    assert features == pytest.approx(whole.best.C[now.vocab.unk_id], rel=1e-3)
+
+
+@needs_mpi
 def test_a_rank_may_have_no_minibatch(tmp_path):
     words = ["nplm-train", *DATA, *TINY, "-minibatch", "10000", "-dropout", "0"]
     assert mpi(2, *words, "-mpi", "-parallel", "data", "-lm", tmp_path / "m") == (0, "", "")

@@ -7,11 +7,11 @@ from lmtk.machine.parallel import Alone, nodes, wait
 
 class Common(Alone):
     """The communicator of asynchronous training: each rank works as if alone, on arrays that the ranks of its node
-    share. Nothing keeps two ranks from writing at the same time.
+    share. Nothing keeps two ranks from writing at the same time. ranks: the communicator of all ranks.
     """
 
     def __init__(self, comm):
-        self.MPI, self.stride = comm.MPI, comm.size
+        self.MPI, self.ranks, self.stride = comm.MPI, comm, comm.size
         self.node, self.heads, self.nodes = nodes(comm)
         self.placed = []
 
@@ -25,6 +25,18 @@ class Common(Alone):
         self.placed.append((window, np.frombuffer(buffer, a.dtype)))
         wait(self.node.Ibarrier())
         return out
+
+    def gather_decay(self, pending):
+        """The weight decay that the parameters of a node still lack, the mean over the nodes. pending: what this rank
+        has not applied, as in `objectives.make_decay`. All ranks call this together.
+        """
+        return self.ranks.sum(pending) / self.nodes
+
+    def hand_out_decay(self, pending):
+        """What this rank has to apply of the decay of `gather_decay` in a resumed run: the first rank of a node applies
+        all of it, so the number of ranks may have changed.
+        """
+        return pending if self.node.rank == 0 else np.zeros_like(pending)
 
     def average(self):
         """Sets all placed arrays to their means over the nodes. The ranks of a node wait for one another."""

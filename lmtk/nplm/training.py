@@ -250,7 +250,10 @@ def train(progress, data, settings, threads, comm=ALONE, common=None):
     """
     memory.keep()
     N, (K, last) = len(data.w), minibatches(data, settings)
-    learner = objectives.make_learner(progress.network, data, settings, threads, common or comm, progress.state)
+    state = progress.state
+    if common:
+        state = state | {"decay": common.hand_out_decay(state["decay"])}
+    learner = objectives.make_learner(progress.network, data, settings, threads, common or comm, state)
     first, stride, rounds = (comm.rank, comm.size, ROUNDS) if common else (0, 1, 1)
 
     clock, total = Clock(settings.minutes, progress.seconds), settings.epochs * N
@@ -276,6 +279,8 @@ def train(progress, data, settings, threads, comm=ALONE, common=None):
             norm = next_norm
             progress.L += L
             progress.step, progress.state = end, learner.state()
+            if common:
+                progress.state["decay"] = common.gather_decay(progress.state["decay"])
             seen = min(end * K, N) - begin * K
             progress.out_of_time = clock.is_over()
             if end < last and not progress.out_of_time:
