@@ -24,17 +24,21 @@ ROOM = 1 << 25  # numbers in `Decoder.HC` of a model for all batches that are se
 class Beam:
     """How to search.
 
-    size: the number of hypotheses kept; normalize: a hypothesis of T words, including </s>, is ranked by ln p /
-    T^normalize; factor, extra: a translation has at most `factor` times as many words as the source, plus `extra`;
-    banned: the id of a word that is never generated, or None; wanted: how many of the best to return.
+    size: the number of hypotheses kept; length_power: of T in `rank`; factor, extra: a translation has at most `factor`
+    times as many words as the source, plus `extra`; banned: the id of a word that is never generated, or None; wanted:
+    how many of the best to return.
     """
 
     size: int
-    normalize: float = 1.0
+    length_power: float = 1.0
     factor: float = 2.0
     extra: int = 10
     banned: int | None = None
     wanted: int = 1
+
+    def rank(self, logp, T):
+        """What hypotheses of T words, including </s>, are sorted by: ln p / T^length_power; for arrays too."""
+        return logp / T**self.length_power
 
 
 @dataclass(frozen=True)
@@ -42,8 +46,9 @@ class Hypothesis:
     """A translation.
 
     words: ids without </s>; ended: whether </s> follows (if not, the length limit cut the translation); logp: ln p,
-    including </s>; rank: the number that hypotheses are sorted by; links: for each word the place of the source word
-    with the greatest weight, empty without attention; alpha: the attention weights, if requested.
+    including </s>; rank: from `Beam.rank`; links: for each word the place of the source word with the greatest weight,
+    empty without attention; alpha (T_y, T_x): the attention weights, from `scoring.rescore_alone`; the search gives
+    None.
     """
 
     words: list
@@ -174,12 +179,10 @@ class Translator:
             stop = (score > -np.inf) & ((word == self.eos) | last[:, None])
             for k, slot in zip(*np.nonzero(stop), strict=True):
                 entries = ended[alive[k]]
-                entries.append(
-                    (-score[k, slot] / time**beam.normalize, len(entries), score[k, slot], time, k * B + slot)
-                )
+                entries.append((-beam.rank(score[k, slot], time), len(entries), score[k, slot], time, k * B + slot))
             score[stop] = -np.inf
             live = score.max(axis=1)
-            hope, now = live / limit[alive] ** beam.normalize, live / time**beam.normalize
+            hope, now = beam.rank(live, limit[alive]), beam.rank(live, time)
             best = np.array(
                 [-sorted(ended[i])[beam.wanted - 1][0] if len(ended[i]) >= beam.wanted else -np.inf for i in alive]
             )

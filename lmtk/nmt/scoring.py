@@ -57,7 +57,7 @@ def rescore_alone(models, sentence, hypotheses, beam):
     for h, (logps, alpha) in zip(hypotheses, score_words(models, [sentence] * len(hypotheses), targets), strict=True):
         T = len(h.words) + h.ended
         logp = float(logps[:T].sum())
-        out.append(replace(h, logp=logp, rank=logp / T**beam.normalize, alpha=alpha))
+        out.append(replace(h, logp=logp, rank=beam.rank(logp, T), alpha=alpha))
     return sorted(out, key=lambda h: -h.rank)
 
 
