@@ -2,11 +2,12 @@
 
 Sentences of ids come in; for each, the best hypotheses come out. `Translator` sorts sentences into batches. `search`
 extends the live hypotheses of a batch word by word: `Decoder.step` computes the outputs, `kernels.best_words` selects
-the best continuations, and a sentence leaves the batch when no live hypothesis can win. Several models are an ensemble
-(`combine_steps`).
+the best continuations, and a sentence leaves the batch when no live hypothesis can win (`goes_on`). Several models are
+an ensemble (`combine_steps`).
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -146,10 +147,11 @@ class Translator:
         return out
 
     def search(self, sentences, beam):
-        """The hypotheses of each sentence of a batch, best first.
+        """The hypotheses of each sentence of a batch, best first; `goes_on` says when a sentence is done.
 
-        A sentence is done when no live hypothesis can still rank above the best ended one (or above the last one
-        wanted, if several are wanted), or when `size` hypotheses have ended and no live one ranks above it now.
+        Each step has B candidates for each of its sentences, best first, numbered sentence by sentence. Those that have
+        not ended are the rows of the next step. history: for each step, and for each of its candidates, the candidate
+        of the step before that it continues, its word, and its link (None without attention).
         """
         B, K = beam.size, len(sentences)
         decoders = [Decoder(tables, sentences) for tables in self.tables]
@@ -157,53 +159,78 @@ class Translator:
         # links do not go to the source's </s>
         to_eos = np.where(np.arange(lengths.max()) == lengths[:, None] - 1, f32(-1), f32(0))
         limit = (beam.factor * (lengths - 1)).astype(np.int64) + beam.extra
-        # for each live hypothesis, ordered by sentence: its sentence, ln p, last word, the row of the previous step
-        # that it continues, and its place among the best of that step
-        at, total, word, row, slots = np.arange(K), np.zeros(K), np.full(K, self.sos), np.arange(K), np.zeros(K, int)
+        # of each row: its sentence, ln p, last word, the row of the previous step that it continues, and its number
+        # among the candidates of that step
+        at, total, word = np.arange(K), np.zeros(K), np.full(K, self.sos)
+        origin, number = np.arange(K), np.zeros(K, np.int64)
         history, ended = [], [[] for _ in range(K)]
         while len(at):
             time = len(history) + 1
             alive, starts = np.unique(at, return_index=True)
-            parents, first, place = np.unique(row, return_index=True, return_inverse=True)
-            steps = [decoder.step(word, parents, place, at[first]) for decoder in decoders]
+            parents, first, parent = np.unique(origin, return_index=True, return_inverse=True)
+            steps = [decoder.step(word, parents, parent, at[first]) for decoder in decoders]
             (y, tops, sums), alpha = combine_steps(steps)
             if beam.banned is not None:
                 y[:, beam.banned] = -np.inf
             shape = len(alive), B
-            parent, word, score = np.zeros(shape, np.int64), np.zeros(shape, np.int64), np.empty(shape)
-            kernels.best_words(y, tops, total - sums, np.append(starts, len(at)), parent, word, score)
-            parent = parent.ravel()
-            links = None if alpha is None else (alpha + to_eos[at[first]]).argmax(axis=1)[place[parent]]
-            history.append((slots[parent], word.ravel(), links))
-            last = time >= limit[alive]
-            stop = (score > -np.inf) & ((word == self.eos) | last[:, None])
+            row, word, score = np.zeros(shape, np.int64), np.zeros(shape, np.int64), np.empty(shape)
+            kernels.best_words(y, tops, total - sums, np.append(starts, len(at)), row, word, score)
+            row = row.ravel()
+            links = None if alpha is None else (alpha + to_eos[at[first]]).argmax(axis=1)[parent[row]]
+            history.append((number[row], word.ravel(), links))
+            stop = (score > -np.inf) & ((word == self.eos) | (time >= limit[alive])[:, None])
             for k, slot in zip(*np.nonzero(stop), strict=True):
-                entries = ended[alive[k]]
-                entries.append((-beam.rank(score[k, slot], time), len(entries), score[k, slot], time, k * B + slot))
+                logp, entries = score[k, slot], ended[alive[k]]
+                entries.append(Ended(-beam.rank(logp, time), len(entries), logp, time, k * B + slot))
             score[stop] = -np.inf
-            live = score.max(axis=1)
-            hope, now = beam.rank(live, limit[alive]), beam.rank(live, time)
-            best = np.array(
-                [-sorted(ended[i])[beam.wanted - 1][0] if len(ended[i]) >= beam.wanted else -np.inf for i in alive]
-            )
-            is_full = np.array([len(ended[i]) >= B for i in alive])
-            go = ~(last | (best >= hope) | (is_full & (best >= now)))
-            slots = np.flatnonzero((score > -np.inf) & go[:, None])
-            at, total, word, row = alive[slots // B], score.ravel()[slots], word.ravel()[slots], parent[slots]
-        return [[self.hypothesis(history, *entry) for entry in sorted(ended[i])[: beam.wanted]] for i in range(K)]
+            go = goes_on(beam, [ended[i] for i in alive], score.max(axis=1), time, limit[alive])
+            number = np.flatnonzero((score > -np.inf) & go[:, None])
+            at, total, word, origin = alive[number // B], score.ravel()[number], word.ravel()[number], row[number]
+        return [[self.hypothesis(history, entry) for entry in sorted(entries)[: beam.wanted]] for entries in ended]
 
-    def hypothesis(self, history, rank, _, logp, time, i):
-        words, links = [], []
-        for parent, word, looks in reversed(history[:time]):
+    def hypothesis(self, history, entry):
+        """The Hypothesis of an Ended, from the history of `search`."""
+        words, links, i = [], [], entry.candidate
+        for before, word, looks in reversed(history[: entry.time]):
             words.append(int(word[i]))
             if looks is not None:
                 links.append(int(looks[i]))
-            i = parent[i]
+            i = before[i]
         words, links = words[::-1], links[::-1]
         ended = words[-1] == self.eos
         if ended:
             words, links = words[:-1], links[:-1]
-        return Hypothesis(words, ended, float(logp), -float(rank), links)
+        return Hypothesis(words, ended, float(entry.logp), -float(entry.minus_rank), links)
+
+
+class Ended(NamedTuple):
+    """A hypothesis of a sentence that has ended; sorted, the best are first, and of equal ones the first that ended.
+
+    order: how many of its sentence ended before it; time: its number of words, with </s>; candidate: its number among
+    the candidates of this last step.
+    """
+
+    minus_rank: float
+    order: int
+    logp: float
+    time: int
+    candidate: int
+
+
+def goes_on(beam, ended, live, time, limit):
+    """Whether the search goes on, for each of K sentences, (K,).
+
+    A sentence is done when no live hypothesis can still rank above the best ended one (or above the last one wanted, if
+    several are wanted), when `size` hypotheses have ended and no live one ranks above it now, or at its limit.
+
+    ended: a list of Ended for each sentence; live (K,): the highest ln p of the live hypotheses, which have `time`
+    words; limit (K,): the greatest number of words.
+    """
+    hope, now = beam.rank(live, limit), beam.rank(live, time)
+    last = beam.wanted - 1
+    best = [-sorted(entries)[last].minus_rank if len(entries) > last else -np.inf for entries in ended]
+    is_full = np.array([len(entries) >= beam.size for entries in ended])
+    return ~((time >= limit) | (best >= hope) | (is_full & (best >= now)))
 
 
 def combine_steps(steps):

@@ -355,7 +355,7 @@ def output_backward(t, w, weights, gradients, scale, smoothing):
 
 
 @jit
-def best_words(y, tops, base, starts, parent, word, score):
+def best_words(y, tops, base, starts, row, word, score):
     """Find the B best continuations of the hypotheses of each sentence, best first; equal ones in the order of y.
 
     y (R, N), tops: the outputs of the hypotheses and the maxima of their spans, or bounds of the maxima; the hypotheses
@@ -364,7 +364,7 @@ def best_words(y, tops, base, starts, parent, word, score):
     are fewer than B. Most spans are skipped, since their maximum is below the B-th best score: bound by reading tops, R
     N / SPAN numbers.
     """
-    K, B = parent.shape
+    K, B = row.shape
     score[:] = -np.inf
     for k in range(K):
         size = 0
@@ -378,11 +378,11 @@ def best_words(y, tops, base, starts, parent, word, score):
                     if y[r, v] > bar:
                         at, value = min(size, B - 1), base[r] + y[r, v]
                         while at > 0 and score[k, at - 1] < value:
-                            for a in (parent, word):
+                            for a in (row, word):
                                 a[k, at] = a[k, at - 1]
                             score[k, at] = score[k, at - 1]
                             at -= 1
-                        parent[k, at], word[k, at], score[k, at] = r, v, value
+                        row[k, at], word[k, at], score[k, at] = r, v, value
                         size = min(size + 1, B)
                         bar = score[k, B - 1] - base[r]
 
