@@ -180,7 +180,7 @@ def translate(job, out=None):
 def check_attention(job, models):
     """Raises FormatError if the job has options that need attention, and none of the models has attention."""
     options = options_given(job, f"{ALIGNMENTS} replace_unk")
-    if options and not any(m.sizes["alignment"] for m in models):
+    if options and not any(model.has_attention for model in models):
         raise FormatError(job.model[0], f"{options[0]} needs a model with attention; this one has none (RNNencdec)")
 
 

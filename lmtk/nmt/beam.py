@@ -69,7 +69,7 @@ class Tables:
     """
 
     def __init__(self, p):
-        self.p, self.unit, self.widths = p, p.how.unit, network.widths(p)
+        self.p, self.unit, self.widths = p, p.layout.unit, network.widths(p)
         self.G = p.Ey @ p.Wy + p.by
         self.S, self.U, self.C = factor(p.S, p.Uo), factor(p.U), factor(p.C, p.Co)
         self.Wo = kernels.output_tiles(network.output_weights(p), p.bo)
@@ -84,7 +84,7 @@ class Decoder:
         self.tables, p = tables, tables.p
         H, h, self.lengths, _ = network.annotate(p, sentences)
         K, T, A = H.shape
-        self.UH = kernels.project_annotations(H, p.Ua, p.ba) if p.how.alignment else None
+        self.UH = kernels.project_annotations(H, p.Ua, p.ba) if p.layout.has_attention else None
         # C c_i = sum_j alpha_ij C h_j: one product for each annotation h_j, instead of one for each context c_i of each
         # hypothesis
         self.HC = tables.C(H.reshape(-1, A)).reshape(K, T, -1)
@@ -100,7 +100,7 @@ class Decoder:
         tables, alpha, n, state = self.tables, None, len(self.tables.p.U), self.state[parents]
         units, gates, _ = tables.widths
         Q, R = tables.S(state[:, :n]), len(word)
-        if units:
+        if tables.p.layout.has_attention:
             alpha, c = kernels.attend_at(self.HC, self.UH, at, self.lengths, Q[:, :units], tables.p.va)
         else:
             c = self.HC[at, 0]

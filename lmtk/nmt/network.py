@@ -59,14 +59,17 @@ class Model:
     def layout(self):
         return make_layout(self.source, self.vocab, self.sizes)
 
+    @property
+    def has_attention(self):
+        return self.layout.has_attention
+
     def describe(self):
-        attention = self.sizes["alignment"] > 0
-        yield "kind", "nmt: translation model, " + ("RNNsearch" if attention else "RNNencdec")
+        yield "kind", "nmt: translation model, " + ("RNNsearch" if self.has_attention else "RNNencdec")
         yield "source words", self.source.V
         yield "target words", self.vocab.V
         yield "embedding m", self.sizes["embedding"]
         yield "hidden units n", self.sizes["hidden"]
-        if attention:
+        if self.has_attention:
             yield "alignment units n'", self.sizes["alignment"]
         yield "maxout units l", self.sizes["maxout"]
         if self.sizes["unit"] != "gated":
@@ -93,6 +96,10 @@ class Layout:
     tied: bool
     shapes: dict
 
+    @property
+    def has_attention(self):
+        return self.alignment > 0
+
 
 def make_layout(source, target, sizes):
     """The Layout for these vocabularies. sizes: those of a Model."""
@@ -109,23 +116,23 @@ def make_layout(source, target, sizes):
     return Layout(UNITS[sizes["unit"]], units, tied, out)
 
 
-def arrays_by_letter(flat, how):
-    """Letter -> view of its part of a flat array; how: a Layout."""
+def arrays_by_letter(flat, layout):
+    """Letter -> view of its part of a flat array; layout: a Layout."""
     out, start = {}, 0
-    for name, shape in how.shapes.items():
+    for name, shape in layout.shapes.items():
         end = start + math.prod(shape)
         out[name] = flat[start:end].reshape(shape)
         start = end
     return out
 
 
-def split_theta(flat, how):
-    """The views of the parts of a flat array as attributes, with the Layout as `how`."""
-    return SimpleNamespace(how=how, **arrays_by_letter(flat, how))
+def split_theta(flat, layout):
+    """The views of the parts of a flat array as attributes by letter, and the Layout as `layout`."""
+    return SimpleNamespace(layout=layout, **arrays_by_letter(flat, layout))
 
 
-def count_parameters(how):
-    return sum(map(math.prod, how.shapes.values()))
+def count_parameters(layout):
+    return sum(map(math.prod, layout.shapes.values()))
 
 
 @dataclass(frozen=True)
@@ -175,14 +182,14 @@ def make_batches(sentences, together, words):
 
 def output_weights(p):
     """W_o, (l, V), a view. If tied, it is the transposed target embeddings (Press & Wolf 2017), and l is m."""
-    return p.Ey[: len(p.bo)].T if p.how.tied else p.Wo
+    return p.Ey[: len(p.bo)].T if p.layout.tied else p.Wo
 
 
 def widths(p):
-    """(n', the width of the gates of a unit, d) of the decoder."""
+    """(n', the width of the gates of a unit, d) of the decoder; n' is 0 without attention."""
     n = len(p.U)
-    gates = p.how.unit.gates * n
-    return p.how.alignment, gates, gates + n
+    gates = p.layout.unit.gates * n
+    return p.layout.alignment, gates, gates + n
 
 
 def no_dropout(shape):
@@ -210,13 +217,13 @@ def annotate(p, sentences, drop=no_dropout):
     e = apply_mask(p.Ex[distinct], mask_E)
     G = e @ p.Wx
     # the forward states h_j = (1 - z_j) o h_(j-1) + z_j o h~_j, h_0 = 0 (A.2.1; the unit itself is in units.py)
-    f, f_kept, _ = follow(p.how.unit, (G[:, :d], number, p.bx[:d]), side.sizes, (p.fS, p.fU))
+    f, f_kept, _ = follow(p.layout.unit, (G[:, :d], number, p.bx[:d]), side.sizes, (p.fS, p.fU))
     lengths = np.empty(K, np.int64)
     lengths[order] = side.lengths
     kept = SimpleNamespace(
         side=side, row=row, last=last, distinct=distinct, number=number, e=e, mask_E=mask_E, f=f_kept
     )
-    if not p.how.alignment:
+    if not p.layout.has_attention:
         h = np.zeros((K, 1, n), f.dtype)
         ends = np.flatnonzero(last == 0)
         h[row[ends], 0] = f[ends]
@@ -226,7 +233,7 @@ def annotate(p, sentences, drop=no_dropout):
     words = np.empty((K, T), np.int64)
     words[side.row, side.time] = number
     kept.reversed = words[side.row, last]
-    b, kept.b, _ = follow(p.how.unit, (G[:, d:], kept.reversed, p.bx[d:]), side.sizes, (p.bS, p.bU))
+    b, kept.b, _ = follow(p.layout.unit, (G[:, d:], kept.reversed, p.bx[d:]), side.sizes, (p.bS, p.bU))
     # equation 7: h_j is the forward and the backward state, concatenated
     H = np.zeros((K, T, 2 * n), f.dtype)
     H[row, side.time, :n] = f
@@ -237,15 +244,15 @@ def annotate(p, sentences, drop=no_dropout):
 def annotate_backward(p, g, gH, kept):
     """Write the gradients of the encoder into g, from gH (K, T, A)."""
     side, n, U = kept.side, len(p.fU), len(kept.distinct)
-    if p.how.alignment:
+    if p.layout.has_attention:
         gf, gb = gH[kept.row, side.time, :n], gH[kept.row, kept.last, n:]
     else:
         gf = np.zeros((len(side.row), n), gH.dtype)
         gf[kept.ends] = gH[kept.row[kept.ends], 0]
-    unit = p.how.unit
+    unit = p.layout.unit
     rows = follow_back(unit, gf, side.sizes, (p.fS, p.fU), kept.f)
     gG, weights = sum_rows(rows, kept.number, U), weight_products(unit, kept.f, rows, g.fS, g.fU)
-    if p.how.alignment:
+    if p.layout.has_attention:
         rows = follow_back(unit, gb, side.sizes, (p.bS, p.bU), kept.b)
         gG = np.hstack((gG, sum_rows(rows, kept.reversed, U)))
         weights += weight_products(unit, kept.b, rows, g.bS, g.bU)
@@ -268,7 +275,7 @@ def decode(p, source, target, sos, drop=no_dropout):
     mask_h = None if mask_H is None else np.ascontiguousarray(mask_H[:, 0, -h.shape[1] :])
     h, H = apply_mask(h, mask_h), apply_mask(H, mask_H)
     side = pack(target)
-    n, l, (units, gates, d) = len(p.U), p.Uo.shape[1] // 2, widths(p)
+    n, l, (units, gates, d), attention = len(p.U), p.Uo.shape[1] // 2, widths(p), p.layout.has_attention
     P, A = len(side.words), H.shape[2]
     starts = np.concatenate(([0], np.cumsum(side.sizes)))
     distinct, number = np.unique(previous_words(side, starts, sos), return_inverse=True)
@@ -278,13 +285,13 @@ def decode(p, source, target, sos, drop=no_dropout):
     zr, t, o = G[number, :gates], G[number, gates:d], G[number, d:]
     # A.2.2: s_0 = tanh(W_s h_1), h_1 of the backward unit, and s_i by the unit from s_(i-1), E y_(i-1) and c_i
     s0 = np.tanh(h @ p.Ws + p.bs)
-    unit, s = p.how.unit, from_activations(p.how.unit, s0)
+    unit, s = p.layout.unit, from_activations(p.layout.unit, s0)
     states, new = np.empty((2, P, s.shape[1]), G.dtype)
     seen, c = np.empty((P, n), G.dtype), np.empty((P, A), G.dtype)
     # without attention the one annotation has all the weight
     q, alphas = np.empty((P, units), G.dtype), np.ones((P, H.shape[1]), G.dtype)
-    UH = kernels.project_annotations(H, p.Ua, p.ba) if units else None
-    fixed = H[:, 0] @ p.C if not units else None
+    UH = kernels.project_annotations(H, p.Ua, p.ba) if attention else None
+    fixed = None if attention else H[:, 0] @ p.C
     absent = np.where(np.arange(H.shape[1]) < lengths[:, None], 0, -np.inf).astype(H.dtype)
     S, U, C = factor(p.S), factor(p.U), factor(p.C)
     for i, k in enumerate(side.sizes):
@@ -293,7 +300,7 @@ def decode(p, source, target, sos, drop=no_dropout):
         states[now] = s
         Q = S(s[:, :n])
         # c_i by equations 5 and 6; without attention it is h_Tx for all i (A.2.2)
-        if units:
+        if attention:
             q[now] = Q[:, :units]
             alphas[now], c[now] = kernels.attend(H[:k], UH[:k], absent[:k], q[now], p.va)
             from_c = C(c[now])
@@ -330,8 +337,8 @@ def decode_backward(p, g, gt, kept):
     If the output is tied, the gradient of Ey is added to g.Ey, which already holds its gradient as W_o.
     """
     side, starts, H, zr, t, states = kept.side, kept.starts, kept.H, kept.zr, kept.t, kept.states
-    n, P, unit, (units, gates, d) = len(p.U), len(gt), p.how.unit, widths(p)
-    s = states[:, :n]
+    n, P, unit, (units, gates, d) = len(p.U), len(gt), p.layout.unit, widths(p)
+    s, attention = states[:, :n], p.layout.has_attention
     go = kernels.maxout_backward(kept.o, apply_mask(gt, kept.mask_t))
     np.matmul(s.T, go, out=g.Uo)
     np.matmul(kept.c.T, go, out=g.Co)
@@ -339,7 +346,7 @@ def decode_backward(p, g, gt, kept):
     gG = np.empty((P, d), gt.dtype)
     gQ = np.empty((P, units + gates), gt.dtype)
     UT, ST, CT = (factor(a.T) for a in (p.U, p.S, p.C))
-    if units:
+    if attention:
         gUH = np.zeros_like(kept.UH)
         g.va[:] = 0
     carried = np.zeros((len(kept.s0), states.shape[1]), gt.dtype)
@@ -348,7 +355,7 @@ def decode_backward(p, g, gt, kept):
         gs, gate = carried[:k], gG[now]
         unit.back(gs, zr[now], t[now], states[now], kept.seen[now], UT, gate)
         gc[now] += CT(gate)
-        if units:
+        if attention:
             a = kernels.tanh_sum(kept.UH[:k], kept.q[now])
             attended = H[:k], a, kept.alphas[now], p.va
             kernels.attend_backward(attended, kept.lengths[:k], gc[now], (gUH[:k], g.va, gQ[now, :units]))
@@ -363,9 +370,9 @@ def decode_backward(p, g, gt, kept):
     gG_distinct = np.hstack([sum_rows(rows, kept.number, len(kept.distinct)) for rows in (gG, go)])
     np.matmul(kept.e.T, gG_distinct, out=g.Wy)
     gG_distinct.sum(axis=0, out=g.by)
-    g.Ey[len(p.bo) if p.how.tied else 0 :] = 0
+    g.Ey[len(p.bo) if p.layout.tied else 0 :] = 0
     g.Ey[kept.distinct] += apply_mask(gG_distinct @ p.Wy.T, kept.mask_E)
-    if units:
+    if attention:
         rows = gUH.reshape(-1, units)
         np.matmul(H.reshape(len(rows), -1).T, rows, out=g.Ua)
         rows.sum(axis=0, out=g.ba)
@@ -408,7 +415,7 @@ def score_words(p, source, target, sos):
     out = [None] * len(order)
     for row, i in enumerate(order):
         at = kept.starts[: side.lengths[row]] + row
-        out[i] = logp[row], kept.alphas[at, : kept.lengths[row]] if p.how.alignment else None
+        out[i] = logp[row], kept.alphas[at, : kept.lengths[row]] if p.layout.has_attention else None
     return out
 
 

@@ -105,11 +105,11 @@ def initial_theta(source, target, settings, words):
     the deviations are 1/sqrt(inputs), of embeddings 0.1; output biases are the logarithms of the frequencies of the
     words; the biases of the forget gates of an LSTM are 1.
     """
-    how = network.make_layout(source, target, settings.sizes)
+    layout = network.make_layout(source, target, settings.sizes)
     random = np.random.default_rng(settings.seed)
-    theta = np.zeros(network.count_parameters(how), f32)
-    p, units, n, paper = network.split_theta(theta, how), settings.alignment, settings.hidden, settings.rate is None
-    for name, a in network.arrays_by_letter(theta, how).items():
+    theta = np.zeros(network.count_parameters(layout), f32)
+    p, units, n, paper = network.split_theta(theta, layout), settings.alignment, settings.hidden, settings.rate is None
+    for name, a in network.arrays_by_letter(theta, layout).items():
         if a.ndim == 1 and (paper or name != "va"):
             continue
         small = 0.01 if paper else 0.1 if name in ("Ex", "Ey") else 1 / math.sqrt(len(a))
@@ -122,7 +122,7 @@ def initial_theta(source, target, settings, words):
     if not paper:
         counts = np.bincount(np.concatenate(words), minlength=target.V) + 1
         p.bo[:] = np.log(counts / counts.sum())
-        unit, d = how.unit, (how.unit.gates + 1) * n
+        unit, d = layout.unit, (layout.unit.gates + 1) * n
         for b in (p.bx[:d], *([p.bx[d:]] if len(p.bx) > d else []), p.by[:d]):
             open_gates(unit, b)
     return theta
@@ -187,10 +187,10 @@ def train(progress, bitext, heldout, vocabs, settings, bleu=None, threads=1):
     """
     source, target = vocabs
     memory.keep()
-    how = network.make_layout(source, target, settings.sizes)
+    layout = network.make_layout(source, target, settings.sizes)
+    p, result = (network.split_theta(theta, layout) for theta in (progress.theta, progress.result))
     gradients = [np.zeros_like(progress.theta) for _ in range(threads)]
-    p, g = network.split_theta(progress.theta, how), [network.split_theta(gradient, how) for gradient in gradients]
-    result = network.split_theta(progress.result, how)
+    g = [network.split_theta(gradient, layout) for gradient in gradients]
     last = count_steps(bitext, settings)
     now, norm = lambda: progress.arrays, math.nan
     clock, total = Clock(settings.minutes, progress.seconds), settings.epochs * last
@@ -315,7 +315,7 @@ def fingerprint(*texts):
 
 
 def make_model(theta, source, target, settings, subwords=b"", epochs=()):
-    how = {name: value for name, value in vars(settings).items() if name not in network.SIZES}
+    options = {name: value for name, value in vars(settings).items() if name not in network.SIZES}
     if epochs:
-        how["curve"] = curve.rows(epochs, curve.TIMES)
-    return Model(target, source, settings.sizes, theta, how, subwords)
+        options["curve"] = curve.rows(epochs, curve.TIMES)
+    return Model(target, source, settings.sizes, theta, options, subwords)
