@@ -3,7 +3,7 @@
 import math
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import timedelta
 
 from lmtk.errors import LmtkError, name_of
@@ -111,7 +111,6 @@ def train(job):
     """Runs a TrainTranslationJob: trains, and writes the model of the best epoch."""
     from lmtk import run
     from lmtk.machine import threads as machine
-    from lmtk.nmt import recipes
 
     if job.life.finish:
         run.finish("nmt-train", job.model, job.life.debug)
@@ -119,22 +118,19 @@ def train(job):
     machine.use(job.threads)
     check_trained(job.texts, job.model, job.life)
     run.check_beside(job.model, job.life.resume)
-    settings = recipes.make_settings(chosen(job), job.paper)
-    learn(job, settings, read(job))
+    learn(job, read(job))
 
 
-def learn(job, settings, texts):
-    """Trains on Texts. settings: training.Settings, without a rate if that depends on the texts."""
+def learn(job, texts):
+    """Trains on Texts."""
     from lmtk import run
     from lmtk.jobs.progress import Reporter
     from lmtk.machine import threads as machine
     from lmtk.nmt import network, recipes, training
 
     x, y, text, held = texts.x, texts.y, texts.text, texts.held
+    settings = recipes.make_settings(chosen(job), job.paper, len(text.source))
     threads = job.threads or max(1, min(machine.thread_count(), settings.minibatch // recipes.SHARE))
-    steps = training.count_steps(text, settings)
-    if not job.paper and job.rate is None:
-        settings = replace(settings, rate=recipes.learning_rate(min(settings.epochs, recipes.EPOCHS) * steps))
     if job.life.debug:
         tell_sizes(texts)
     course = run_of(job, settings, texts)
@@ -165,7 +161,8 @@ def run_of(job, settings, texts):
     return run.Run(
         program="nmt-train", model=job.model, settings=settings,
         inputs={"source, -target or held-out texts": training.fingerprint(text, held)},
-        words=("shortlist or texts", [*x.words, *y.words]), steps=training.count_steps(text, settings),
+        words=("shortlist or texts", [*x.words, *y.words]),
+        steps=training.count_steps(len(text.source), settings.minibatch),
         unigram=curve.unigram_logp(words, heldout, y.V), save_every=job.life.save_every,
         arrays=lambda progress, arrays: arrays,
         parts=lambda progress: network.file_parts(training.best_model(progress, x, y, settings, texts.pieces)),

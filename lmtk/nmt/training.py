@@ -31,8 +31,8 @@ BATCH, WORDS = 64, 1 << 14  # sentences and words of a batch of the held-out tex
 class Settings:
     """The settings of a run; a checkpoint is resumed only with the same ones.
 
-    rate: the learning rate of Adam; None: Adadelta (-paper). average: the share of the updates so far over which the
-    parameters are averaged; None: they are not.
+    rate: the learning rate of Adam; None: appendix B (`follows_paper`). average: the share of the updates so far over
+    which the parameters are averaged; None: they are not.
     """
 
     embedding: int
@@ -52,6 +52,11 @@ class Settings:
     tied: bool = False
     average: float | None = None
     minutes: float | None = None  # the run ends after this time, with the rate then at its last value
+
+    @property
+    def follows_paper(self):
+        """Whether the run follows appendix B: Adadelta, its first values, and the same minibatches in each epoch."""
+        return self.rate is None
 
     @property
     def sizes(self):
@@ -108,7 +113,8 @@ def initial_theta(source, target, settings, words):
     layout = network.make_layout(source, target, settings.sizes)
     random = np.random.default_rng(settings.seed)
     theta = np.zeros(network.count_parameters(layout), f32)
-    p, units, n, paper = network.split_theta(theta, layout), settings.alignment, settings.hidden, settings.rate is None
+    p, units, n = network.split_theta(theta, layout), settings.alignment, settings.hidden
+    paper = settings.follows_paper
     for name, a in network.arrays_by_letter(theta, layout).items():
         if a.ndim == 1 and (paper or name != "va"):
             continue
@@ -140,7 +146,7 @@ def make_minibatches(bitext, settings, epoch):
     The paper shuffles once. With Adam each epoch is shuffled anew, and so are the minibatches of a pool: lengths that
     increase in each pool would bias Adam's mean of the gradients.
     """
-    paper = settings.rate is None
+    paper = settings.follows_paper
     random = np.random.default_rng([settings.seed, 0 if paper else epoch])
     order, K = random.permutation(len(bitext.source)), settings.minibatch
     for pool in np.split(order, range(POOL * K, len(order), POOL * K)):
@@ -172,9 +178,9 @@ def heldout_logp(p, bitext, sos):
     return total / sum(map(len, bitext.target))
 
 
-def count_steps(bitext, settings):
-    """The number of minibatches of an epoch."""
-    return -(-len(bitext.source) // settings.minibatch)
+def count_steps(pairs, minibatch):
+    """The number of minibatches of an epoch over this number of sentence pairs."""
+    return -(-pairs // minibatch)
 
 
 def train(progress, bitext, heldout, vocabs, settings, bleu=None, threads=1):
@@ -191,7 +197,7 @@ def train(progress, bitext, heldout, vocabs, settings, bleu=None, threads=1):
     p, result = (network.split_theta(theta, layout) for theta in (progress.theta, progress.result))
     gradients = [np.zeros_like(progress.theta) for _ in range(threads)]
     g = [network.split_theta(gradient, layout) for gradient in gradients]
-    last = count_steps(bitext, settings)
+    last = count_steps(len(bitext.source), settings.minibatch)
     now, norm = lambda: progress.arrays, math.nan
     clock, total = Clock(settings.minutes, progress.seconds), settings.epochs * last
     while progress.epoch < settings.epochs:
@@ -251,7 +257,7 @@ def words_per_sentence(bitext):
 
 def learning_rate(settings, share):
     """Adam's learning rate when this share of the run is done; it falls linearly to a twentieth. None with Adadelta."""
-    return None if settings.rate is None else settings.rate * (1 - (1 - END) * share)
+    return None if settings.follows_paper else settings.rate * (1 - (1 - END) * share)
 
 
 def update(progress, gradient, scale, settings, t, share):
@@ -259,10 +265,10 @@ def update(progress, gradient, scale, settings, t, share):
 
     share: of the run that is done. progress.average follows by polynomial decay (Shamir & Zhang 2013, section 4).
     """
-    epsilon = learning_rate(settings, share)
-    if epsilon is None:
+    if settings.follows_paper:
         kernels.adadelta(progress.theta, gradient, progress.first, progress.second, scale)
     else:
+        epsilon = learning_rate(settings, share)
         bias = tuple(1 - beta ** (t + 1) for beta in kernels.BETAS)
         kernels.adam(progress.theta, gradient, progress.first, progress.second, epsilon, scale, bias)
     if progress.average is not None:
