@@ -385,7 +385,7 @@ def decode_backward(p, g, gt, kept):
 
 
 def cost(p, pairs, sos, g, drop=no_dropout, smoothing=0.0, sentences=None):
-    """The sum of ln p over the words of a minibatch, or of a share of one; the gradient of the cost is written into g.
+    """The sum of ln p over the words of a minibatch, or of a part of one; the gradient of the cost is written into g.
 
     pairs: the source and the target sentences, two lists of ids.
 

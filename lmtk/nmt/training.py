@@ -157,11 +157,14 @@ def make_minibatches(bitext, settings, epoch):
             yield batches[i]
 
 
-def make_dropout(settings, epoch, step, share):
-    """A function from a shape to a mask of inverted dropout, for one share of a minibatch."""
+def make_dropout(settings, epoch, step, part):
+    """A function from a shape to a mask of inverted dropout, for one part of a minibatch, a number from 0.
+
+    A mask depends on the masks that were drawn before it, so a new one in `network.decode` changes those after it.
+    """
     if not settings.dropout:
         return network.no_dropout
-    seeds = [settings.seed, epoch, step + 1] + [share] * (share > 0)
+    seeds = [settings.seed, epoch, step + 1] + [part] * (part > 0)
     random, keep = np.random.default_rng(seeds), f32(1 - settings.dropout)
 
     def mask(shape):
@@ -188,8 +191,8 @@ def train(progress, bitext, heldout, vocabs, settings, bleu=None, threads=1):
 
     target words: how many were read since the last yield; arrays: a function that gives the arrays of a checkpoint.
     vocabs: of the source and the target. bleu: a function of the parameters, called after each epoch, or None. threads:
-    how many work on shares of a minibatch. Raises Diverged if the likelihood is not finite; `progress` then still has
-    the best parameters so far.
+    how many threads work on a minibatch, each on a part of it. Raises Diverged if the likelihood is not finite;
+    `progress` then still has the best parameters so far.
     """
     source, target = vocabs
     memory.keep()
@@ -209,15 +212,15 @@ def train(progress, bitext, heldout, vocabs, settings, bleu=None, threads=1):
                 words += count_target(bitext, batch)
                 continue
 
-            def cost(share, batch=batch, number=number):
-                drop = make_dropout(settings, progress.epoch, number, share)
-                pairs = batch[share::threads]
+            def cost(part, batch=batch, number=number):
+                drop = make_dropout(settings, progress.epoch, number, part)
+                pairs = batch[part::threads]
                 x, y = [bitext.source[i] for i in pairs], [bitext.target[i] for i in pairs]
-                return network.cost(p, (x, y), target.sos_id, g[share], drop, settings.smoothing, len(batch))
+                return network.cost(p, (x, y), target.sos_id, g[part], drop, settings.smoothing, len(batch))
 
-            shares = min(threads, len(batch))
-            L, gradient = sum(map_at_once(cost, range(shares), threads)), gradients[0]
-            for other in gradients[1:shares]:
+            parts = min(threads, len(batch))
+            L, gradient = sum(map_at_once(cost, range(parts), threads)), gradients[0]
+            for other in gradients[1:parts]:
                 gradient += other
             next_norm = math.sqrt(float(np.dot(gradient, gradient)))
             if not math.isfinite(L) or not math.isfinite(next_norm):
