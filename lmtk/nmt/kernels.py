@@ -102,15 +102,16 @@ def tanh_products(UH, q, v, at, lengths, e):
             e[r, j] = total
 
 
-def attend_at(H, UH, at, lengths, q, va):
-    """alpha (R, T) and c (R, A) for R decoder states, several for a sentence; the r-th belongs to sentence at_r.
+def attend_at(HC, UH, at, lengths, q, va):
+    """alpha (R, T) and c (R, .) for R decoder states, several for a sentence; the r-th belongs to sentence at_r.
 
-    The equations are those of `attend`. q (R, n'), float32: W_a s_(i-1); lengths (K,): words of the sentences.
+    The equations are those of `attend`. HC (K, T, .): the annotations h_j, or products of them, of which c is the mean;
+    q (R, n'), float32: W_a s_(i-1); lengths (K,): words of the sentences.
     """
     e = np.full((len(at), UH.shape[1]), -np.inf, UH.dtype)
     tanh_products(UH, np.ascontiguousarray(q), va, at, lengths, e)
-    alpha, c = softmax_rows(e), np.zeros((len(at), H.shape[2]), H.dtype)
-    add_contexts(alpha, H, at, lengths, c)
+    alpha, c = softmax_rows(e), np.zeros((len(at), HC.shape[2]), HC.dtype)
+    add_contexts(alpha, HC, at, lengths, c)
     return alpha, c
 
 
@@ -135,10 +136,12 @@ def add_contexts(alpha, H, at, lengths, c):
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
 def attend_backward(attended, lengths, gc, gradients):
-    """Back-propagate gc (K, A), the gradient of c: of the gradients gUH, gva and gq, add to the first two, of U_a h and
-    v_a, in place, and write gq (K, n').
+    """Back-propagate gc (K, A), the gradient of c at one step i, through alpha and e (equation 6, A.1.2): of the
+    gradients gUH, gva and gq, add to the first two, of U_a h and v_a, in place, and write gq (K, n').
 
+    The gradient of H by c = sum_j alpha_j h_j itself is not added here: `contexts_backward` adds it for all steps.
     attended: H (K, T, A), a (K, T, n') from `tanh_sum`, alpha (K, T) and va. lengths (K,): words of the sentences.
+    ge_j = alpha_j (h_j . gc - c . gc), gva = sum_j ge_j a_j, gUH_j = ge_j va (1 - a_j^2), gq = sum_j gUH_j.
     """
     (H, a, alpha, va), (gUH, gva, gq) = attended, gradients
     K, A, units = len(gc), gc.shape[1], a.shape[2]
@@ -167,7 +170,8 @@ def attend_backward(attended, lengths, gc, gradients):
 
 @jit(fastmath={"contract", "nsz"})
 def contexts_backward(alpha, gc, starts, Ty, Tx, gH):
-    """gH_j += sum_i alpha_ij gc_i for all sentences, in place, last words first: alpha (P, T), gc (P, A), gH (K, T, A).
+    """The gradient by h_j of c_i = sum_j alpha_ij h_j (equation 5) with alpha fixed: gH_j += sum_i alpha_ij gc_i for
+    all sentences, in place, last words first: alpha (P, T), gc (P, A), gH (K, T, A).
 
     starts: the places in P where the i-th words begin; Ty, Tx (K,): words of the target and of the source.
     """
@@ -214,6 +218,7 @@ def step_inputs(Q, c, G, parent, word, inputs):
 
 
 def maxout_backward(o, gt):
+    """go (P, 2l) from gt (P, l): the gradient goes to the greater of two, and to the first if they are equal."""
     go = np.empty_like(o)
     first = o[:, ::2] >= o[:, 1::2]
     go[:, ::2] = gt * first
