@@ -128,7 +128,7 @@ def life(model, made, data, vocab):
     """A Run that is to write `model`."""
     return lifecycle.Run(
         program="nplm-train", model=str(model), settings=made, inputs={"text or -heldout": training.fingerprint(data)},
-        words=("vocab", vocab.words), steps=training.minibatches(data, made)[1],
+        words=("vocab", vocab.words), steps=training.count_steps(data, made),
         unigram=training.unigram_logp(data, vocab),
         save_every=None, arrays=lambda progress, now: training.checkpoint_arrays(now, progress),
         parts=lambda progress: training.best_network(progress, made).parts(), line=None, remedies=("", ""),

@@ -262,7 +262,7 @@ def test_a_run_out_of_time_counts_the_words_that_it_has_read(texts):
     made = settings(model="gru", minibatch=16, order=2)
     data, fresh = prepared(texts, made)
     data = replace(data, **{name: getattr(data, name)[:25] for name in ("contexts", "w", "fresh")})
-    steps = [training.Progress(fresh, step=step) for step in range(1, training.minibatches(data, made)[1] + 1)]
+    steps = [training.Progress(fresh, step=step) for step in range(1, training.count_steps(data, made) + 1)]
     assert [training.count_scored(data, made, progress) for progress in steps] == [13, 25]
 
 

@@ -72,7 +72,7 @@ def test_the_rate_of_an_epoch_is_that_of_its_start(texts, monkeypatch):
     data, fresh = prepared(texts, made)
     progress = training.Progress(fresh)
     *_, last = (list(progress.curve) for _ in islice(training.train(progress, data, made, 1), 20))
-    looks = 1 + 2 * training.minibatches(data, made)[1]  # at the start of an epoch, and twice in each minibatch
+    looks = 1 + 2 * training.count_steps(data, made)  # at the start of an epoch, and twice in each minibatch
     rates = [made.rate * (1 - (1 + looks * i) / 60) for i in range(len(last))]
     assert len(last) > 1 and [e.rate for e in last] == pytest.approx(rates)
 

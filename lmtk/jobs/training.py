@@ -300,7 +300,7 @@ def learn(job, comm):
         data = replace(data, proposal=mean_chances(noise, vocab))
     course = run.Run(
         program="nplm-train", model=job.lm, settings=settings, inputs=inputs,
-        words=("vocab, -unk, -tolower, -no-eos or -stream", vocab.words), steps=training.minibatches(data, settings)[1],
+        words=("vocab, -unk, -tolower, -no-eos or -stream", vocab.words), steps=training.count_steps(data, settings),
         unigram=training.unigram_logp(data, vocab), save_every=job.life.save_every,
         arrays=lambda progress, now: training.checkpoint_arrays(now, progress),
         parts=lambda progress: training.best_network(progress, settings).parts(),

@@ -274,7 +274,7 @@ def make_decay(pending, every, shrink, data, settings, stride=1):
     if each update decays all weights. pending (3,) float64: ln keep, ln keep_C, for C alone, and the number of updates;
     checkpoints contain it. stride: so many ranks take turns, and each applies the decay of its own updates.
     """
-    _, steps = minibatches(data, settings)
+    steps = count_steps(data, settings)
 
     def decay(epsilon, number, K):
         share = K * epsilon * settings.weight_decay
@@ -297,16 +297,18 @@ def make_decay(pending, every, shrink, data, settings, stride=1):
 
 def is_fused(data, settings):
     """Whether each update of all output weights applies its weight decay, because its share is large enough."""
-    return minibatches(data, settings)[0] * settings.rate * settings.weight_decay >= LEAST_DECAY
+    return minibatch_size(data, settings) * settings.rate * settings.weight_decay >= LEAST_DECAY
 
 
-def minibatches(data, settings):
-    """(the number of examples in a minibatch, the number of minibatches in an epoch). A text may have fewer examples
-    than a minibatch should have; then it is one minibatch.
-    """
+def minibatch_size(data, settings):
+    """The number of examples in a minibatch. A text that has fewer examples is one minibatch."""
     K = settings.minibatch if data.fresh is None else running.minibatch_size(settings)
-    K = min(K, len(data.w))
-    return K, -(-len(data.w) // K)
+    return min(K, len(data.w))
+
+
+def count_steps(data, settings):
+    """The number of minibatches of an epoch."""
+    return -(-len(data.w) // minibatch_size(data, settings))
 
 
 def pending_decay(state):

@@ -22,7 +22,7 @@ from lmtk.machine.parallel import ALONE
 from lmtk.nplm import classes, energy, layers, objectives, running, tree
 from lmtk.nplm.model import Neural
 from lmtk.nplm.network import Network
-from lmtk.nplm.objectives import ESTIMATED, EXACT, minibatches, with_low, without_low
+from lmtk.nplm.objectives import ESTIMATED, EXACT, count_steps, minibatch_size, with_low, without_low
 from lmtk.nplm.pace import split_contexts
 
 f32 = np.float32
@@ -249,7 +249,7 @@ def train(progress, data, settings, threads, comm=ALONE, common=None):
     Raises Diverged if the likelihood is not finite; `progress` then still has the best network so far.
     """
     memory.keep()
-    N, (K, last) = len(data.w), minibatches(data, settings)
+    N, K, last = len(data.w), minibatch_size(data, settings), count_steps(data, settings)
     state = progress.state
     if common:
         state = state | {"decay": common.hand_out_decay(state["decay"])}
@@ -328,7 +328,7 @@ def finish_epoch(progress, network, data, settings, comm, rate):
 
 def count_scored(data, settings, progress):
     """The number of words that the epoch of `progress` has predicted so far."""
-    if progress.step == minibatches(data, settings)[1]:
+    if progress.step == count_steps(data, settings):
         return np.count_nonzero(data.w >= 0)
     N, batch = len(data.w), make_batches(data, settings, progress.epoch)
     steps = (batch(number) for number in range(progress.step))
