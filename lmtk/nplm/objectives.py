@@ -195,7 +195,7 @@ def make_learner(now, data, settings, threads, comm, state=None):
 
     state: for a resumed run, the arrays that `Learner.state` returned.
     """
-    now = with_low(now)
+    now, state = with_low(now), initial_state(settings) | (state or {})
     if now.layer == "energy":
         return make_energy_learner(now, data, settings, threads, comm, state)
     layer, w = LAYERS[now.layer], now.places(data.w)
@@ -203,7 +203,7 @@ def make_learner(now, data, settings, threads, comm, state=None):
     is_single = settings.minibatch == 1 and settings.objective == "full" and data.fresh is None and comm is ALONE
     objective = "one" if is_single and now.output == "full" else settings.objective
     theta, trainer = make_parts(now, replace(data, w=w), settings, pace, threads, comm, objective)
-    pending, draw = pending_decay(state), dropout.make_draw(settings, theta)
+    pending, draw = state["decay"].copy(), dropout.make_draw(settings, theta)
 
     def shrink(keep, keep_C):
         trainer.shrink(keep)
@@ -211,7 +211,7 @@ def make_learner(now, data, settings, threads, comm, state=None):
 
     decay = make_decay(pending, trainer.every, trainer.shrink and shrink, data, settings, comm.stride)
     each = settings.weight_decay if trainer.shrink is None else 0
-    theta.state = (state or {}).get("state")
+    theta.state = state.get("state")
     feed = running.make_feed(data.contexts, w, data.fresh, settings, threads) if layer.carries else None
 
     def step(at, epsilon, epoch, number):
@@ -311,17 +311,25 @@ def count_steps(data, settings):
     return -(-len(data.w) // minibatch_size(data, settings))
 
 
-def pending_decay(state):
-    """`pending` of `make_decay`: that of the `state` of a resumed run, or 0."""
-    return np.array((state or {}).get("decay", np.zeros(3)))
+def initial_state(settings):
+    """The arrays of `Learner.state` before training. decay (3,): `pending` of `make_decay`; state (rows, width): of a
+    layer that carries its state.
+    """
+    state = {"decay": np.zeros(3)}
+    if settings.layer.carries:
+        width = settings.layer.width(settings.hidden)
+        state["state"] = np.zeros((running.minibatch_shape(settings)[1], width), np.float32)
+    return state
 
 
-def make_energy_learner(now, data, settings, threads, comm, state=None):
-    """Make the Learner of the energy network, which is trained on all words or on a sample of the words."""
+def make_energy_learner(now, data, settings, threads, comm, state):
+    """Make the Learner of the energy network, which is trained on all words or on a sample of the words. state: the
+    arrays of `Learner.state`.
+    """
     p = SimpleNamespace(**{name: comm.place(a.copy()) for name, a in now.named().items()})
     V, weights = len(p.b), energy.WEIGHTS[now.output]
     pace = make_pace(settings, data, len(now.C), variances(data.w, V))
-    fused, pending = is_fused(data, settings), pending_decay(state)
+    fused, pending = is_fused(data, settings), state["decay"].copy()
     each = settings.weight_decay if fused else 0
     shrink = None if fused else partial(sgd.shrink, p)
     decay = make_decay(pending, 1, shrink, data, settings, comm.stride)

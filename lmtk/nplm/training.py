@@ -354,12 +354,7 @@ def restore(state, arrays, network):
 
 def begin(network, settings):
     """The Progress of a run that begins."""
-    network = with_low(network)
-    state = {"decay": np.zeros(3)}
-    if settings.layer.carries:
-        width = settings.layer.width(settings.hidden)
-        state["state"] = np.zeros((running.minibatch_shape(settings)[1], width), f32)
-    return Progress(network, state=state)
+    return Progress(with_low(network), state=objectives.initial_state(settings))
 
 
 def checkpoint_arrays(network, progress):
