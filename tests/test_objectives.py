@@ -159,7 +159,8 @@ def test_words_are_drawn_until_they_are_worth_enough(texts):
     z, w = sgd.forward(small.theta, data.contexts[:2])[0], data.w[:2]
     draw = objectives.make_draw(data, made, network.vocab.V, small.rows)
     plain = objectives.make_draw(data, settings(objective="sampled", samples=1), network.vocab.V)
-    sizes = [[len(of(z, w, np.arange(2), 0, number)[0]) for number in range(40)] for of in (draw, plain)]
+    minibatches = [objectives.Minibatch(np.arange(2), 0, number) for number in range(40)]
+    sizes = [[len(of(z, w, minibatch)[0]) for minibatch in minibatches] for of in (draw, plain)]
     assert np.mean(sizes[0]) > np.mean(sizes[1]) + 1
     assert max(sizes[0]) <= network.vocab.V
 

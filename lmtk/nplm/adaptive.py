@@ -202,7 +202,7 @@ class AdaptiveNetwork:
         if not self.steps or not (segment.w >= 0).any():
             *_, self.theta.state = results
             return
-        update = lambda *z: self.trainer.update(*z, None, 0, 0)
+        update = lambda *z: self.trainer.update(*z, None)  # no words are drawn
         sgd.update(self.theta, results, update, segment.w, self.rates)
         for a, trained in zip(self.arrays, self.trained):
             for i in range(0, a.size, CHUNK):

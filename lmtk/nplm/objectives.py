@@ -19,6 +19,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from types import SimpleNamespace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -30,14 +31,27 @@ from lmtk.nplm.network import OUTPUTS
 from lmtk.nplm.pace import Rates, make_pace, variances
 
 
+class Minibatch(NamedTuple):
+    """The examples `at`, indices, of an update; they are minibatch `number` of `epoch`, both from 0."""
+
+    at: np.ndarray
+    epoch: int
+    number: int
+
+    def random(self, seed):
+        """A Generator for the words that the update draws, so that a resumed run draws the same words."""
+        return np.random.default_rng([seed, self.epoch, self.number])
+
+
 @dataclass(frozen=True)
 class OutputTrainer:
     """An output layer in training.
 
-    update(z, w, epsilon, curvature, at, epoch, number) -> (L, dL/dz): updates the weights from the examples `at`, which
-    are minibatch `number` of `epoch`, both from 0. arrays() -> copies of the weights by letter; all ranks call it
-    together. weights: the arrays that updates change in place. shrink(keep): multiplies the weights by `keep`, the
-    weight decay of some updates, `every` or more; None: each update decays all weights.
+    update(z, w, epsilon, curvature, minibatch) -> (L, dL/dz): updates the weights from z (K, D), the input of the
+    output layer, and the words w (K,), with the learning rate epsilon; curvature: as in `sgd.step`; minibatch: the
+    Minibatch, for an update that draws words; others ignore it. arrays() -> copies of the weights by letter; all ranks
+    call it together. weights: the arrays that updates change in place. shrink(keep): multiplies the weights by `keep`,
+    the weight decay of some updates, `every` or more; None: each update decays all weights.
     """
 
     update: Callable
@@ -67,23 +81,22 @@ def train_on_all(now, data, settings, pace, threads, comm, C):
     p = now.theta
     each = settings.weight_decay if is_fused(data, settings) else 0
     layer = outputs.make_blocks(p.U, p.W, p.b, threads, comm, p.b_low, each)
-
-    def update(z, w, epsilon, curvature, at, epoch, number):
-        return outputs.update_output(layer, pace.outputs, z, w, epsilon, curvature)
-
+    update = without_draws(partial(outputs.update_output, layer, pace.outputs))
     weights = [a for block in layer.blocks for a in block.take()]
     shrink = None if each else layer.shrink
     return OutputTrainer(update, lambda: outputs.gather_blocks(layer, now.h, p.W is not None), weights, shrink)
+
+
+def without_draws(update):
+    """The `update` of an OutputTrainer that draws no words, from update(z, w, epsilon, curvature)."""
+    return lambda z, w, epsilon, curvature, minibatch: update(z, w, epsilon, curvature)
 
 
 def train_on_one(now, data, settings, pace, threads, comm, C):
     """Train the softmax on all words by updates of one example, on one thread. Outputs have no limits of rates then."""
     p = now.theta
     layer = single.make_layer(p.U, p.W, p.b, p.b_low)
-
-    def update(z, w, epsilon, curvature, at, epoch, number):
-        return single.update_output(layer, z, int(w[0]), epsilon)
-
+    update = without_draws(lambda z, w, epsilon, curvature: single.update_output(layer, z, int(w[0]), epsilon))
     return OutputTrainer(update, lambda: single.gather(layer, now.h), [], layer.shrink)
 
 
@@ -95,8 +108,8 @@ def train_on_sample(now, data, settings, pace, threads, comm, C):
         every = np.arange(V), np.zeros(V, np.float32)
         draw = lambda *_: every
 
-    def update(z, w, epsilon, curvature, at, epoch, number):
-        candidates = draw(z, w, at, epoch, number)
+    def update(z, w, epsilon, curvature, minibatch):
+        candidates = draw(z, w, minibatch)
         return sampled.update_output(rows, candidates, pace.outputs, z, w, epsilon, curvature)
 
     return row_trainer(rows, now, update)
@@ -107,8 +120,8 @@ def train_against_noise(now, data, settings, pace, threads, comm, C):
     rows = make_rows(now, threads, comm, C)
     proposal = make_proposal(data, settings, len(now.theta.b))
 
-    def update(z, w, epsilon, curvature, at, epoch, number):
-        noise = proposal.sample(np.random.default_rng([settings.seed, epoch, number]), data.contexts[at])
+    def update(z, w, epsilon, curvature, minibatch):
+        noise = proposal.sample(minibatch.random(settings.seed), data.contexts[minibatch.at])
         return nce.update_output(rows, noise, pace.outputs, z, w, epsilon, curvature)
 
     return row_trainer(rows, now, update)
@@ -117,10 +130,7 @@ def train_against_noise(now, data, settings, pace, threads, comm, C):
 def train_classes(now, data, settings, pace, threads, comm, C):
     """Train the softmax over the classes and, for each example, the softmax over the words of its class."""
     layer = classes.make_training_arrays(now.theta, comm)
-
-    def update(z, w, epsilon, curvature, at, epoch, number):
-        return classes.update_output(layer, pace, z, w, epsilon, curvature)
-
+    update = without_draws(partial(classes.update_output, layer, pace))
     arrays = lambda: classes.gather_weights(layer, now.h, now.theta.W is not None)
     weights = [layer.MT, layer.low_classes, layer.M, layer.low]
     return OutputTrainer(update, arrays, weights, partial(classes.shrink, layer), sampled.DECAY_EVERY)
@@ -129,11 +139,7 @@ def train_classes(now, data, settings, pace, threads, comm, C):
 def train_tree(now, data, settings, pace, threads, comm, C):
     """Train the decisions at the nodes of a tree of words."""
     rows, ways = make_rows(now, threads, comm, C), tree.paths(now.theta.tree)
-
-    def update(z, w, epsilon, curvature, at, epoch, number):
-        return tree.update_output(rows, ways, pace.outputs, z, w, epsilon, curvature)
-
-    return row_trainer(rows, now, update)
+    return row_trainer(rows, now, without_draws(partial(tree.update_output, rows, ways, pace.outputs)))
 
 
 def make_rows(now, threads, comm, C):
@@ -154,18 +160,18 @@ def make_proposal(data, settings, V):
 
 
 def make_draw(data, settings, V, rows=None):
-    """A function draw(z, w, at, epoch, number) -> the candidates for the words w of the examples `at`.
+    """A function draw(z, w, minibatch) -> the candidates, as in `sampled.Proposal.candidates`, for the words w of a
+    Minibatch.
 
-    The candidates are as in `sampled.Proposal.candidates`. They depend only on the seed and the minibatch, so that a
-    resumed run draws the same ones. With -effective-samples, the number of words drawn is doubled until the outputs of
-    z reach the effective sample size; rows: the `outputs.Rows` that compute these outputs.
+    With -effective-samples, the number of words drawn is doubled until the outputs of z reach the effective sample
+    size; rows: the `outputs.Rows` that compute these outputs.
     """
     proposal = make_proposal(data, settings, V)
 
-    def draw(z, w, at, epoch, number):
-        contexts, S = data.contexts[at] if proposal.of else None, settings.samples
+    def draw(z, w, minibatch):
+        contexts, S = data.contexts[minibatch.at] if proposal.of else None, settings.samples
         while True:
-            drawn, q = proposal.sample(np.random.default_rng([settings.seed, epoch, number]), contexts, S)
+            drawn, q = proposal.sample(minibatch.random(settings.seed), contexts, S)
             wanted = settings.effective_samples
             if not wanted or S >= V or not sampled.effective_sample_size(rows, z, drawn, q) < wanted:
                 return proposal.candidates(w, drawn, q)
@@ -228,7 +234,7 @@ def make_learner(now, data, settings, threads, comm, state=None):
                 *_, theta.state = sgd.forward(theta, contexts, factors, batch)
             decay(epsilon, number, examples)
             return 0.0, 0.0
-        update = lambda *z: trainer.update(*z, at, epoch, number)
+        update = lambda *z: trainer.update(*z, Minibatch(at, epoch, number))
         rates = Rates(epsilon, each, settings.feature_rate)
         result = sgd.step(theta, update, contexts, words, rates, factors, batch)
         if math.isfinite(result[0]):
@@ -337,7 +343,7 @@ def make_energy_learner(now, data, settings, threads, comm, state):
 
     def step(at, epsilon, epoch, number):
         examples = data.contexts[at], data.w[at]
-        candidates = draw(None, examples[1], at, epoch, number)
+        candidates = draw(None, examples[1], Minibatch(at, epoch, number))
         rates = Rates(epsilon, each, settings.feature_rate)
         result = energy_sgd.step(p, weights, pace, examples, candidates, rates, threads)
         if math.isfinite(result[0]):
