@@ -200,6 +200,36 @@ def apply_mask(x, mask):
     return x if mask is None else x * mask
 
 
+@dataclass(frozen=True)
+class Embedded:
+    """The embeddings of P words, those of each distinct word once. distinct (D,): ids; number (P,): the place of each
+    word among them; e (D, m): the embeddings times mask (D, m), a dropout mask or None.
+    """
+
+    distinct: np.ndarray
+    number: np.ndarray
+    e: np.ndarray
+    mask: np.ndarray | None
+
+
+def embed(E, words, drop):
+    """The Embedded of words (P,), ids. E: Ex or Ey; drop: a function from a shape to a dropout mask."""
+    distinct, number = np.unique(words, return_inverse=True)
+    mask = drop((len(distinct), E.shape[1]))
+    return Embedded(distinct, number, apply_mask(E[distinct], mask), mask)
+
+
+def embed_backward(embedded, W, gG, gradients):
+    """From gG (D, .), the gradient of eW + b: write gW and gb, and add the gradient of the embeddings to gE.
+
+    gradients: gW, gb, gE.
+    """
+    gW, gb, gE = gradients
+    np.matmul(embedded.e.T, gG, out=gW)
+    gG.sum(axis=0, out=gb)
+    gE[embedded.distinct] += apply_mask(gG @ W.T, embedded.mask)
+
+
 def annotate(p, sentences, drop=no_dropout):
     """The encoder (A.2.1) over sentences of ids in any order.
 
@@ -212,17 +242,13 @@ def annotate(p, sentences, drop=no_dropout):
     n, K, T = len(p.fU), len(sentences), side.lengths[0]
     d = p.fS.shape[1] + n
     row, last = order[side.row], side.lengths[side.row] - 1 - side.time
-    distinct, number = np.unique(side.words, return_inverse=True)
-    mask_E = drop((len(distinct), p.Ex.shape[1]))
-    e = apply_mask(p.Ex[distinct], mask_E)
-    G = e @ p.Wx
+    x = embed(p.Ex, side.words, drop)
+    G = x.e @ p.Wx
     # the forward states h_j = (1 - z_j) o h_(j-1) + z_j o h~_j, h_0 = 0 (A.2.1; the unit itself is in units.py)
-    f, f_kept, _ = follow(p.layout.unit, (G[:, :d], number, p.bx[:d]), side.sizes, (p.fS, p.fU))
+    f, f_kept, _ = follow(p.layout.unit, (G[:, :d], x.number, p.bx[:d]), side.sizes, (p.fS, p.fU))
     lengths = np.empty(K, np.int64)
     lengths[order] = side.lengths
-    kept = SimpleNamespace(
-        side=side, row=row, last=last, distinct=distinct, number=number, e=e, mask_E=mask_E, f=f_kept
-    )
+    kept = SimpleNamespace(side=side, row=row, last=last, x=x, f=f_kept)
     if not p.layout.has_attention:
         h = np.zeros((K, 1, n), f.dtype)
         ends = np.flatnonzero(last == 0)
@@ -231,7 +257,7 @@ def annotate(p, sentences, drop=no_dropout):
         return h, h[:, 0], lengths, kept
     # the backward unit reads the sentences from their ends, and so is the same code
     words = np.empty((K, T), np.int64)
-    words[side.row, side.time] = number
+    words[side.row, side.time] = x.number
     kept.reversed = words[side.row, last]
     b, kept.b, _ = follow(p.layout.unit, (G[:, d:], kept.reversed, p.bx[d:]), side.sizes, (p.bS, p.bU))
     # equation 7: h_j is the forward and the backward state, concatenated
@@ -243,7 +269,7 @@ def annotate(p, sentences, drop=no_dropout):
 
 def annotate_backward(p, g, gH, kept):
     """Write the gradients of the encoder into g, from gH (K, T, A)."""
-    side, n, U = kept.side, len(p.fU), len(kept.distinct)
+    side, n, D = kept.side, len(p.fU), len(kept.x.distinct)
     if p.layout.has_attention:
         gf, gb = gH[kept.row, side.time, :n], gH[kept.row, kept.last, n:]
     else:
@@ -251,16 +277,14 @@ def annotate_backward(p, g, gH, kept):
         gf[kept.ends] = gH[kept.row[kept.ends], 0]
     unit = p.layout.unit
     rows = follow_back(unit, gf, side.sizes, (p.fS, p.fU), kept.f)
-    gG, weights = sum_rows(rows, kept.number, U), weight_products(unit, kept.f, rows, g.fS, g.fU)
+    gG, weights = sum_rows(rows, kept.x.number, D), weight_products(unit, kept.f, rows, g.fS, g.fU)
     if p.layout.has_attention:
         rows = follow_back(unit, gb, side.sizes, (p.bS, p.bU), kept.b)
-        gG = np.hstack((gG, sum_rows(rows, kept.reversed, U)))
+        gG = np.hstack((gG, sum_rows(rows, kept.reversed, D)))
         weights += weight_products(unit, kept.b, rows, g.bS, g.bU)
     products(1, *weights)
-    np.matmul(kept.e.T, gG, out=g.Wx)
-    gG.sum(axis=0, out=g.bx)
     g.Ex[:] = 0
-    g.Ex[kept.distinct] = apply_mask(gG @ p.Wx.T, kept.mask_E)
+    embed_backward(kept.x, p.Wx, gG, (g.Wx, g.bx, g.Ex))
 
 
 def decode(p, source, target, sos, drop=no_dropout):
@@ -278,11 +302,9 @@ def decode(p, source, target, sos, drop=no_dropout):
     n, l, (units, gates, d), attention = len(p.U), p.Uo.shape[1] // 2, widths(p), p.layout.has_attention
     P, A = len(side.words), H.shape[2]
     starts = np.concatenate(([0], np.cumsum(side.sizes)))
-    distinct, number = np.unique(previous_words(side, starts, sos), return_inverse=True)
-    mask_E = drop((len(distinct), p.Ey.shape[1]))
-    e = apply_mask(p.Ey[distinct], mask_E)
-    G = e @ p.Wy + p.by
-    zr, t, o = G[number, :gates], G[number, gates:d], G[number, d:]
+    y = embed(p.Ey, previous_words(side, starts, sos), drop)
+    G = y.e @ p.Wy + p.by
+    zr, t, o = G[y.number, :gates], G[y.number, gates:d], G[y.number, d:]
     # A.2.2: s_0 = tanh(W_s h_1), h_1 of the backward unit, and s_i by the unit from s_(i-1), E y_(i-1) and c_i
     s0 = np.tanh(h @ p.Ws + p.bs)
     unit, s = p.layout.unit, from_activations(p.layout.unit, s0)
@@ -316,9 +338,8 @@ def decode(p, source, target, sos, drop=no_dropout):
     mask_t = drop((P, l))
     out = apply_mask(kernels.maxout(o), mask_t)
     kept = SimpleNamespace(
-        encoder=encoder, H=H, UH=UH, h=h, s0=s0, lengths=lengths, side=side, starts=starts, number=number, e=e, q=q,
-        distinct=distinct, zr=zr, t=t, o=o, states=states, seen=seen, c=c, alphas=alphas, mask_H=mask_H, mask_h=mask_h,
-        mask_E=mask_E, mask_t=mask_t,
+        encoder=encoder, H=H, UH=UH, h=h, s0=s0, lengths=lengths, side=side, starts=starts, y=y, q=q, zr=zr, t=t, o=o,
+        states=states, seen=seen, c=c, alphas=alphas, mask_H=mask_H, mask_t=mask_t,
     )  # fmt: skip
     return out, side.words, kept
 
@@ -367,11 +388,9 @@ def decode_backward(p, g, gt, kept):
     np.matmul(s.T, gQ, out=g.S)
     np.matmul(unit.before_U(states, kept.seen, n).T, gG[:, gates:], out=g.U)
     np.matmul(kept.c.T, gG, out=g.C)
-    gG_distinct = np.hstack([sum_rows(rows, kept.number, len(kept.distinct)) for rows in (gG, go)])
-    np.matmul(kept.e.T, gG_distinct, out=g.Wy)
-    gG_distinct.sum(axis=0, out=g.by)
+    gG_distinct = np.hstack([sum_rows(rows, kept.y.number, len(kept.y.distinct)) for rows in (gG, go)])
     g.Ey[len(p.bo) if p.layout.tied else 0 :] = 0
-    g.Ey[kept.distinct] += apply_mask(gG_distinct @ p.Wy.T, kept.mask_E)
+    embed_backward(kept.y, p.Wy, gG_distinct, (g.Wy, g.by, g.Ey))
     if attention:
         rows = gUH.reshape(-1, units)
         np.matmul(H.reshape(len(rows), -1).T, rows, out=g.Ua)
