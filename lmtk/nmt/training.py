@@ -1,7 +1,8 @@
 """Training (Bahdanau et al. 2015, appendix B) in epochs: from a Bitext to the Model with the best held-out score.
 
 `initial_theta` makes the parameters before training. `train` takes minibatches of pairs of similar length
-(`make_minibatches`), computes the gradient in threads and updates the parameters by Adam or Adadelta (`update`).
+(`make_minibatches`), computes the gradient in threads (`compute_gradient`) and updates the parameters by Adam or
+Adadelta (`update`).
 `finish_epoch` measures the held-out text. The state of a run is a `Progress`, which a checkpoint stores: a resumed run
 ends with the same bytes as a run that never stopped.
 """
@@ -9,6 +10,7 @@ ends with the same bytes as a run that never stopped.
 import math
 import zlib
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 
@@ -199,7 +201,7 @@ def train(progress, bitext, heldout, vocabs, settings, bleu=None, threads=1):
     layout = network.make_layout(source, target, settings.sizes)
     p, result = (network.split_theta(theta, layout) for theta in (progress.theta, progress.result))
     gradients = [np.zeros_like(progress.theta) for _ in range(threads)]
-    g = [network.split_theta(gradient, layout) for gradient in gradients]
+    gradients = [(flat, network.split_theta(flat, layout)) for flat in gradients]
     last = count_steps(len(bitext.source), settings.minibatch)
     now, norm = lambda: progress.arrays, math.nan
     clock, total = Clock(settings.minutes, progress.seconds), settings.epochs * last
@@ -211,17 +213,9 @@ def train(progress, bitext, heldout, vocabs, settings, bleu=None, threads=1):
             if number < progress.step:
                 words += count_target(bitext, batch)
                 continue
-
-            def cost(part, batch=batch, number=number):
-                drop = make_dropout(settings, progress.epoch, number, part)
-                pairs = batch[part::threads]
-                x, y = [bitext.source[i] for i in pairs], [bitext.target[i] for i in pairs]
-                return network.cost(p, (x, y), target.sos_id, g[part], drop, settings.smoothing, len(batch))
-
-            parts = min(threads, len(batch))
-            L, gradient = sum(map_at_once(cost, range(parts), threads)), gradients[0]
-            for other in gradients[1:parts]:
-                gradient += other
+            drop = partial(make_dropout, settings, progress.epoch, number)
+            pairs = [(bitext.source[i], bitext.target[i]) for i in batch]
+            L, gradient = compute_gradient(p, gradients, pairs, target.sos_id, drop, settings.smoothing)
             next_norm = math.sqrt(float(np.dot(gradient, gradient)))
             if not math.isfinite(L) or not math.isfinite(next_norm):
                 raise Diverged(
@@ -246,6 +240,25 @@ def train(progress, bitext, heldout, vocabs, settings, bleu=None, threads=1):
         )  # fmt: skip
         finish_epoch(progress, e, settings.keep, bleu)
         yield True, seen, now
+
+
+def compute_gradient(p, gradients, pairs, sos, drop, smoothing):
+    """(the sum of ln p over the words of a minibatch, the gradient of its cost, a flat array), in threads.
+
+    gradients: for each thread a flat array, which is written, and its views by letter; pairs: (source, target),
+    sentences of ids; drop: a function from the number of a part of the minibatch to the `drop` of `network.cost`.
+    """
+    threads = len(gradients)
+    parts = min(threads, len(pairs))
+
+    def work(part):
+        _, g = gradients[part]
+        return network.cost(p, tuple(zip(*pairs[part::threads])), sos, g, drop(part), smoothing, len(pairs))
+
+    L, (gradient, _) = sum(map_at_once(work, range(parts), threads)), gradients[0]
+    for other, _ in gradients[1:parts]:
+        gradient += other
+    return L, gradient
 
 
 def count_target(bitext, batch):
