@@ -319,7 +319,7 @@ def test_classes_of_a_file(tmp_path):
     vocab = make_vocab([b"a", b"b", b"c", b"d"], eos=False)
     path = tmp_path / "classes"
     path.write_text("X a\n\nY 0.5 c\nY 0.5 b\nY 0.1 zebra\n")
-    assert classes.read_classes(str(path), vocab).tolist() == [0, 1, 1, 2]
+    assert classes.read_word_classes(str(path), vocab).tolist() == [0, 1, 1, 2]
     for bad, message in (
         ("X a\nY a\n", "classes:2: 'a' already has another class"),
         ("a\n", "classes:1: expected a class and a word, got 1"),
@@ -327,7 +327,7 @@ def test_classes_of_a_file(tmp_path):
     ):
         path.write_text(bad)
         with pytest.raises(FormatError, match=message):
-            classes.read_classes(str(path), vocab)
+            classes.read_word_classes(str(path), vocab)
 
 
 TREE = np.array([[11 + 1, 11 + 2], [11 + 3, 4], [11 + 4, 11 + 5], [0, 1], [2, 11 + 6], [11 + 7, 11 + 8], [3, 11 + 9],

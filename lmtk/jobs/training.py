@@ -394,10 +394,10 @@ def before_training(job, vocab, settings, w):
     from lmtk.joint.mixture import name_in
     from lmtk.joint.shortlist import shortlisted
     from lmtk.nplm import training
-    from lmtk.nplm.classes import read_classes
+    from lmtk.nplm.classes import read_word_classes
 
     features = training.read_features(job.init_features, vocab, settings.features) if job.init_features else None
-    grouped = read_classes(job.classes, vocab) if job.classes and settings.objective == "class" else None
+    grouped = read_word_classes(job.classes, vocab) if job.classes and settings.objective == "class" else None
     network = training.initial_network(vocab, settings, w, features, grouped, tree_of(job, vocab))
     if settings.objective != "shortlist":
         return network

@@ -157,32 +157,46 @@ def close_gaps(classes):
     return np.unique(classes, return_inverse=True)[1].astype(np.int32)
 
 
-def read_classes(path, vocab):
+def read_labels(path, vocab, parse, kind, conflict):
+    """Read a file with a label for a word on each line: {id: label} of the words that `vocab` predicts, in the order of
+    the file. Raises FormatError.
+
+    parse(fields, number) -> (label, word) of a line, whose words are `fields`. kind: what a label is called. conflict:
+    what a message says about a word with two labels.
+    """
+    labels = {}
+    for number, line in lines(path):
+        fields = WORD.findall(line)
+        if not fields:
+            continue
+        label, word = parse(fields, number)
+        w = vocab.index.get(word, vocab.V)
+        if w < vocab.V and labels.setdefault(w, label) != label:
+            raise FormatError(path, f"'{shown(word)}' {conflict}", number)
+    if not labels:
+        raise FormatError(path, f"no word of the vocabulary has a {kind} in it")
+    return labels
+
+
+def read_word_classes(path, vocab):
     """Read a class file: the class of each word that `vocab` predicts, (V,) int32.
 
     Lines are "class word", or SRILM's "class probability word". Words without a class in the file get one class
     together. Words that `vocab` does not predict are ignored. Raises FormatError.
     """
-    names, classes = {}, np.full(vocab.V, -1)
-    for number, line in lines(path):
-        fields = WORD.findall(line)
-        if not fields:
-            continue
+
+    def parse(fields, number):
         if len(fields) not in (2, 3):
             raise FormatError(path, f"expected a class and a word, got {len(fields)} fields", number)
         if len(fields) == 3 and not is_probability(fields[1]):
             tree = "-objective tree reads a file of ngram-class -write-paths"
             raise FormatError(path, f"expected a class, a probability and a word; {tree}", number)
-        word = vocab.index.get(fields[-1], vocab.V)
-        if word < vocab.V:
-            name = names.setdefault(fields[0], len(names))
-            if classes[word] not in (-1, name):
-                message = f"'{shown(fields[-1])}' already has another class; a word can be in one class only"
-                raise FormatError(path, message, number)
-            classes[word] = name
-    if not names:
-        raise FormatError(path, "no word of the vocabulary has a class in it")
-    return close_gaps(np.where(classes < 0, len(names), classes))
+        return fields[0], fields[-1]
+
+    conflict = "already has another class; a word can be in one class only"
+    labels = read_labels(path, vocab, parse, "class", conflict)
+    numbers = {name: number for number, name in enumerate(dict.fromkeys(labels.values()))}
+    return close_gaps(np.array([numbers.get(labels.get(w), len(numbers)) for w in range(vocab.V)]))
 
 
 def is_probability(text):

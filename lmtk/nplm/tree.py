@@ -17,11 +17,11 @@ import math
 
 import numpy as np
 
-from lmtk.errors import FormatError, LmtkError, shown
+from lmtk.errors import FormatError, LmtkError
 from lmtk.files.declared import ids
-from lmtk.files.decoding import WORD, lines
 from lmtk.machine.jit import jit
 from lmtk.nplm import kernels, model, outputs
+from lmtk.nplm.classes import read_labels
 from lmtk.nplm.pace import rate_factors
 
 f32, i32 = np.float32, np.int32
@@ -178,23 +178,16 @@ def read_strings(path, vocab):
 
     Lines are "string word [count]", as `lmtk ngram-class -write-paths` writes them. Raises FormatError.
     """
-    strings = [None] * vocab.V
-    for number, line in lines(path):
-        fields = WORD.findall(line)
-        if not fields:
-            continue
+
+    def parse(fields, number):
         if len(fields) not in (2, 3) or fields[0].strip(b"01"):
             raise FormatError(
                 path, "expected a path of 0s and 1s, then a word (ngram-class -write-paths writes this form)", number
             )
-        w = vocab.index.get(fields[1], vocab.V)
-        if w < vocab.V:
-            if strings[w] not in (None, fields[0]):
-                raise FormatError(path, f"'{shown(fields[1])}' has a second path; a word can have only one", number)
-            strings[w] = fields[0]
-    if not any(strings):
-        raise FormatError(path, "no word of the vocabulary has a path in it")
-    return strings
+        return fields[:2]
+
+    strings = read_labels(path, vocab, parse, "path", "has a second path; a word can have only one")
+    return [strings.get(w) for w in range(vocab.V)]
 
 
 def bisect_words(features, counts):
