@@ -1,9 +1,9 @@
 """Objectives: how each model learns from a minibatch.
 
 A model and a name of an objective come in; a `Learner` goes out, whose `step` makes one update. An objective decides
-which words the output layer is trained on. It is a function (now, data, settings, pace, threads, comm, C) ->
+which words the output layer is trained on. It is a function (start, data, settings, pace, threads, comm, C) ->
 `OutputTrainer`:
-now       the model that training starts from; it is not changed
+start     the model that training starts from; it is not changed
 data      a `training.Data`
 settings  a `training.Settings`
 pace      a Pace, the limits of the learning rates
@@ -76,15 +76,15 @@ class Learner:
     state: Callable = dict
 
 
-def train_on_all(now, data, settings, pace, threads, comm, C):
+def train_on_all(start, data, settings, pace, threads, comm, C):
     """Train the softmax of section 2 on all words, or on all words of the shortlist."""
-    p = now.theta
+    p = start.theta
     each = settings.weight_decay if is_fused(data, settings) else 0
     layer = outputs.make_blocks(p.U, p.W, p.b, threads, comm, p.b_low, each)
     update = without_draws(partial(outputs.update_output, layer, pace.outputs))
     weights = [a for block in layer.blocks for a in block.take()]
     shrink = None if each else layer.shrink
-    return OutputTrainer(update, lambda: outputs.gather_blocks(layer, now.h, p.W is not None), weights, shrink)
+    return OutputTrainer(update, lambda: outputs.gather_blocks(layer, start.h, p.W is not None), weights, shrink)
 
 
 def without_draws(update):
@@ -92,17 +92,17 @@ def without_draws(update):
     return lambda z, w, epsilon, curvature, minibatch: update(z, w, epsilon, curvature)
 
 
-def train_on_one(now, data, settings, pace, threads, comm, C):
+def train_on_one(start, data, settings, pace, threads, comm, C):
     """Train the softmax on all words by updates of one example, on one thread. Outputs have no limits of rates then."""
-    p = now.theta
+    p = start.theta
     layer = single.make_layer(p.U, p.W, p.b, p.b_low)
     update = without_draws(lambda z, w, epsilon, curvature: single.update_output(layer, z, int(w[0]), epsilon))
-    return OutputTrainer(update, lambda: single.gather(layer, now.h), [], layer.shrink)
+    return OutputTrainer(update, lambda: single.gather(layer, start.h), [], layer.shrink)
 
 
-def train_on_sample(now, data, settings, pace, threads, comm, C):
+def train_on_sample(start, data, settings, pace, threads, comm, C):
     """Train the softmax on a sample of the words. A tied output layer with the objective "full" is trained on all."""
-    rows, V = make_rows(now, threads, comm, C), len(now.theta.b)
+    rows, V = make_rows(start, threads, comm, C), len(start.theta.b)
     draw = make_draw(data, settings, V, rows)
     if settings.objective == "full":
         every = np.arange(V), np.zeros(V, np.float32)
@@ -112,43 +112,43 @@ def train_on_sample(now, data, settings, pace, threads, comm, C):
         candidates = draw(z, w, minibatch)
         return sampled.update_output(rows, candidates, pace.outputs, z, w, epsilon, curvature)
 
-    return row_trainer(rows, now, update)
+    return row_trainer(rows, start, update)
 
 
-def train_against_noise(now, data, settings, pace, threads, comm, C):
+def train_against_noise(start, data, settings, pace, threads, comm, C):
     """Train by noise-contrastive estimation (`nce`)."""
-    rows = make_rows(now, threads, comm, C)
-    proposal = make_proposal(data, settings, len(now.theta.b))
+    rows = make_rows(start, threads, comm, C)
+    proposal = make_proposal(data, settings, len(start.theta.b))
 
     def update(z, w, epsilon, curvature, minibatch):
         noise = proposal.sample(minibatch.random(settings.seed), data.contexts[minibatch.at])
         return nce.update_output(rows, noise, pace.outputs, z, w, epsilon, curvature)
 
-    return row_trainer(rows, now, update)
+    return row_trainer(rows, start, update)
 
 
-def train_classes(now, data, settings, pace, threads, comm, C):
+def train_classes(start, data, settings, pace, threads, comm, C):
     """Train the softmax over the classes and, for each example, the softmax over the words of its class."""
-    layer = classes.make_training_arrays(now.theta, comm)
+    layer = classes.make_training_arrays(start.theta, comm)
     update = without_draws(partial(classes.update_output, layer, pace))
-    arrays = lambda: classes.gather_weights(layer, now.h, now.theta.W is not None)
+    arrays = lambda: classes.gather_weights(layer, start.h, start.theta.W is not None)
     weights = [layer.MT, layer.low_classes, layer.M, layer.low]
     return OutputTrainer(update, arrays, weights, partial(classes.shrink, layer), sampled.DECAY_EVERY)
 
 
-def train_tree(now, data, settings, pace, threads, comm, C):
+def train_tree(start, data, settings, pace, threads, comm, C):
     """Train the decisions at the nodes of a tree of words."""
-    rows, ways = make_rows(now, threads, comm, C), tree.paths(now.theta.tree)
-    return row_trainer(rows, now, without_draws(partial(tree.update_output, rows, ways, pace.outputs)))
+    rows, ways = make_rows(start, threads, comm, C), tree.paths(start.theta.tree)
+    return row_trainer(rows, start, without_draws(partial(tree.update_output, rows, ways, pace.outputs)))
 
 
-def make_rows(now, threads, comm, C):
-    p = vars(now.theta)
+def make_rows(start, threads, comm, C):
+    p = vars(start.theta)
     return outputs.make_rows(p.get("U"), p.get("W"), p["b"], threads, comm, C, p["b_low"])
 
 
-def row_trainer(rows, now, update):
-    arrays = lambda: outputs.gather_rows(rows, now.h, vars(now.theta).get("W") is not None)
+def row_trainer(rows, start, update):
+    arrays = lambda: outputs.gather_rows(rows, start.h, vars(start.theta).get("W") is not None)
     weights = [rows.b if rows.M is None else rows.M, rows.low]
     return OutputTrainer(update, arrays, weights, rows.shrink, sampled.DECAY_EVERY)
 
@@ -196,20 +196,20 @@ EXACT = {"full", "class", "tree"}  # objectives that give the exact perplexity o
 ESTIMATED = {"sampled", "nce"}  # objectives that estimate it from words that they draw
 
 
-def make_learner(now, data, settings, threads, comm, state=None):
-    """Make the Learner of a run that starts from the model `now`.
+def make_learner(start, data, settings, threads, comm, state=None):
+    """Make the Learner of a run that starts from the model `start`.
 
     state: for a resumed run, the arrays that `Learner.state` returned.
     """
-    now, state = with_low(now), initial_state(settings) | (state or {})
-    if now.layer == "energy":
-        return make_energy_learner(now, data, settings, threads, comm, state)
-    layer, w = LAYERS[now.layer], now.places(data.w)
-    pace = make_pace(settings, data, len(now.C), *OUTPUTS[now.output].variances(now.theta, w))
+    start, state = with_low(start), initial_state(settings) | (state or {})
+    if start.layer == "energy":
+        return make_energy_learner(start, data, settings, threads, comm, state)
+    layer, w = LAYERS[start.layer], start.places(data.w)
+    pace = make_pace(settings, data, len(start.C), *OUTPUTS[start.output].variances(start.theta, w))
     is_single = settings.minibatch == 1 and settings.objective == "full" and data.fresh is None and comm is ALONE
-    objective = "one" if is_single and now.output == "full" else settings.objective
-    theta, trainer = make_parts(now, replace(data, w=w), settings, pace, threads, comm, objective)
-    pending, draw = state["decay"].copy(), dropout.make_draw(settings, theta)
+    objective = "one" if is_single and start.output == "full" else settings.objective
+    theta, trainer = make_parts(start, replace(data, w=w), settings, pace, threads, comm, objective)
+    pending, draw_dropout = state["decay"].copy(), dropout.make_draw(settings, theta)
 
     def shrink(keep, keep_C):
         trainer.shrink(keep)
@@ -228,7 +228,7 @@ def make_learner(now, data, settings, threads, comm, state=None):
         else:
             at, batch = at[w[at] >= 0], Batch(threads=threads)
             contexts, words, examples = data.contexts[at], w[at], len(at)
-        factors = draw(len(contexts), len(words), epoch, number)
+        factors = draw_dropout(len(contexts), len(words), epoch, number)
         if not (words >= 0).any():
             if feed:  # words that are not predicted still change the state
                 *_, theta.state = sgd.forward(theta, contexts, factors, batch)
@@ -241,20 +241,20 @@ def make_learner(now, data, settings, threads, comm, state=None):
             decay(epsilon, number, examples)
         return result
 
-    network = lambda: now.having(sgd.copy_arrays(theta) | trainer.arrays())
+    network = lambda: start.having(sgd.copy_arrays(theta) | trainer.arrays())
     carried = lambda: {} if theta.state is None else {"state": theta.state}
     return Learner(step, network, lambda: {"decay": pending.copy()} | carried())
 
 
-def make_parts(now, data, settings, pace, threads, comm, objective):
-    """(the `sgd.Parameters` below the output layer, the OutputTrainer) of a run that starts from the model `now`.
-    objective: a name in OBJECTIVES[now.output].
+def make_parts(start, data, settings, pace, threads, comm, objective):
+    """(the `sgd.Parameters` below the output layer, the OutputTrainer) of a run that starts from the model `start`.
+    objective: a name in OBJECTIVES[start.output].
     """
-    p, layer = vars(now.theta), LAYERS[now.layer]
-    before = {name: p[name] for name in ("C", *layer.shapes(now.order, now.m, now.h))}
-    theta = sgd.make_parameters(layer, before, now.direct, pace, comm, now.m, threads)
-    make_trainer = OBJECTIVES[now.output][objective]
-    return theta, make_trainer(now, data, settings, pace, threads, comm, theta.p.C)
+    p, layer = vars(start.theta), LAYERS[start.layer]
+    before = {name: p[name] for name in ("C", *layer.shapes(start.order, start.m, start.h))}
+    theta = sgd.make_parameters(layer, before, start.direct, pace, comm, start.m, threads)
+    make_trainer = OBJECTIVES[start.output][objective]
+    return theta, make_trainer(start, data, settings, pace, threads, comm, theta.p.C)
 
 
 def with_low(network):
@@ -328,13 +328,13 @@ def initial_state(settings):
     return state
 
 
-def make_energy_learner(now, data, settings, threads, comm, state):
+def make_energy_learner(start, data, settings, threads, comm, state):
     """Make the Learner of the energy network, which is trained on all words or on a sample of the words. state: the
     arrays of `Learner.state`.
     """
-    p = SimpleNamespace(**{name: comm.place(a.copy()) for name, a in now.named().items()})
-    V, weights = len(p.b), energy.WEIGHTS[now.output]
-    pace = make_pace(settings, data, len(now.C), variances(data.w, V))
+    p = SimpleNamespace(**{name: comm.place(a.copy()) for name, a in start.named().items()})
+    V, weights = len(p.b), energy.WEIGHTS[start.output]
+    pace = make_pace(settings, data, len(start.C), variances(data.w, V))
     fused, pending = is_fused(data, settings), state["decay"].copy()
     each = settings.weight_decay if fused else 0
     shrink = None if fused else partial(sgd.shrink, p)
@@ -350,5 +350,5 @@ def make_energy_learner(now, data, settings, threads, comm, state):
             decay(epsilon, number, len(at))
         return result
 
-    network = lambda: now.having({name: a.copy() for name, a in vars(p).items()})
+    network = lambda: start.having({name: a.copy() for name, a in vars(p).items()})
     return Learner(step, network, lambda: {"decay": pending.copy()})
