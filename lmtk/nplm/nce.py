@@ -21,7 +21,7 @@ NOISE = 1.0  # bound of the sum of the gradients -dL/dy of the noise of an examp
 
 
 @np.errstate(over="ignore", invalid="ignore")
-def update_output(rows, noise, pace, z, w, epsilon, curvature):
+def update_output(rows, noise, output_pace, z, w, epsilon, curvature):
     """Update the rows of M of the words w (K,) and of the noise words, to increase
 
     L = sum_k (ln P(text | w_k) + sum_j ln (1 - P(text | j))), j over the noise words, as often as they were drawn.
@@ -29,8 +29,9 @@ def update_output(rows, noise, pace, z, w, epsilon, curvature):
     The gradient of a noise word is dL/dy_j = -P(text | j). If these P of an example sum to more than 1, which the
     probabilities of a softmax cannot, they are divided by their sum.
 
-    rows: an `outputs.Rows`; noise: the words that were drawn, (S,), and their distribution q (V,); pace (V,): eps_0 K c
-    of the outputs; z (K, D): the input of the output layer; epsilon: the learning rate; curvature: as in `sgd.step`.
+    rows: an `outputs.Rows`; noise: the words that were drawn, (S,), and their distribution q (V,); output_pace (V,):
+    the field `outputs` of a Pace; z (K, D): the input of the output layer; epsilon: the learning rate; curvature: as in
+    `sgd.step`.
 
     Returns (an estimate of the sum of ln p, dL/dz). The normalizer in the estimate is e^(y_w) plus 1/S of the sum of
     e^(y_j) / q_j over the drawn words other than w.
@@ -60,7 +61,7 @@ def update_output(rows, noise, pace, z, w, epsilon, curvature):
     if not np.isfinite(L):
         return L, None
     share = (NOISE / np.maximum(-noise_gradient, NOISE)).astype(f32)[:, None]
-    factors = rate_factors(pace[words], curvature)
+    factors = rate_factors(output_pace[words], curvature)
 
     def backward(work):
         piece, ((MT, low), g, target, target_gradient, _) = work

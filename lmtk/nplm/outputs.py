@@ -192,14 +192,14 @@ def split_trained(M, h, direct):
     return dict(zip("UWb", kernels.split_weights(M[:, :-1], h, direct))) | {"b_low": M[:, -1].copy()}
 
 
-def update_output(layer, pace, z, w, epsilon, curvature, log_c=None):
+def update_output(layer, output_pace, z, w, epsilon, curvature, log_c=None):
     """Update the softmax over output units in blocks, as in section 3.2.
 
     For each block, a thread computes the outputs y, their maximum, the sum of their exponentials and the block's share
     of dL/dz, and updates the rows of M of the block. As in the paper, ranks share the maximum, the sum and dL/dz by
     Allreduce.
 
-    layer: a `Blocks`. pace (V,): eps_0 K c of the outputs (`pace`). z (K, D): the input of the output layer; w (K,):
+    layer: a `Blocks`. output_pace (V,): the field `outputs` of a Pace. z (K, D): the input of the output layer; w (K,):
     the target words; epsilon: the learning rate; curvature: as in `sgd.step`. log_c (V,): subtracted from the outputs,
     except from those of the target words; None: nothing is.
     Returns (L, dL/dz); if L is not finite, nothing changes and dL/dz is None.
@@ -216,7 +216,7 @@ def update_output(layer, pace, z, w, epsilon, curvature, log_c=None):
     L = float(logp.sum())
     if not np.isfinite(L):
         return L, None
-    rates = epsilon, 1 - K * epsilon * layer.decay, rate_factors(pace, curvature)
+    rates = epsilon, 1 - K * epsilon * layer.decay, rate_factors(output_pace, curvature)
 
     def backward(work):
         (block, weights, y, _), scale = work

@@ -70,12 +70,12 @@ class Proposal:
         return words, self.inclusion[size]
 
 
-def update_output(rows, candidates, pace, z, w, epsilon, curvature):
+def update_output(rows, candidates, output_pace, z, w, epsilon, curvature):
     """Update the softmax over the candidates: only their rows of M change.
 
     rows: an `outputs.Rows`; candidates: ids, ascending, and ln c of all words, (V,), as in `Proposal.candidates`;
-    pace (V,): eps_0 K c of the outputs; z (K, D): the input of the output layer; w (K,): the words; epsilon: the
-    learning rate; curvature: as in `sgd.step`.
+    output_pace (V,): the field `outputs` of a Pace; z (K, D): the input of the output layer; w (K,): the words;
+    epsilon: the learning rate; curvature: as in `sgd.step`.
 
     Returns (L, dL/dz); L is an estimate of the sum of ln p. If L is not finite, nothing changes.
     """
@@ -84,7 +84,8 @@ def update_output(rows, candidates, pace, z, w, epsilon, curvature):
         ids = words[piece]
         blocks.append(outputs.Block(piece.start, len(ids), partial(rows.take, ids), partial(rows.put, ids)))
     layer = outputs.Blocks(blocks, len(words), rows.comm, rows.threads)
-    return outputs.update_output(layer, pace[words], z, np.searchsorted(words, w), epsilon, curvature, log_c[words])
+    target = np.searchsorted(words, w)
+    return outputs.update_output(layer, output_pace[words], z, target, epsilon, curvature, log_c[words])
 
 
 def effective_sample_size(rows, z, drawn, q):

@@ -335,12 +335,12 @@ def add_decisions(z, M, starts, path, w, gy, rates):
                 row[c] += g * z[k, c]
 
 
-def update_output(rows, ways, pace, z, w, epsilon, curvature):
+def update_output(rows, ways, output_pace, z, w, epsilon, curvature):
     """Update the decisions on the path to each word.
 
-    rows: an `outputs.Rows` of the nodes, changed in place; ways: the result of `paths`; pace (V-1,): eps_0 K c of the
-    nodes; z (K, D): the input of the output layer; w (K,): the words; epsilon: the learning rate; curvature: as in
-    `sgd.step`. Returns (L, dL/dz); if L is not finite, nothing changes and dL/dz is None.
+    rows: an `outputs.Rows` of the nodes, changed in place; ways: the result of `paths`; output_pace (V-1,): the field
+    `outputs` of a Pace; z (K, D): the input of the output layer; w (K,): the words; epsilon: the learning rate;
+    curvature: as in `sgd.step`. Returns (L, dL/dz); if L is not finite, nothing changes and dL/dz is None.
     """
     (starts, path), M = ways, rows.M
     lengths = starts[w + 1] - starts[w]
@@ -348,7 +348,7 @@ def update_output(rows, ways, pace, z, w, epsilon, curvature):
     L = descend(z, M, starts, path, w, gy, gz)
     if not math.isfinite(L):
         return L, None
-    rates = f32(epsilon) * rate_factors(pace, curvature)
+    rates = f32(epsilon) * rate_factors(output_pace, curvature)
     add_decisions(z, M, starts, path, w, gy, rates)
     nodes = path[np.repeat(starts[w] - np.cumsum(lengths) + lengths, lengths) + np.arange(len(gy))] >> 1
     kernels.add_biases(M, rows.low, nodes, rates[nodes] * gy)
