@@ -147,10 +147,10 @@ def ours(text, vocab, settings, batches):
     from lmtk.machine import memory
     from lmtk.nmt import network, training
 
-    how = network.make_layout(vocab, vocab, settings.sizes)
+    layout = network.make_layout(vocab, vocab, settings.sizes)
     theta = training.initial_theta(vocab, vocab, settings, text.target)
     gradient, progress = np.zeros_like(theta), training.Progress(theta, theta * 0, theta * 0)
-    p, g = network.split_theta(theta, how), network.split_theta(gradient, how)
+    p, g = network.split_theta(theta, layout), network.split_theta(gradient, layout)
     memory.keep()
     steps = iter(range(10**6))
 
@@ -159,7 +159,7 @@ def ours(text, vocab, settings, batches):
             x, y = [text.source[i] for i in batch], [text.target[i] for i in batch]
             network.cost(p, (x, y), vocab.sos_id, g)
             norm = float(np.dot(gradient, gradient)) ** 0.5
-            training.update(progress, gradient, min(1, 1 / norm), settings, next(steps), 10**6)
+            training.update(progress, gradient, min(1, 1 / norm), settings, next(steps), share=0.0)
 
     return run
 
