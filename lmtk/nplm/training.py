@@ -26,7 +26,8 @@ from lmtk.nplm.objectives import ESTIMATED, EXACT, count_steps, minibatch_size, 
 from lmtk.nplm.pace import split_contexts
 
 f32 = np.float32
-# settings that a model's file has only if they are given
+# settings that a model's file has only if they are given; a new setting belongs here, so that files of models without
+# it keep their bytes
 LATER = "paper", "minutes", "word_dropout", "weight_dropout", "layers"
 ROUNDS = 64  # minibatches of each rank between two averages of the parameters, in asynchronous training
 
@@ -235,7 +236,9 @@ def heldout_logp(network, corpus, comm=ALONE):
 
 
 def unigram_logp(data, vocab):
-    """`curve.unigram_logp` of Examples."""
+    """The mean ln p of the words of the training text, and of the held-out text (None without one), by the unigram of
+    the training text, as in `curve.unigram_logp`. data: a Data.
+    """
     heldout = None if data.heldout is None else data.heldout.ids[heldout_tokens(data.heldout, vocab)]
     return curve.unigram_logp(data.w[data.w >= 0], heldout, vocab.V)
 
