@@ -121,10 +121,10 @@ def constant_part(v, b):
 
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
-def minus_energies(A, B, v, common, c, start, y):
+def minus_energies(A, B, v, is_shared, c, start, y):
     """y_ki <- c_i + 2 sum_j v_j / (1 + A_kj B_ji), which is -E, in place, for the words i from `start` on.
 
-    A (K, h), B (h, V), c (V,), y (K, V_i), float32; v is (h, 1) if common to all words, else (h, V). The words are
+    A (K, h), B (h, V), c (V,), y (K, V_i), float32; v is (h, 1) if all words share it, else (h, V). The words are
     visited in blocks, so that their part of B stays in the cache. Bound by K V_i h divisions.
     """
     (K, h), Vi = A.shape, y.shape[1]
@@ -138,7 +138,7 @@ def minus_energies(A, B, v, common, c, start, y):
                 row[i] = constants[i]
             for j in range(h):
                 a, units = A[k, j], B[j, these]
-                if common:
+                if is_shared:
                     weight = f32(2) * v[j, 0]
                     for i in range(size):
                         row[i] += weight / (f32(1) + a * units[i])
@@ -148,19 +148,19 @@ def minus_energies(A, B, v, common, c, start, y):
                         row[i] += f32(2) * weights[i] / (f32(1) + a * units[i])
 
 
-def minus_energies_plain(A, B, v, common, c, start, y):
+def minus_energies_plain(A, B, v, is_shared, c, start, y):
     """The same as `minus_energies` in numpy, for small jobs, where compiling a kernel would take longer."""
     these = slice(start, start + y.shape[1])
     y[:] = c[these]
     for j in range(A.shape[1]):
-        y += 2 * v[j, 0 if common else these] / (1 + A[:, j, None] * B[j, these])
+        y += 2 * v[j, 0 if is_shared else these] / (1 + A[:, j, None] * B[j, these])
 
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
-def minus_energies_backward(A, B, v, common, start, g, gradients):
+def minus_energies_backward(A, B, v, is_shared, start, g, gradients):
     """Back-propagate g = dL/dy of the words from `start` on, (K, V_i), to the gradients go, gu and gv, in place.
 
-    go (K, h) = dL/do, gu (h, V_i) = dL/du, gv = dL/dv: (h, 1) if v is common, else (h, V_i).
+    go (K, h) = dL/do, gu (h, V_i) = dL/du, gv = dL/dv: (h, 1) if v is shared, else (h, V_i).
     With s = 1 / (1 + AB), tanh = 1 - 2s: dy/do = dy/du = -4 v s (1 - s), dy/dv = 2s - 1. Bound by K V_i h divisions.
     """
     (K, h), Vi, (go, gu, gv) = A.shape, g.shape[1], gradients
@@ -176,7 +176,7 @@ def minus_energies_backward(A, B, v, common, start, g, gradients):
             for j in range(h):
                 a, units, out = A[k, j], B[j, these], gu[j, columns]
                 to, tv = f32(0), f32(0)
-                if common:
+                if is_shared:
                     weight = f32(-4) * v[j, 0]
                     for i in range(size):
                         s = f32(1) / (f32(1) + a * units[i])
