@@ -1,8 +1,8 @@
 """The mixtures of SRILM's ngram whose weights are not fixed.
 
 `Bayes` (-bayes) weights models by how well they predicted the preceding words, `LogLinear` (-loglinear-mix) multiplies
-probabilities and normalizes the product, and `Cached` (-cache) mixes a model with the relative frequencies of recent
-words. All have the interface of `lmtk.lm`.
+probabilities and normalizes the product after each context (the module `loglinear` makes one model of it instead), and
+`Cached` (-cache) mixes a model with the relative frequencies of recent words. All have the interface of `lmtk.lm`.
 """
 
 from dataclasses import dataclass, field, replace
@@ -22,17 +22,17 @@ def of_one_vocabulary(models):
     return [add_words(model, vocab.words[: vocab.V], vocab.predicts(vocab.unk)) for model in models]
 
 
-def single(log10p):
+def to_single(log10p):
     """Round numbers to single precision, in which SRILM stores logarithms."""
     return log10p.astype(np.float32).astype(np.float64)
 
 
 def rounded(logp):
     """Round logarithms, natural, as SRILM does: log10 in single precision."""
-    return single(logp / LN10) * LN10
+    return to_single(logp / LN10) * LN10
 
 
-def joint(scored, vocab, rows, unk):
+def sequence_log10p(scored, vocab, rows, unk):
     """log10 p of each row of ids (N, L) with no words before it, by each model, (N, J), as in SRILM.
 
     An opening <s> has the p of </s>. Words that are not predicted, such as <unk> without `unk`, are skipped. scored: a
@@ -44,8 +44,8 @@ def joint(scored, vocab, rows, unk):
     none = (rows >= vocab.V) | ((rows == vocab.unk_id) & (not unk))
     logp[np.isneginf(logp) & none[:, :, None]] = 0
     total = np.zeros((N, logp.shape[2]))
-    for log10p in single(logp / LN10).swapaxes(0, 1):  # from the oldest word on, as SRILM adds them
-        total = single(total + log10p)
+    for log10p in to_single(logp / LN10).swapaxes(0, 1):  # from the oldest word on, as SRILM adds them
+        total = to_single(total + log10p)
     return total
 
 
@@ -92,7 +92,7 @@ class Bayes:
         return Scores(np.where(corpus.scored, mixed, 0), length, kinds, tuple(more))
 
     def before(self, corpus):
-        """ln p by each part, (N, J), of the `length` words before each token, as in `joint`."""
+        """ln p by each part, (N, J), of the `length` words before each token, as in `sequence_log10p`."""
         total = np.zeros((len(corpus.ids), len(self.parts)))
         rows = contexts(corpus, self.length + 1)[:, ::-1]
         for first in range(self.length):  # where the context begins
@@ -101,7 +101,7 @@ class Bayes:
                 continue
             distinct, which = unique_rows(rows[has_length, first:])
             scored = lambda corpus: part_scores(self.parts, corpus, None)[0]
-            total[has_length] = joint(scored, self.vocab, distinct, self.unk)[which] * LN10
+            total[has_length] = sequence_log10p(scored, self.vocab, distinct, self.unk)[which] * LN10
         return total
 
 
@@ -156,15 +156,15 @@ class LogLinear:
             whole, new = self.sum_after(every[i], used[i])
             log10p[t] -= whole
             (denom if new else cached)[t] = new or np.exp(whole * LN10)
-        out = np.where(corpus.scored, single(log10p) * LN10, 0)
+        out = np.where(corpus.scored, to_single(log10p) * LN10, 0)
         return Scores(out, length, *about, (("denom", denom, 2), ("cached", cached, 2)))
 
     def product(self, log10p):
         """sum_j weights[j] log10 p_j (N, J); a part with the weight 0 is left out."""
         total = np.zeros(len(log10p))
-        for column, weight in zip(single(log10p).T, self.weights):
+        for column, weight in zip(to_single(log10p).T, self.weights):
             if weight:
-                total = single(total + weight * column)
+                total = to_single(total + weight * column)
         return total
 
     def products(self, context):
@@ -192,12 +192,12 @@ class LogLinear:
         if not self.whole.get(used):
             p = np.exp(self.products(context) * LN10)
             total = p.sum() - (0 if self.unk or not self.vocab.predicts(self.vocab.unk) else p[self.vocab.unk_id])
-            self.whole[used] = float(single(np.log10(total)))
+            self.whole[used] = float(to_single(np.log10(total)))
         return self.whole[used], total
 
     def after(self, context):
         """ln p of each predicted word after a context."""
-        return single(self.products(context) - self.sum_after(context, self.used(context))[0]) * LN10
+        return to_single(self.products(context) - self.sum_after(context, self.used(context))[0]) * LN10
 
 
 @dataclass(frozen=True)

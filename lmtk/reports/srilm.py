@@ -277,10 +277,11 @@ def counts_tally(model, counts, by_bytes, debug, write, unk, entropy):
         eos = corpus.ids[corpus.scored] == vocab.eos_id
         ends, inside, oovs, zeros = (weight[x].sum() for x in (eos, ~eos, oov, zero))
         if entropy:
-            from lmtk.joint.dynamic import joint
+            from lmtk.joint.dynamic import sequence_log10p
 
             scored = lambda corpus: model.score(corpus).logp
-            weight = weight * 10 ** joint(scored, vocab, corpus.ids.reshape(len(weight), -1), unk)[:, 0]
+            log10p_whole = sequence_log10p(scored, vocab, corpus.ids.reshape(len(weight), -1), unk)
+            weight = weight * 10 ** log10p_whole[:, 0]
         whole.add(Tally(ends, inside, oovs, zeros, weight @ log10p))
         if debug >= 2:
             sums = vocabulary_sums(model, corpus, corpus.scored, unk) if debug >= 3 else [None] * len(weight)
