@@ -21,10 +21,10 @@ def make_settings(options, paper, pairs):
     options.setdefault("epochs", UNLIMITED if "minutes" in options else EPOCHS)
     values = (PAPER if paper else OURS) | options
     if "rate" not in values:
-        values["rate"] = learning_rate(min(values["epochs"], EPOCHS) * count_steps(pairs, values["minibatch"]))
+        values["rate"] = first_rate(min(values["epochs"], EPOCHS) * count_steps(pairs, values["minibatch"]))
     return Settings(**values)
 
 
-def learning_rate(updates):
+def first_rate(updates):
     """Adam's learning rate at the start of a run of this many updates. It is higher for fewer updates."""
     return float(f"{0.001 * min(4.0, max(1.0, math.sqrt(4000 / updates))):.2g}")

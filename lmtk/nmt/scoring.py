@@ -1,6 +1,6 @@
 """Scores of given translations: ln p of their words, and their alignments.
 
-Pairs of sentences come in. `score_words` scores a minibatch, `score_pairs` any number of pairs in batches. Given its
+Pairs of sentences come in. `mean_scores` scores a minibatch, `score_pairs` any number of pairs in batches. Given its
 source, a target is a text that is predicted word by word. So `Targets` and `GivenSource` make a translation model look
 like a language model, which has the same reports. `read_targets` turns pairs of lines into Targets.
 """
@@ -20,7 +20,7 @@ TOGETHER, WORDS = 64, 1 << 13  # pairs in a batch, words on a side of a batch
 LINES = 1 << 10  # lines that are read at once
 
 
-def score_words(models, sources, targets):
+def mean_scores(models, sources, targets):
     """The scores of a minibatch as in `network.score_words`, by the mean of the models' probabilities and the mean
     alpha.
     """
@@ -36,11 +36,11 @@ def score_words(models, sources, targets):
 
 
 def score_pairs(models, sources, targets):
-    """The scores of any number of pairs of sentences of ids that end with </s>, in their order, as in `score_words`."""
+    """The scores of any number of pairs of sentences of ids that end with </s>, in their order, as in `mean_scores`."""
     out = [None] * len(targets)
     longer = [max(pair, key=len) for pair in zip(sources, targets, strict=True)]
     for batch in network.make_batches(longer, TOGETHER, WORDS):
-        scores = score_words(models, [sources[i] for i in batch], [targets[i] for i in batch])
+        scores = mean_scores(models, [sources[i] for i in batch], [targets[i] for i in batch])
         for i, pair in zip(batch, scores, strict=True):
             out[i] = pair
     return out
@@ -54,7 +54,7 @@ def rescore_alone(models, sentence, hypotheses, beam):
     """
     eos, out = models[0].vocab.eos_id, []
     targets = [np.array([*h.words, eos], np.int32) for h in hypotheses]
-    for h, (logps, alpha) in zip(hypotheses, score_words(models, [sentence] * len(hypotheses), targets), strict=True):
+    for h, (logps, alpha) in zip(hypotheses, mean_scores(models, [sentence] * len(hypotheses), targets), strict=True):
         T = len(h.words) + h.ended
         logp = float(logps[:T].sum())
         out.append(replace(h, logp=logp, rank=beam.rank(logp, T), alpha=alpha))
