@@ -391,6 +391,6 @@ def write_scores(job, models, out, write_alignment):
         for (x, y), (logp, alpha) in zip(targets.words, scored, strict=True):
             log10p = logp.sum() / LN10
             out.write(f"{show(log10p)}\n".encode())
-            looks = [] if alpha is None else strongest_links(alpha)
-            write_alignment(number, f"{number}", x, y, log10p, looks, alpha if x and y else None)
+            strongest = [] if alpha is None else strongest_links(alpha)
+            write_alignment(number, f"{number}", x, y, log10p, strongest, alpha if x and y else None)
             number += 1

@@ -70,12 +70,12 @@ document.addEventListener("mousemove", e => {
 
 @contextmanager
 def alignment_writer(links=None, soft=None, page=None, plots=None, kind="svg", pieces=False):
-    """A function write(number, name, source, target, log10p, looks, alpha) that writes an alignment in all wanted
-    formats.
+    """A function write(number, name, source, target, log10p, strongest, alpha) that writes an alignment in all
+    wanted formats.
 
     links, soft, page: paths, or None; plots: the folder of the plots, whose files are called `name`; pieces: whether
-    words are in pieces, which only `links` joins. source, target: words, bytes; looks: for each word of the target, the
-    place of the source word with the greatest weight; alpha: if None, only links are written.
+    words are in pieces, which only `links` joins. source, target: words, bytes; strongest: for each word of the target,
+    the place of the source word with the greatest weight; alpha: if None, only links are written.
     """
     with ExitStack() as stack:
         link_out, soft_out, page_out = (path and stack.enter_context(open_out(path)) for path in (links, soft, page))
@@ -83,9 +83,9 @@ def alignment_writer(links=None, soft=None, page=None, plots=None, kind="svg", p
             page_out.write(HEAD)
         hidden = plots and stack.enter_context(open_folder(plots))
 
-        def write(number, name, source, target, log10p, looks, alpha):
+        def write(number, name, source, target, log10p, strongest, alpha):
             if link_out:
-                link_out.write(format_links(source, target, looks, pieces) + b"\n")
+                link_out.write(format_links(source, target, strongest, pieces) + b"\n")
             if alpha is None:
                 return
             if soft_out:
@@ -106,9 +106,11 @@ def strongest_links(alpha):
     return alpha[:-1, :-1].argmax(axis=1).tolist() if alpha.shape[1] > 1 else []
 
 
-def format_links(source, target, looks, pieces):
-    """The links of all words, "0-0 2-1": source word and target word. A word gets the links of all its pieces."""
-    pairs = [(j, i) for i, j in enumerate(looks)]
+def format_links(source, target, strongest, pieces):
+    """The links of all words, "0-0 2-1": source word and target word. A word gets the links of all its pieces.
+    strongest: as in `alignment_writer`.
+    """
+    pairs = [(j, i) for i, j in enumerate(strongest)]
     if pieces:
         x, y = word_numbers(source), word_numbers(target)
         pairs = dict.fromkeys((x[j], y[i]) for j, i in pairs)

@@ -191,10 +191,10 @@ class Translator:
     def hypothesis(self, history, entry):
         """The Hypothesis of an Ended, from the history of `search`."""
         words, links, i = [], [], entry.candidate
-        for before, word, looks in reversed(history[: entry.time]):
+        for before, word, link in reversed(history[: entry.time]):
             words.append(int(word[i]))
-            if looks is not None:
-                links.append(int(looks[i]))
+            if link is not None:
+                links.append(int(link[i]))
             i = before[i]
         words, links = words[::-1], links[::-1]
         ended = words[-1] == self.eos
