@@ -234,7 +234,7 @@ def test_weight_decay_counts_the_examples_of_each_minibatch(texts, objective, si
     [("sampled", 3, None), ("sampled", 2, 3), ("nce", 3, None), ("class", None, None), ("tree", None, None)],
 )
 def test_a_run_that_was_cut_goes_on_to_the_same_bytes(texts, upto, objective, samples, effective, monkeypatch):
-    monkeypatch.setattr(sampled, "DECAY_EVERY", 3)
+    monkeypatch.setattr(objectives, "DECAY_EVERY", 3)
     options = {"objective": objective, "samples": samples, "effective_samples": effective}
     made = settings(weight_decay=1e-3, direct=True, **options)
     data, fresh = prepared(texts, made)

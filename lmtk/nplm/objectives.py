@@ -30,6 +30,10 @@ from lmtk.nplm.layers import LAYERS, Batch
 from lmtk.nplm.network import OUTPUTS
 from lmtk.nplm.pace import Rates, make_pace, variances
 
+BIASES = "b", "bc"  # of words and classes
+LEAST_DECAY = 2.0**-15  # the share of the weights that a decay takes away, at the least
+DECAY_EVERY = 64  # updates of a few rows of the output weights between two decays: a decay costs as much as an update
+
 
 class Minibatch(NamedTuple):
     """The examples `at`, indices, of an update; they are minibatch `number` of `epoch`, both from 0."""
@@ -133,7 +137,7 @@ def train_classes(start, data, settings, pace, threads, comm, C):
     update = without_draws(partial(classes.update_output, layer, pace))
     arrays = lambda: classes.gather_weights(layer, start.h, start.theta.W is not None)
     weights = [layer.MT, layer.low_classes, layer.M, layer.low]
-    return OutputTrainer(update, arrays, weights, partial(classes.shrink, layer), sampled.DECAY_EVERY)
+    return OutputTrainer(update, arrays, weights, partial(classes.shrink, layer), DECAY_EVERY)
 
 
 def train_tree(start, data, settings, pace, threads, comm, C):
@@ -150,7 +154,7 @@ def make_rows(start, threads, comm, C):
 def row_trainer(rows, start, update):
     arrays = lambda: outputs.gather_rows(rows, start.h, vars(start.theta).get("W") is not None)
     weights = [rows.b if rows.M is None else rows.M, rows.low]
-    return OutputTrainer(update, arrays, weights, rows.shrink, sampled.DECAY_EVERY)
+    return OutputTrainer(update, arrays, weights, rows.shrink, DECAY_EVERY)
 
 
 def make_proposal(data, settings, V):
@@ -169,7 +173,7 @@ def make_draw(data, settings, V, rows=None):
     proposal = make_proposal(data, settings, V)
 
     def draw(z, w, minibatch):
-        contexts, S = data.contexts[minibatch.at] if proposal.of else None, settings.samples
+        contexts, S = data.contexts[minibatch.at] if proposal.of_contexts else None, settings.samples
         while True:
             drawn, q = proposal.sample(minibatch.random(settings.seed), contexts, S)
             wanted = settings.effective_samples
@@ -180,8 +184,6 @@ def make_draw(data, settings, V, rows=None):
     return draw
 
 
-BIASES = "b", "bc"  # of words and classes
-LEAST_DECAY = 2.0**-15  # the share of the weights that a decay takes away, at the least
 OBJECTIVES = {  # by output, and then by name
     "full": {"full": train_on_all, "one": train_on_one, "sampled": train_on_sample, "nce": train_against_noise},
     "tied": {"full": train_on_sample, "sampled": train_on_sample, "nce": train_against_noise},
@@ -206,8 +208,8 @@ def make_learner(start, data, settings, threads, comm, state=None):
         return make_energy_learner(start, data, settings, threads, comm, state)
     layer, w = LAYERS[start.layer], start.places(data.w)
     pace = make_pace(settings, data, len(start.C), *OUTPUTS[start.output].variances(start.theta, w))
-    is_single = settings.minibatch == 1 and settings.objective == "full" and data.fresh is None and comm is ALONE
-    objective = "one" if is_single and start.output == "full" else settings.objective
+    is_single = settings.minibatch == 1 and data.fresh is None and comm is ALONE
+    objective = "one" if is_single and start.output == settings.objective == "full" else settings.objective
     theta, trainer = make_parts(start, replace(data, w=w), settings, pace, threads, comm, objective)
     pending, draw_dropout = state["decay"].copy(), dropout.make_draw(settings, theta)
 

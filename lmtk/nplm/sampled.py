@@ -23,7 +23,6 @@ from lmtk.nplm import kernels, outputs
 
 f32 = np.float32
 UNIGRAM = 0.1  # the share of the unigram in a proposal that depends on the contexts
-DECAY_EVERY = 64  # updates; shrinking all parameters costs about as much as one update
 
 
 class Proposal:
@@ -41,8 +40,8 @@ class Proposal:
         counts = np.bincount(w, minlength=V)
         self.S, self.u = S, counts / len(w)
         self.q = (counts + 1) / (len(w) + V)
-        self.of = proposal if callable(proposal) else None
-        if proposal is not None and self.of is None:
+        self.of_contexts = proposal if callable(proposal) else None
+        if proposal is not None and self.of_contexts is None:
             self.q = proposal
         self.cumulative = np.cumsum(self.q)
         self.inclusion = {}
@@ -50,8 +49,8 @@ class Proposal:
     def sample(self, random, contexts=None, S=None):
         """Draw S words with replacement. Returns them, (S,), ascending, and the q (V,) that they were drawn from."""
         q, cumulative = self.q, self.cumulative
-        if self.of is not None:
-            q = UNIGRAM * q + (1 - UNIGRAM) * self.of(contexts)
+        if self.of_contexts is not None:
+            q = UNIGRAM * q + (1 - UNIGRAM) * self.of_contexts(contexts)
             cumulative = np.cumsum(q)
         drawn = np.sort(random.random(S or self.S)) * cumulative[-1]  # sorted, they are found in half the time
         return np.searchsorted(cumulative, drawn, "right"), q
@@ -63,7 +62,7 @@ class Proposal:
         - (1 - u)^K (1 - q)^S, where u is the unigram and q the proposal.
         """
         (words, _), size = kernels.distinct_ids(np.concatenate((w, drawn)), len(q)), (len(w), len(drawn))
-        if self.of is not None or size not in self.inclusion:
+        if self.of_contexts is not None or size not in self.inclusion:
             with np.errstate(divide="ignore"):  # a text of one word
                 absent = len(w) * np.log1p(-self.u) + len(drawn) * np.log1p(-q)
             self.inclusion[size] = np.log(-np.expm1(absent)).astype(f32)
