@@ -379,13 +379,16 @@ def settings_of(job, vocab, noise):
     from lmtk.nplm import recipes
 
     names = "order", "hidden", "features", "direct", "seed", "senses", *CHOSEN
-    settings = {name: getattr(job, name) for name in names} | {"minutes": job.life.minutes}
-    settings |= {"model": None if job.model == "nplm" else job.model, "dropout": job.dropout or None}
-    settings |= {"layers": None if job.layers == 1 else job.layers}
-    settings |= {"word_dropout": job.word_dropout or None, "weight_dropout": job.weight_dropout or None}
-    settings |= {"tied": job.tied or None, "proposal": "back-off" if noise else job.proposal}
-    settings |= {"target_weights": job.target_weights if is_energy(job) else None}
-    return recipes.make_settings(settings, job.paper, vocab.V)
+    none_if_off = "tied", "dropout", "word_dropout", "weight_dropout"
+    others = {
+        "model": None if job.model == "nplm" else job.model,
+        "layers": None if job.layers == 1 else job.layers,
+        "proposal": "back-off" if noise else job.proposal,
+        "target_weights": job.target_weights if is_energy(job) else None,
+        "minutes": job.life.minutes,
+    }
+    settings = {name: getattr(job, name) for name in names} | {name: getattr(job, name) or None for name in none_if_off}
+    return recipes.make_settings(settings | others, job.paper, vocab.V)
 
 
 def before_training(job, vocab, settings, w):
