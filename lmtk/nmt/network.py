@@ -20,6 +20,7 @@ from lmtk.text.vocab import Vocab, vocab_of, vocab_settings
 from lmtk.units import UNITS, Unit, follow, follow_back, from_activations, sum_rows, weight_products
 
 f32 = np.float32
+# the settings that a Layout follows from: SETTINGS checks them in a file, read_sizes has values for older files
 SIZES = ("embedding", "hidden", "alignment", "maxout", "unit", "tied")
 GATES = {2: "gated", 3: "lstm"}  # older files have the number of gates instead of the unit
 SETTINGS = {
