@@ -29,7 +29,7 @@ class Words:
 def words_of(job):
     """The Words of a job."""
     from lmtk.files.decoding import lines
-    from lmtk.joint.expansions import named
+    from lmtk.joint.expansions import names_in_file
     from lmtk.text.vocab import read_vocab
 
     vocab = read_vocab(job.vocab) if job.vocab else []
@@ -37,7 +37,7 @@ def words_of(job):
         letter = os.fsencode(job.multi_char)
         vocab = list(dict.fromkeys([*vocab, *(part for w in vocab for part in w.split(letter) if part)]))
     rows = [*lines(job.classes)] if job.classes else []
-    return Words(vocab, rows, *named(rows))
+    return Words(vocab, rows, *names_in_file(rows))
 
 
 def change(job, home=None, threshold=None):

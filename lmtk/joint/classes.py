@@ -16,8 +16,8 @@ import numpy as np
 from lmtk.errors import FormatError, LmtkError, LmtkWarning, counted, name_of, shown
 from lmtk.files import container
 from lmtk.files.declared import VOCABULARY, Array, check_array, check_contents, ids, whole
-from lmtk.files.decoding import WORD, lines, lines_in
-from lmtk.joint.expansions import NUMBER, expanding_model, several_readings
+from lmtk.files.decoding import lines, lines_in
+from lmtk.joint.expansions import expanding_model, parse_expansion, several_readings
 from lmtk.joint.mixture import check_part, folder_of, lowered, name_in, part_of
 from lmtk.lm import LN10, LanguageModel, Scores, has_sentence_starts
 from lmtk.ngram.classes.files import class_names, read_classes
@@ -99,11 +99,11 @@ def class_model(lm, name, path, classes=None, simple=False, rows=None):
         lm = add_words(lm, alone) if isinstance(lm, Backoff) else lm
     inner = lm.vocab
     both = next((w for w in classes if inner.predicts(w)), None)
-    any_ = any(map(inner.predicts, names))
-    if both is not None and not (any_ and simple):
+    predicts_a_class = any(map(inner.predicts, names))
+    if both is not None and not (predicts_a_class and simple):
         which = f"the word {shown(both)}, which has a class in {path}"
         raise LmtkError(f"{name}: the model predicts {which}; give the -classes that the model was made with")
-    if not any_:
+    if not predicts_a_class:
         raise LmtkError(f"{name}: the model predicts no class of {path}; give the -classes that it was made with")
     words = dict.fromkeys([*classes, *(w for w in inner.words[: inner.V] if w not in names)])
     unk = inner.unk in classes or inner.predicts(inner.unk)
@@ -124,12 +124,11 @@ def first_words(rows, path):
     """
     cut, later, several = [], {}, 0
     for number, line in rows:
-        fields = WORD.findall(line)
-        first = 2 if len(fields) > 2 and NUMBER.match(fields[1]) else 1
-        if more := fields[first + 1 :]:
+        name, p, words = parse_expansion(line)
+        if more := words[1:]:
             later |= dict.fromkeys(more)
             several += 1
-            line = b" ".join(fields[: first + 1])
+            line = b" ".join([name, *([] if p is None else [p]), words[0]])
         cut.append((number, line))
     if several:
         many = counted(several, "expansion has", "expansions have")

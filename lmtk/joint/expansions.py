@@ -29,6 +29,15 @@ LONG = 10  # words, in the mean, of the n-grams that -expand-most allows
 NUMBER = re.compile(rb"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?$")
 
 
+def parse_expansion(line):
+    """(class, p, words) of a line "CLASS [P] WORD ..." of a class file, bytes. p is None if the line does not state it;
+    the class is None, and there are no words, in a blank line.
+    """
+    fields = WORD.findall(line)
+    states_p = len(fields) > 2 and NUMBER.match(fields[1])
+    return fields[0] if fields else None, fields[1] if states_p else None, fields[2 if states_p else 1 :]
+
+
 def expansions_of(rows, path):
     """[(class, p, words)] of a class file, given as the `lines` of "CLASS [P] WORD ...".
 
@@ -36,23 +45,21 @@ def expansions_of(rows, path):
     """
     entries, size = [], {}
     for number, line in rows:
-        fields = WORD.findall(line)
-        if not fields:
+        name, p, words = parse_expansion(line)
+        if name is None:
             continue
-        stated = len(fields) > 2 and NUMBER.match(fields[1])
-        words = tuple(fields[2 if stated else 1 :])
-        if not words or (stated and not 0 <= float(fields[1]) <= 1):
+        p = None if p is None else float(p)
+        if not words or (p is not None and not 0 <= p <= 1):
             raise FormatError(path, f"expected a class, a probability and words, found '{shown(line)[:60]}'", number)
-        entries.append((fields[0], float(fields[1]) if stated else None, words))
-        size[fields[0]] = size.get(fields[0], 0) + 1
+        entries.append((name, p, tuple(words)))
+        size[name] = size.get(name, 0) + 1
     return [(name, 1 / size[name] if p is None else p, words) for name, p, words in entries]
 
 
-def named(rows):
+def names_in_file(rows):
     """({classes}, {words}) of a class file, given as its `lines`."""
-    fields = [row for _, line in rows if (row := WORD.findall(line))]
-    words = {w for _, *rest in fields for w in rest[len(rest) > 1 and NUMBER.match(rest[0]) is not None :]}
-    return {first for first, *_ in fields}, words
+    parsed = [parse_expansion(line) for _, line in rows]
+    return {name for name, *_ in parsed if name is not None}, {word for *_, words in parsed for word in words}
 
 
 def several_readings(rows, vocab):
@@ -63,11 +70,11 @@ def several_readings(rows, vocab):
     """
     class_of = {}
     for _, line in rows:
-        fields = WORD.findall(line)
-        if len(fields) > 2 and len(fields) - (1 if NUMBER.match(fields[1]) else 0) > 2:
+        name, _, words = parse_expansion(line)
+        word = words[0] if words else name  # a line without words gets its error message later
+        if len(words) > 1 or class_of.setdefault(word, name) != name:
             return True
-        if fields and class_of.setdefault(fields[-1], fields[0]) != fields[0]:
-            return True
+    class_of.pop(None, None)  # of blank lines
     return any(map(vocab.predicts, class_of)) and any(map(vocab.predicts, class_of.values()))
 
 
