@@ -36,7 +36,7 @@ def step(p, weights, pace, examples, candidates, rates, threads):
     """
     (contexts, w), (words, log_inclusion) = examples, candidates
     K, V, h, v_out = len(w), len(words), len(p.d), weights.select(p.v, words)
-    o, memory, _ = linear(p, p.C[contexts], None)
+    o, kept, _ = linear(p, p.C[contexts], None)
     A, B, c = exp_twice(o), word_part(p.C[words], p.H), constant_part(v_out, p.b[words])
     if log_inclusion is not None:
         c -= log_inclusion[words]
@@ -74,7 +74,7 @@ def step(p, weights, pace, examples, candidates, rates, threads):
     blocks = list(zip(range(0, V, size), outputs, scale, strict=True))
     go, gu, gv, gy = zip(*map_at_once(backward, blocks, threads), strict=True)
     go, gu, gy = sum(go), np.concatenate(gu, axis=1), np.concatenate(gy)
-    g = linear_back(p, memory, go)
+    g = linear_back(p, kept, go)
     factors = 1, 1, 1, 1
     if pace.H:
         s = 1 / (1 + A * B[:, target].T)

@@ -68,8 +68,8 @@ class Layer:
     sees(n): the number of words whose features the direct connections see.
     shapes(n, m, h): name -> shape of the arrays, in the order in which they are initialized. H and d are among them.
     A name that begins with R is an array of recurrent weights, one with d has the biases that `open` gets.
-    forward(p, x, batch) -> (a, memory, state): p has the arrays by name, batch is a `Batch`.
-    backward(p, memory, ga) -> Gradient: memory comes from the forward pass.
+    forward(p, x, batch) -> (a, kept, state): p has the arrays by name, batch is a `Batch`.
+    backward(p, kept, ga) -> Gradient: kept comes from the forward pass.
     once: whether H multiplies each word separately, so that x needs each distinct word only once.
     carries: whether the state is carried from word to word of a text; width(h): how many numbers this state has.
     depth: the number of layers in the stack.
@@ -133,9 +133,9 @@ def window(p, x, batch):
     return a, (x, batch, a), None
 
 
-def window_back(p, memory, ga):
+def window_back(p, kept, ga):
     """Step 2(c): dL/do = (1 - a^2) dL/da; dL/dx = H' dL/do."""
-    x, batch, a = memory
+    x, batch, a = kept
     go = ga * (1 - a * a)
     gx, arrays = backward_inputs(p, x, batch, go)
     return Gradient(gx, arrays, go, (x,))
@@ -159,9 +159,9 @@ def delayed(p, x, batch):
     return a, (x.shape, batch, groups, b, a), None
 
 
-def delayed_back(p, memory, ga):
+def delayed_back(p, kept, ga):
     """Back-propagation through both layers. A word's features get a gradient from each group that has the word."""
-    (K, n1, m), batch, groups, b, a = memory
+    (K, n1, m), batch, groups, b, a = kept
     go_above = ga * (1 - a * a)
     gb, gG = products(batch.threads, (go_above, p.G, None), (go_above.T, b, None))
     above = Gradient(None, {"G": gG, "e": go_above.sum(axis=0)}, go_above, (b,))
@@ -184,8 +184,8 @@ def linear(p, x, batch):
     return x @ p.H[:, m:].T + p.d, (x, m), None
 
 
-def linear_back(p, memory, ga):
-    x, m = memory
+def linear_back(p, kept, ga):
+    x, m = kept
     return Gradient(ga @ p.H[:, m:], {"H": ga.T @ x, "d": ga.sum(axis=0)}, ga, (x,))
 
 
@@ -204,9 +204,9 @@ def recurrent(p, x, batch):
     return A[-1], (x, at, batch, A), None
 
 
-def recurrent_back(p, memory, ga):
+def recurrent_back(p, kept, ga):
     """Back-propagation through the n - 1 steps: dL/do_k = (1 - A_k^2) (dL/dA_k + R' dL/do_(k+1))."""
-    x, at, batch, A = memory
+    x, at, batch, A = kept
     n1, K, h = len(A) - 1, *A.shape[1:]
     go = np.empty((K, n1, h), f32)
 
@@ -239,7 +239,7 @@ def stack_fields(unit, depth):
 
     def forward(p, x, batch):
         states = [None] * depth if batch.state is None else np.split(batch.state, depth, axis=1)
-        memories = []
+        kept = []
         for number, state in enumerate(states):
             (x, at), q = as_rows(x, batch), arrays_of(p, number)
             g = unit.gates * q.R.shape[1]
@@ -247,13 +247,13 @@ def stack_fields(unit, depth):
             state = None if state is None else np.ascontiguousarray(state)
             how = batch.sizes, (q.R[:g].T, q.R[g:].T), state, batch.fresh, batch.threads
             a, memory, states[number] = units.follow(unit, inputs, *how)
-            memories.append((q, x, at, batch, memory))
+            kept.append((q, x, at, batch, memory))
             x, batch = scale_between(a, batch, number)[:, None], replace(batch, at=None)
-        return a, memories, np.concatenate(states, axis=1)
+        return a, kept, np.concatenate(states, axis=1)
 
-    def backward(p, memories, ga):
+    def backward(p, kept, ga):
         gradient = None
-        for number, (q, x, at, batch, memory) in reversed(list(enumerate(memories))):
+        for number, (q, x, at, batch, memory) in reversed(list(enumerate(kept))):
             ga = ga if gradient is None else scale_between(gradient.gx, batch, number)
             h = q.R.shape[1]
             g, gR = unit.gates * h, np.empty_like(q.R.T)

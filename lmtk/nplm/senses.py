@@ -32,15 +32,15 @@ def choose(X, m):
     return np.einsum("kis,kism->kim", a, X), (X, c, a)
 
 
-def back(memory, gx):
+def back(kept, gx):
     """dL/dX, (K, n1 s m), from dL/dx, (K, n1 m).
 
     With e_k = C_k c: dL/de_k = a_k (dL/dx C_k - sum_j a_j dL/dx C_j); dL/dC_k = a_k dL/dx + dL/de_k c + dL/dv / s;
     dL/dc = sum_k dL/de_k C_k; dL/dv is the sum of dL/dc over the other words.
     """
-    if memory is None:
+    if kept is None:
         return gx
-    X, c, a = memory
+    X, c, a = kept
     K, n1, s, m = X.shape
     gx = gx.reshape(K, n1, m)
     ga = np.einsum("kim,kism->kis", gx, X)

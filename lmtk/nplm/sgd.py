@@ -68,24 +68,24 @@ def forward(theta, contexts, factors=dropout.NONE, batch=None):
         contexts = words[:, None]
     x, chosen = senses.choose(p.C[contexts], theta.m)
     factors.scale_features(x, contexts)
-    a, memory, state = theta.layer.forward(p, x, replace(batch or Batch(), at=at, between=factors.between))
+    a, of_layer, state = theta.layer.forward(p, x, replace(batch or Batch(), at=at, between=factors.between))
     return (
         kernels.stack_activations(factors.scale_activations(a), x[:, : theta.direct].reshape(len(a), -1)),
-        (memory, p, chosen, contexts, once),
+        (of_layer, p, chosen, contexts, once),
         state,
     )
 
 
-def backward(theta, memory, gz, rates, factors=dropout.NONE):
-    """Steps 2(c) and 2(d): update C and the arrays of the hidden layer in place, from gz = dL/dz (K, D). memory: what
+def backward(theta, kept, gz, rates, factors=dropout.NONE):
+    """Steps 2(c) and 2(d): update C and the arrays of the hidden layer in place, from gz = dL/dz (K, D). kept: what
     `forward` returned for it; rates: a `pace.Rates`; factors: as in `forward`.
 
     The n - 1 steps of the layer rnn share its arrays, as do the groups of the layer tdnn. These arrays learn with the
     mean of the gradients of the steps, because the sum diverges at rates that suit the other parameters.
     """
-    p, (K, D), m, (memory, scaled, chosen, contexts, once) = theta.p, gz.shape, theta.m, memory
+    p, (K, D), m, (of_layer, scaled, chosen, contexts, once) = theta.p, gz.shape, theta.m, kept
     h = D - 1 - theta.direct * m
-    g = theta.layer.backward(scaled, memory, factors.scale_activations(gz[:, :h]))
+    g = theta.layer.backward(scaled, of_layer, factors.scale_activations(gz[:, :h]))
     for layer in g.layers:
         factors.scale_gradients(layer.arrays)
     gx = g.gx.reshape(len(contexts), -1)
@@ -156,7 +156,7 @@ def update(theta, results, update_output, w, rates, factors=dropout.NONE):
 
     Returns (sum of ln p, norm of dL/dz), from before the update.
     """
-    z, memory, theta.state = results
+    z, kept, theta.state = results
     predicted = np.flatnonzero(w >= 0)
     z_out = z if len(predicted) == len(w) else z[predicted]
     curvature = largest_eigenvalue(z_out, len(z_out)) if theta.pace.H else 0.0
@@ -167,5 +167,5 @@ def update(theta, results, update_output, w, rates, factors=dropout.NONE):
     if z_out is not z:
         gz, part = np.zeros_like(z), gz
         gz[predicted] = part
-    backward(theta, memory, gz, rates, factors)
+    backward(theta, kept, gz, rates, factors)
     return L, norm
