@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 
 from lmtk import units
+from lmtk.commands.nmt_train import OPTIONS
 from lmtk.errors import FormatError
 from lmtk.files.outputs import open_out
 from lmtk.files.registry import load_translation
 from lmtk.jobs.translating import TranslateJob, translated_words
+from lmtk.jobs.translation_training import TrainTranslationJob
 from lmtk.machine import blas, factors
 from lmtk.nmt import alignment, beam, kernels, network, scoring, training
 from lmtk.text import subwords
@@ -103,6 +105,12 @@ def test_the_gradient_of_smoothed_labels_is_that_of_finite_differences():
             a[at] -= 2e-6
             assert g[at] == pytest.approx((more - cost(t, Wo, bo)) / 2e-6, abs=1e-6)
             a[at] += 1e-6
+
+
+def test_every_unit_has_an_option():
+    assert OPTIONS["Model"]["unit"].metavar.split("|") == [*units.UNITS]
+    for unit in units.UNITS:  # a rule of the job allows it
+        assert TrainTranslationJob(source="x", target="y", model="m", unit=unit).unit == unit
 
 
 def test_single_precision_is_near_double():
