@@ -2,6 +2,7 @@
 
 import math
 import os
+import re
 from collections.abc import Iterator
 from functools import cached_property, lru_cache
 from itertools import islice
@@ -26,6 +27,7 @@ FEW = 100  # sentences that are scored without kernels, by a small model; words 
 KEPT = 64  # states of a neural model whose probabilities are kept
 TOGETHER = 512  # sentences of score_many that a thread takes at once
 BLANKS = bytes.maketrans(b"\t\n\v\f\r", b"     ")
+SURROGATE = re.compile("[\ud800-\udc7f\udd00-\udfff]")  # halves of pairs that do not stand for a byte
 
 
 class LoadMethod:
@@ -427,7 +429,7 @@ class Model:
             text = "\n".join(batch)
             if text.count("\n") != len(batch) - 1:
                 text = "\n".join([x.replace("\n", " ") for x in batch])
-            text = text.encode("utf-8", "surrogateescape") + b" "
+            text = as_bytes(text) + b" "
             if b"\v" in text or b"\f" in text:
                 text = text.replace(b"\v", b" ").replace(b"\f", b" ")
 
@@ -495,8 +497,14 @@ def wrong_state(error, null, *states):
 
 
 def as_bytes(text):
+    """A text in UTF-8. A str may stand for bytes that are not UTF-8, as `os.fsdecode` makes it. Any other half of a
+    surrogate pair, which UTF-8 cannot write, becomes the replacement character, as in JSON lines.
+    """
     if isinstance(text, str):
-        return text.encode("utf-8", "surrogateescape")
+        try:
+            return text.encode("utf-8", "surrogateescape")
+        except UnicodeEncodeError:
+            return SURROGATE.sub("\ufffd", text).encode("utf-8", "surrogateescape")
     if isinstance(text, bytes):
         return text
     raise TypeError(f"expected str or bytes, not {type(text).__name__}")

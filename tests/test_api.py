@@ -95,6 +95,13 @@ def test_bytes_blanks_and_unknown_words(model):
     assert (length, oov) == (2, True) and p == pytest.approx(-0.7781513)
 
 
+def test_half_a_surrogate_pair_becomes_the_replacement_character():
+    """UTF-8 cannot write it. \udc80 to \udcff stand for bytes that are not UTF-8."""
+    model = lmtk.estimate(["\ud800 the", "\udce9"], order=1, smoothing="wb")
+    assert {b"\xef\xbf\xbd", b"\xe9"} < set(model.vocab.words)
+    assert model.score("\udfff the") == model.score("\ufffd the") == model.score_many(["\udfff the"])[0]
+
+
 def test_errors(tmp_path):
     with pytest.raises(OSError):
         lmtk.load(tmp_path / "nothing")
