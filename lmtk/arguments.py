@@ -27,7 +27,7 @@ from lmtk.machine import memory, threads
 # in a message, an option of another job that Python can set; the rest of a clause that is about a command; an option,
 # which does not end in "-" as the word -pau- does
 OPTION = re.compile(
-    r"ngram-count \(-(?P<estimate>[a-z-]+)\)|lmtk [a-z-]+ [^;]*|[a-z]+-(?:count|train|class|interp) \(?-|"
+    r"ngram-count \(-(?P<estimate>[a-z-]+)\)|(?:lmtk [a-z-]+|iconv) [^;]*|[a-z]+-(?:count|train|class|interp) \(?-|"
     r"(?<![\w-])-(?!inf\b)(?P<option>[a-z](?:[a-zN-]*[a-zN])?)(?![a-zN-])(?: (?P<value>[A-Z]+\b|[0-9][0-9.e-]*\b))?"
 )
 LONGEST = 100  # characters of a value in a message

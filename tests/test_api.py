@@ -705,6 +705,8 @@ def test_warnings_have_the_names_of_python(monkeypatch):
     with pytest.warns(LmtkWarning, match="train the model with unk or kenlm") as caught:
         lmtk.score_documents(WB, ["x"])
     assert caught[0].filename == __file__
+    with pytest.warns(LmtkWarning, match=re.escape("convert it: iconv -f latin1 -t utf-8")):
+        lmtk.perplexity(WB, [b"caf\xe9"])
     monkeypatch.setattr("lmtk.ngram.mass.is_far_from_text", lambda model: True)
     with pytest.warns(LmtkWarning, match=re.escape("; prune in lmtk.estimate(prune=...), or add prune_history_lm")):
         lmtk.prune(WB, 1e-6)
