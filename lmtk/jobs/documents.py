@@ -432,8 +432,9 @@ def write(job, blocks):
         sys.stderr.write(f"{documents.name}: {counted(total, 'line')}, {scored} scored, {kept} kept\n")
     if not documents.collect:
         return None
-    columns = [(x.figures, x.kept, x.bucket) for x in collected] or [(np.zeros((len(FIGURES), 0)), [], [])]
-    return Measured(*(np.concatenate(column, axis=-1) for column in zip(*columns)))
+    collected = collected or [choose(documents, np.zeros((len(FIGURES), 0)))]
+    columns = zip(*((x.figures, x.kept, x.bucket) for x in collected))
+    return Measured(*(np.concatenate(column, axis=-1) for column in columns))
 
 
 def with_figures(documents, lines, measured):
