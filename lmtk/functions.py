@@ -261,8 +261,9 @@ def perplexity(model, text, **options):
     """
     from lmtk.jobs.scoring import ScoreJob, score
 
-    if options.get("format") == "kenlm" or options.get("escape") is not None:
-        raise UsageError("perplexity returns the figures of SRILM's report of a text; leave out format and escape")
+    if options.get("format") == "kenlm" or options.get("escape") is not None or options.get("counts"):
+        more = "leave out format, escape and counts"
+        raise UsageError(f"perplexity returns the figures of SRILM's report of a text; {more}")
     with in_file(text) as path:
         arguments = {"lm": inner_model(model), "text": (path,), "write": None}
         with run_of(ScoreJob, arguments, options, {"lm": "model"}) as job:

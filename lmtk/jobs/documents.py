@@ -121,7 +121,7 @@ def of_documents(when, message):
 
 DOCUMENT_RULES = (
     needs(OPTIONS, "jsonl"),
-    excludes("jsonl", "text counts stream format oov_features dynamic cache"),
+    excludes("jsonl", "text counts stream reverse escape text_has_weights format oov_features dynamic cache"),
     needs("cutoffs", "buckets"),
     of_documents(
         lambda documents: not (documents.add or documents.selects or documents.buckets or documents.collect),
