@@ -374,6 +374,8 @@ def test_other_models_have_states_too(tmp_path):
         assert float(total) == pytest.approx(model.score("the zebra cat"), abs=1e-5)
         many = model.score_many(["the zebra cat", "", "the"])
         assert many[0] == pytest.approx(model.score("the zebra cat"), abs=1e-5)
+        (_, _, _), (p, _, _) = model.full_scores("<s> the", bos=False, eos=False)  # <s> as a word of the sentence
+        assert p == pytest.approx(model.score("the", eos=False), abs=1e-6)
 
 
 def test_what_is_no_state_is_said():

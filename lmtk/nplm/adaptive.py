@@ -136,7 +136,7 @@ class AdaptiveNetwork:
     @np.errstate(over="ignore", invalid="ignore")  # Diverged is raised instead
     def score(self, corpus):
         """ln p of every scored token. The text must follow the text of the previous call. Raises Diverged."""
-        logp = np.zeros(len(corpus.ids))
+        logp = np.where(corpus.scored, -np.inf, 0.0)
         at, coming = self.read_steps(corpus)
         coming.w = np.where(corpus.scored[at] & (corpus.ids[at] < self.vocab.V), corpus.ids[at], -1)
         begin = 0

@@ -30,8 +30,8 @@ class Steps:
 
 
 def text_steps(corpus, sos):
-    """The steps of all words of a Corpus. The first word of a sentence follows <s>; a first word <s> is only an input,
-    if it is not scored.
+    """The steps of all words of a Corpus. The first word of a sentence follows <s>; a first word <s> is only an
+    input.
     """
     ids, N = corpus.ids, len(corpus.ids)
     firsts = np.unique(corpus.starts[:-1])
@@ -39,7 +39,7 @@ def text_steps(corpus, sos):
     inputs = np.concatenate(([sos], ids[:-1])).astype(np.int32)[:N]
     inputs[firsts] = sos
     fresh, kept = np.zeros(N + 1, bool), np.ones(N, bool)
-    kept[firsts] = corpus.scored[firsts] | (ids[firsts] != sos)
+    kept[firsts] = ids[firsts] != sos
     fresh[firsts + ~kept[firsts]] = True
     at = np.flatnonzero(kept)
     return Steps(at, inputs[at], fresh[at])
