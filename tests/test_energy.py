@@ -12,7 +12,7 @@ from steps import assert_step, minibatch
 
 from lmtk import run
 from lmtk.errors import Diverged, FormatError
-from lmtk.nplm import energy, energy_sgd
+from lmtk.nplm import energy, energy_sgd, training
 from lmtk.nplm.pace import Rates, full_pace
 from lmtk.text.corpus import Marks, contexts, whole_corpus
 
@@ -181,6 +181,15 @@ def test_training_learns(texts, more):
 def test_a_likelihood_that_is_no_number_stops_training(texts):
     with pytest.raises(Diverged, match=r"epoch \d+, step \d+ \(learning rate .*, gradient norm "):
         small_models.run(texts, settings(rate=1e30, decay=0.0, weight_decay=0.0, minibatch=1))
+
+
+def test_a_model_that_is_not_finite_stops_training(texts):
+    """Even if the likelihood was finite before the last update."""
+    made = settings(epochs=1, minibatch=1000)
+    _, fresh = small_models.prepared(texts, made)
+    progress = training.begin(fresh.having({"C": fresh.C * np.float32(1e30)}), made)
+    with pytest.raises(Diverged, match="the model is not finite after epoch 1; try a lower -rate"):
+        small_models.run(texts, made, progress=progress, heldout=None)
 
 
 def test_order_1(texts):
