@@ -162,13 +162,13 @@ def test_models_of_other_kinds(tmp_path, model):
             assert figures == pytest.approx(plain_figures(other, text), rel=1e-5)
 
 
-@pytest.mark.filterwarnings("ignore::lmtk.errors.LmtkWarning")
 def test_no_documents(model):
     scored = lmtk.score_documents(model, [])
     assert (scored.kept.dtype, scored.bucket.dtype) == (bool, int)
     assert repr(scored) == "<figures of 0 documents, 0 kept>"
 
 
+@pytest.mark.filterwarnings("ignore::lmtk.errors.LmtkWarning")
 def test_the_best_share_and_buckets(model):
     texts = [f"w{i} w{i % 7} w1" for i in range(50)] + ["", "w1 w1 w1"]
     scored = lmtk.score_documents(model, [{"body": text} for text in texts], field="body", keep=0.3)
