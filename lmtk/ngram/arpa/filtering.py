@@ -8,6 +8,7 @@ its words. `files_of` judges one n-gram; `lines_of` judges the lines of a block 
 import numpy as np
 
 from lmtk.machine.jit import jit
+from lmtk.ngram.model.searching import count_below
 
 
 def files_of(ngram, where, files):
@@ -59,16 +60,9 @@ def choose(rows, k, many, first, sentences, kept):
             for place in range(begin, begin + least):
                 common, j = True, 0
                 while common and j < k:
-                    low, size = first[rows[i, j]], many[rows[i, j]]
-                    end = low + size
-                    high = end
-                    while low < high:
-                        middle = (low + high) >> 1
-                        if sentences[middle] < sentences[place]:
-                            low = middle + 1
-                        else:
-                            high = middle
-                    common = size == 0 or (low < end and sentences[low] == sentences[place])
+                    begin_j, size = first[rows[i, j]], many[rows[i, j]]
+                    at = count_below(sentences, begin_j, 1, size, sentences[place])
+                    common = size == 0 or (at < size and sentences[begin_j + at] == sentences[place])
                     j += 1
                 if common:
                     good = True

@@ -13,9 +13,10 @@ from itertools import pairwise
 
 import numpy as np
 
-from lmtk.machine.jit import inlined, intrinsic, jit
+from lmtk.machine.jit import intrinsic, jit
 from lmtk.machine.threads import map_at_once
 from lmtk.ngram.model.nodes import AT, BOW, CHILD, WIDE, WIDTH, ZERO, N, P, allocate
+from lmtk.ngram.model.searching import count_below
 
 AHEAD = 12
 DEAL = 1 << 15  # rows sorted together: they stay in a cache
@@ -150,7 +151,8 @@ def link_rows(rows, place, k, begin, low, high, memory, where):
     # for the prefixes of the current context: their last words, their nodes, and where the nodes' children end
     word, at, end, stop = np.empty(k, np.int64), np.empty(k, np.int64), np.empty(k, np.int64), np.int64(0)
     if k > 1:
-        at[1], stop = first_child(memory, where, low), first_child(memory, where, high)
+        unigrams = where[0, AT], where[0, WIDTH], where[0, N]
+        at[1], stop = count_below(memory, *unigrams, low), count_below(memory, *unigrams, high)
         for j in range(1, k - 1):
             above = where[j - 1, AT]
             at[j + 1], stop = memory[above + WIDE * at[j] + CHILD], np.int64(memory[above + WIDE * stop + CHILD])
@@ -195,16 +197,3 @@ def link_rows(rows, place, k, begin, low, high, memory, where):
     for context in range(at[k - 1] + 1 if k > 1 else 0, stop):
         memory[u64(up + WIDE * context + CHILD)] = begin + size
     return 0
-
-
-@inlined
-def first_child(memory, where, w):
-    """The first 1-gram whose word is w or above."""
-    low, high = np.int64(0), where[0, N]
-    while low < high:
-        middle = (low + high) >> 1
-        if memory[where[0, AT] + where[0, WIDTH] * middle] < w:
-            low = middle + 1
-        else:
-            high = middle
-    return low

@@ -13,11 +13,12 @@ import numpy as np
 
 from lmtk.files.column import Shelf
 from lmtk.machine import memory
-from lmtk.machine.jit import inlined, jit
+from lmtk.machine.jit import jit
 from lmtk.machine.threads import Scratch, map_in_order
 from lmtk.ngram.arpa.printing import PIECE, weights_written
 from lmtk.ngram.counting.counts import sorted_by
 from lmtk.ngram.model.nodes import AT, BOW, CHILD, WIDE, WIDTH, N, P
+from lmtk.ngram.model.searching import count_below
 
 BYTES, LEAST = 512, 1 << 16  # bytes of memory for each row of a range; rows of a range, at least
 f32 = np.float32
@@ -85,7 +86,7 @@ def fill_rows(memory, logs, where, first, rank, weighted, rows):
     at = np.full(k + 1, first)  # the node of the prefix of each length
     words[:] = -1
     for j in range(k - 1, 0, -1):
-        at[j] = parent(memory, where, j, at[j + 1])
+        at[j] = count_below(memory, where[j - 1, AT] + CHILD, WIDE, where[j - 1, N], at[j + 1] + 1) - 1
     for node in range(first, first + len(rows)):
         at[k], j, record = node, k, where[k - 1, AT] + where[k - 1, WIDTH] * node
         while j > 1 and (words[j - 1] < 0 or memory[where[j - 2, AT] + WIDE * (at[j - 1] + 1) + CHILD] <= at[j]):
@@ -102,19 +103,6 @@ def fill_rows(memory, logs, where, first, rank, weighted, rows):
         rows[row, k + 2] = 3 if bow and weighted[node] else 1
         row += 1
     return row
-
-
-@inlined
-def parent(memory, where, k, node):
-    """The node of order k that a node of order k + 1 extends."""
-    low, high = np.int64(0), where[k - 1, N]
-    while high - low > 1:
-        middle = (low + high) >> 1
-        if memory[where[k - 1, AT] + WIDE * middle + CHILD] <= node:
-            low = middle
-        else:
-            high = middle
-    return low
 
 
 @jit

@@ -47,6 +47,19 @@ def search(memory, begin, width, low, high, w):
 
 
 @inlined
+def count_below(memory, begin, width, size, x):
+    """How many of `size` sorted numbers, which stand `width` apart in the memory from `begin` on, are below x."""
+    low, high = np.int64(0), size
+    while low < high:
+        middle = (low + high) >> 1
+        if memory[begin + width * middle] < x:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@inlined
 def probe(memory, slots, table, places, slot, begin, width, low, high, w):
     """The same search in a hash table of `places` slots that begins at the slot `table`; slot: the first to look at.
     The other arguments are those of `search`.
