@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lmtk.errors import LmtkError, shown
+from lmtk.machine.threads import map_at_once
 from lmtk.ngram.classes import kernels
 from lmtk.ngram.classes.files import class_names, replaced
 from lmtk.ngram.counting.counts import Counts, from_rows
@@ -136,25 +137,22 @@ def passes(state, iterations=None, threads=1):
     After the first pass, several threads first find those of TOGETHER words that are not in their best class; only
     these get a turn. The exchange still ends only when no single word would move.
     """
-    from concurrent.futures import ThreadPoolExecutor  # its import takes as long as a small job
-
     arrays = state.g, state.G, state.neighbours, (state.N, state.M, state.n, state.f)
     done = 0
-    with ThreadPoolExecutor(threads) as pool:
-        while iterations is None or done < iterations:
-            moved = 0
-            for at in range(0, len(state.order), TOGETHER):
-                words = state.order[at : at + TOGETHER]
-                if threads > 1 and done:
-                    best = np.empty_like(words)
-                    parts = zip(np.array_split(words, threads), np.array_split(best, threads))
-                    list(pool.map(lambda part: kernels.find_best_classes(part[0], *arrays, part[1]), parts))
-                    words = words[best != state.g[words]]
-                moved += kernels.exchange(words, *arrays)
-                yield min((at + TOGETHER) / len(state.order), 1), moved
-            done += 1
-            if not moved:
-                break
+    while iterations is None or done < iterations:
+        moved = 0
+        for at in range(0, len(state.order), TOGETHER):
+            words = state.order[at : at + TOGETHER]
+            if threads > 1 and done:
+                best = np.empty_like(words)
+                parts = zip(np.array_split(words, threads), np.array_split(best, threads))
+                map_at_once(lambda part: kernels.find_best_classes(part[0], *arrays, part[1]), parts, threads)
+                words = words[best != state.g[words]]
+            moved += kernels.exchange(words, *arrays)
+            yield min((at + TOGETHER) / len(state.order), 1), moved
+        done += 1
+        if not moved:
+            break
 
 
 def tables_of(data, order, room):
