@@ -20,6 +20,7 @@ from lmtk.ngram.mass import left_of_one
 from lmtk.ngram.model.building import finish
 from lmtk.ngram.model.nodes import AT, BOW, CHILD, WIDTH, N, P, allocate, mark_suffixes, suffix_of, view_records
 
+PART = 1 << 16  # n-grams in one step of `copy_staying`
 f32 = np.float32
 
 
@@ -115,9 +116,9 @@ def mark_needed(model, arrays, kept):
     kept: marks of all n-grams.
     """
     memory, _, where, _ = arrays
-    base, needed = first_marks(where), np.zeros_like(kept)
+    levels, base, needed = view_records(memory, where), first_marks(where), np.zeros_like(kept)
     for k in range(len(where), 1, -1):
-        mark_contexts(memory, where, k, kept, needed, base)
+        mark_contexts(levels, k, kept, needed, base)
         mark_suffixes(model.nodes, k, np.split(needed, base[1:-1]))
     return needed
 
@@ -134,14 +135,45 @@ def without(model, arrays, kept, weighted=None):
 def select(arrays, W, kept, weighted=None):
     """Copy the n-grams that are kept, and their prefixes, to new Nodes. The arguments are those of `without`."""
     memory, _, where, _ = arrays
-    stays, order, base = kept.copy(), len(where), first_marks(where)
-    for k in range(order, 1, -1):
-        mark_contexts(memory, where, k, stays, stays, base)
-    sizes = [int(np.count_nonzero(stays[base[k] : base[k + 1]])) for k in range(order)]
-    new, new_where, _ = allocate(sizes)
+    levels, stays, base = view_records(memory, where), kept.copy(), first_marks(where)
+    for k in range(len(where), 1, -1):
+        mark_contexts(levels, k, stays, stays, base)
+    new, new_where, records = allocate([np.count_nonzero(part) for part in np.split(stays, base[1:-1])])
     marks = kept, stays, stays if weighted is None else weighted
-    map_at_once(lambda k: copy_staying(memory, where, k, marks, base, new, new_where), range(1, order + 1))
+    map_at_once(lambda k: copy_staying(levels, k, marks, base, records[k - 1]), range(1, len(levels)))
     return finish(new, new_where, W)
+
+
+def mark_contexts(levels, k, stays, marked, base):
+    """Marks the contexts of n-grams of order k that stay or are marked. The n-grams of order k begin at base[k - 1] in
+    both arrays.
+    """
+    before = count_before(stays[base[k - 1] : base[k]] | marked[base[k - 1] : base[k]])[levels[k - 1]["child"]]
+    marked[base[k - 2] : base[k - 1]] |= before[1:] > before[:-1]
+
+
+def count_before(marks):
+    """(N + 1,) int32: how many marks are set before each place, and the number of all."""
+    return np.append(np.int32(0), np.cumsum(marks, dtype=np.int32))
+
+
+def copy_staying(levels, k, marks, base, records):
+    """records <- the n-grams of order k that stay, and where their children begin. marks: kept, stays and weighted.
+    N-grams that stay but are not kept become bare prefixes; those that are not weighted get the weight (log10) 0.
+    """
+    (kept, stays, weighted), is_context, n = marks, k + 1 < len(levels), 0
+    if is_context:
+        children = count_before(stays[base[k] : base[k + 1]])
+        records["child"][-1] = children[-1]
+    for begin in range(base[k - 1], base[k], PART):  # in parts, which stay in a cache
+        end = min(begin + PART, base[k])
+        staying, old = np.flatnonzero(stays[begin:end]), levels[k][begin - base[k - 1] : end - base[k - 1]]
+        new, n = records[n : n + len(staying)], n + len(staying)
+        new["word"] = old["word"].take(staying)
+        new["log10p"] = np.where(kept[begin:end].take(staying), old["log10p"].take(staying), f32(np.nan))
+        if is_context:
+            new["log10bow"] = np.where(weighted[begin:end].take(staying), old["log10bow"].take(staying), f32(0))
+            new["child"] = children.take(old["child"].take(staying))
 
 
 @jit
@@ -186,55 +218,6 @@ def judge(arrays, k, contexts, p_context, limits, needs, judged):
             limit = f32(np.inf) if loss != loss else f32(loss)
             limits[child] = f32(-np.inf) if is_bare else max(limit, needed[child])
             shorter[i] = max(shorter[i], limits[child], needed[child])
-
-
-@jit
-def mark_contexts(memory, where, k, stays, marked, base):
-    """Marks the contexts of n-grams of order k that stay or are marked. The nodes of order k begin at base[k - 1] in
-    both arrays.
-    """
-    above, wide = where[k - 2, AT], where[k - 2, WIDTH]
-    for i in range(where[k - 2, N]):
-        for child in range(memory[above + wide * i + CHILD], memory[above + wide * (i + 1) + CHILD]):
-            if stays[base[k - 1] + child] or marked[base[k - 1] + child]:
-                marked[base[k - 2] + i] = 1
-                break
-
-
-@jit
-def copy_staying(memory, where, k, marks, base, new, new_where):
-    """new <- the records of the n-grams of order k that stay, and the children of their contexts. marks: kept, stays
-    and weighted. N-grams that stay but are not kept become bare prefixes; those that are not
-    weighted get the weight (log10) 0.
-    """
-    kept, stays, weighted = marks
-    below, width, to, wide = where[k - 1, AT], where[k - 1, WIDTH], new_where[k - 1, AT], new_where[k - 1, WIDTH]
-    p, new_p = where[k - 1, P], new_where[k - 1, P]
-    numbers = new.view(np.float32)
-    above, size = where[max(k - 2, 0), AT], where[max(k - 2, 0), WIDTH]
-    up = new_where[max(k - 2, 0), AT]
-    n, context = 0, 0
-    for i in range(where[k - 2, N] if k > 1 else 1):
-        if k > 1 and not stays[base[k - 2] + i]:
-            continue
-        begin = np.int64(memory[above + size * i + CHILD]) if k > 1 else 0
-        end = np.int64(memory[above + size * (i + 1) + CHILD]) if k > 1 else where[0, N]
-        if k > 1:
-            new[up + size * context + CHILD] = n
-        for child in range(begin, end):
-            if stays[base[k - 1] + child]:
-                at, target = below + width * child, to + wide * n
-                new[target], new[target + new_p] = memory[at], memory[at + p]
-                if not kept[base[k - 1] + child]:
-                    numbers[target + new_p] = np.nan
-                if k < len(where):
-                    new[target + BOW] = memory[at + BOW]
-                    if not weighted[base[k - 1] + child]:
-                        numbers[target + BOW] = 0
-                n += 1
-        context += 1
-    if k > 1:
-        new[up + size * context + CHILD] = n
 
 
 @jit
