@@ -64,27 +64,23 @@ def children_at(memory, where, m, k, node):
     return np.int64(memory[at + CHILD]), np.int64(memory[at + where[m, k - 2, WIDTH] + CHILD])
 
 
-@jit
-def count_children(tries, where, k, above):
-    """(the number of children of contexts in all tries, the most that one context has). above (C, T): their places."""
-    total, most = 0, 0
-    for q in range(len(above)):
-        n_children = 0
-        for m in range(len(tries)):
-            memory, node = trie_at(tries, m), np.int64(above[q, m])
-            if k > 1 and q + AHEAD < len(above):
-                prefetch(memory, where[m, k - 2, AT] + where[m, k - 2, WIDTH] * above[q + AHEAD, m] + CHILD)
-            low, high = children_at(memory, where, m, k, node)
-            n_children += high - low
-        total, most = total + n_children, max(most, n_children)
-    return total, most
+def count_children(models, k, above):
+    """(C,): how many children of order k each context has in all models together. above (C, T): the contexts' places in
+    each model, -1 for none.
+    """
+    counts = np.zeros(len(above), np.int64)
+    for model, node in zip(models, above.T):
+        if k <= model.nodes.order:
+            child = model.nodes.levels[k - 1]["child"]
+            counts += np.where(node >= 0, child[node + 1] - child[node], 0)
+    return counts
 
 
 @jit
 def merge_children(tries, where, ids, k, above, most, child, word, place):
     """child (C + 1,) <- where the children of each context begin; word (N,) <- their words, sorted in each context;
-    place (N, T) <- their places. above (C, T): the places of the contexts; k: the order of the children; most: from
-    `count_children`. Returns how many children there are.
+    place (N, T) <- their places. above (C, T): the places of the contexts; k: the order of the children; most: the most
+    children that a context has in all tries. Returns how many children there are.
     """
     T, n = len(tries), 0
     items, head = np.empty(most + T, u64), np.empty(T, np.int64)
@@ -256,7 +252,7 @@ def unite(models, ids, W, weights=None, may_reuse=False):
     base, rows = np.zeros(n, np.int64), np.empty((1 + most[:-1].sum(), len(models), 3), f32)
     rows[0] = -np.inf, 0, 0
     for k in range(1, n + 1):
-        pieces = merged_order(tries, old, number_of, k, parts)
+        pieces = merged_order(models, tries, old, number_of, k, parts)
         for model in models if may_reuse and k > 1 else ():
             release_order(model.nodes, k - 1)
         begins = np.cumsum([0, *(len(word) for *_, word, _ in pieces)]).tolist()
@@ -310,7 +306,7 @@ def arrays_of(models, ids, n):
     return tries, old, number_of
 
 
-def merged_order(tries, old, ids, k, parts):
+def merged_order(models, tries, old, ids, k, parts):
     """A list of (first, last, child, word, place): the n-grams of order k after the contexts first .. last, as
     `merge_children` makes them. parts: [(node, place)], the places (., T) of the contexts from `node` on.
     """
@@ -319,10 +315,10 @@ def merged_order(tries, old, ids, k, parts):
 
     def merge(piece):
         first, above = piece
-        size, most = count_children(tries, old, k, above)
-        child, word = np.empty(len(above) + 1, np.int32), np.empty(size, np.int32)
-        place = np.empty((size, len(tries)), np.int32)
-        size_merged = merge_children(tries, old, ids, k, above, most, child, word, place)
+        counts = count_children(models, k, above)
+        child, word = np.empty(len(above) + 1, np.int32), np.empty(counts.sum(), np.int32)
+        place = np.empty((len(word), len(tries)), np.int32)
+        size_merged = merge_children(tries, old, ids, k, above, counts.max(initial=0), child, word, place)
         return first, first + len(above), child, word[:size_merged], place[:size_merged]
 
     return map_at_once(merge, pieces)
