@@ -118,13 +118,12 @@ class Spilled:
         """Yields each order's Level of the n-grams that begin with some nodes of order 1. ends: as in `parts`."""
         above, W = None, len(self.words)
         for k, end in enumerate(ends, 1):
-            begin, sizes, level = end[nodes], end[nodes + 1] - end[nodes], self.level(k)
-            cuts = np.flatnonzero(begin[1:] != end[nodes + 1][:-1]) + 1
-            spans = zip(begin[[0, *cuts]], end[nodes + 1][[*(cuts - 1), -1]])
-            rows = np.concatenate([level[a:z] for a, z in spans])
+            sizes = end[nodes + 1] - end[nodes]
+            shift = end[nodes] - np.cumsum(sizes) + sizes  # from a place among these n-grams to one in the level
+            rows = self.level(k).take(np.arange(sizes.sum()) + np.repeat(shift, sizes), axis=0)
             if k > 1:
                 rows[:, 0] -= np.repeat(above, sizes) * W
-            above = begin - np.cumsum(sizes) + sizes
+            above = shift
             yield Level(*(np.ascontiguousarray(column) for column in rows.T))
 
 
