@@ -16,6 +16,7 @@ from lmtk.ngram.model.nodes import AT, CHILD, WIDTH, N, freeze, number
 
 FEW = 8  # children; among so few, binary search is as fast as a hash table
 MANY = 1 << 18  # n-grams; a smaller model gets no tables
+NO_TABLE = np.empty(0, np.int32)
 prefetch = intrinsic("prefetch")
 
 
@@ -130,40 +131,30 @@ def table_size(many):
 
 def build_table(memory, where, k):
     """Make the table of order k alone, (places,) int32."""
-    table = np.full(table_size(count_in_tables(memory, where, k)), -1, np.int32)
+    table = np.full(table_size(fill_table(memory, where, k, NO_TABLE)), -1, np.int32)
     fill_table(memory, where, k, table)
     return table
 
 
 @jit
-def count_in_tables(memory, where, k):
-    """The number of n-grams of order k whose context has more than FEW children: those that are kept in a table."""
-    begin, total, width = where[k - 2, AT], where[k - 1, N], where[k - 2, WIDTH]
-    number_in_tables, last = 0, 0
-    for i in range(where[k - 2, N]):
-        at = begin + width * i
-        low, high = max(memory[at + CHILD], last), min(memory[at + width + CHILD], total)
-        if high - low > FEW:
-            number_in_tables += high - low
-            last = high
-    return number_in_tables
-
-
-@jit
 def fill_table(memory, where, k, table):
-    """Put the n-grams of order k whose context has more than FEW children into table (places,) int32, all -1 before."""
+    """Put the n-grams of order k whose context has more than FEW children into table (places,) int32, all -1 before.
+    Returns their number. With NO_TABLE they are only counted.
+    """
     begin, total, width = where[k - 2, AT], where[k - 1, N], where[k - 2, WIDTH]
-    below, narrow, last = where[k - 1, AT], where[k - 1, WIDTH], 0
+    below, narrow, n_ngrams, last = where[k - 1, AT], where[k - 1, WIDTH], 0, 0
     for i in range(where[k - 2, N]):
         at = begin + width * i
         low, high = max(memory[at + CHILD], last), min(memory[at + width + CHILD], total)
         if high - low > FEW:
+            n_ngrams += high - low
             last = high
-            for child in range(low, high):
+            for child in range(low, high if len(table) else low):
                 slot = slot_of(low, memory[below + narrow * child], len(table))
                 while table[slot] >= 0:
                     slot = (slot + 1) & (len(table) - 1)
                 table[slot] = child
+    return n_ngrams
 
 
 def add_tables(nodes, home=None):
@@ -173,7 +164,7 @@ def add_tables(nodes, home=None):
     if len(nodes.slots) or sum(nodes.where[:, N]) < MANY:
         return nodes
     orders = range(2, nodes.order + 1)
-    many = map_at_once(lambda k: count_in_tables(nodes.memory, nodes.where, k), orders)
+    many = map_at_once(lambda k: fill_table(nodes.memory, nodes.where, k, NO_TABLE), orders)
     sizes = [0, 0, *map(table_size, many)]
     spans = np.array([[end - size, size] for end, size in zip(np.cumsum(sizes), sizes)], np.int64)
     slots = home and home(nodes.where[:, N].tolist(), sum(sizes))
