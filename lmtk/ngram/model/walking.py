@@ -433,11 +433,9 @@ def put_line(ids, begin, end, marks, tokens, fresh, at):
 def score_lines(handle, ids, sos, eos, sums):
     """sums (S,) float64 <- KenLM's log10 p of each line of `ids`, in which -1 separates lines: the sum over its words
     in single precision, one after the other. sos, eos: the ids of marks to put before and after each line, or -1 for
-    none. Returns the number of words, </s> included.
+    none.
     """
-    lines = 1
-    for w in ids:
-        lines += w < 0
+    lines = len(sums)
     N = len(ids) - (lines - 1) + lines * ((sos >= 0) + (eos >= 0))
     tokens, fresh, ends = np.empty(N, np.int32), np.empty(N + 1, np.bool_), np.empty(lines, np.int64)
     at = start = line = 0
@@ -455,4 +453,3 @@ def score_lines(handle, ids, sos, eos, sums):
             total += log10p[t]
         at = ends[line]
         sums[line] = total
-    return N - lines * (sos >= 0)
