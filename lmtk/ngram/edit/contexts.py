@@ -10,15 +10,12 @@ import numpy as np
 from lmtk.lm import LN10
 from lmtk.machine.jit import jit
 from lmtk.machine.memory import zeros
-from lmtk.machine.threads import map_at_once, parts_of
 from lmtk.ngram.counting.counts import find_rows
-from lmtk.ngram.edit.renormalize import estimate
-from lmtk.ngram.model.nodes import AT, CHILD, WIDTH, N, P, children_of, find_unigrams, suffix_of, view_records
+from lmtk.ngram.edit.renormalize import log10p_of_all
+from lmtk.ngram.model.nodes import AT, WIDTH, children_of, find_unigrams, view_records
 from lmtk.ngram.model.searching import search
 from lmtk.text.corpus import Corpus
 from lmtk.text.vocab import SOS
-
-f32 = np.float32
 
 
 def context_probabilities(arrays, vocab):
@@ -26,18 +23,17 @@ def context_probabilities(arrays, vocab):
     n-gram h as a sequence of words. A first <s> counts as </s>, since a text has as many of both. Other words that the
     model does not predict are left out of the product.
     """
-    memory, _, where, _ = arrays
-    unigrams = view_records(memory, where)[1][:-1]
-    words, first = unigrams["word"], unigrams["log10p"].copy()
+    levels = view_records(arrays[0], arrays[2])
+    words, first = levels[1]["word"][:-1], levels[1]["log10p"][:-1].copy()
     first[np.isnan(first)] = -np.inf
     first[np.isneginf(first) & (words >= vocab.V)] = 0
     closing = first[words == vocab.eos_id]
     first[words == vocab.sos_id] = closing[0] if len(closing) else -np.inf
     out = [first]
-    for k in range(2, len(where)):
-        out.append(zeros(where[k - 1, N], np.float32))
-        work = lambda part, k=k, columns=out[-2:]: context_p(arrays, k, part, vocab.V, *columns)
-        map_at_once(work, parts_of(where[k - 2, N]))
+    for k in range(2, len(levels) - 1):
+        log10p = log10p_of_all(arrays, k)
+        log10p[np.isneginf(log10p) & (levels[k]["word"][:-1] >= vocab.V)] = 0
+        out.append(np.repeat(out[-1], np.diff(levels[k - 1]["child"])) + log10p)
     return out
 
 
@@ -121,22 +117,3 @@ def count_contexts(memory, where, unigrams, text, times, base):
                 for k in range(1, order + 1):
                     if ends[k] >= 0:
                         times[base[k - 1] + ends[k]] += 1
-
-
-@jit
-def context_p(arrays, k, contexts, V, before, log10p):
-    """log10p (N_k,) <- log10 p of the n-grams of order k as sequences of words; before: log10 p of their contexts.
-    Words with ids from V on that have no probability are left out. arrays: as for `renormalize`; contexts: the first
-    and the end of the contexts to work on.
-    """
-    (memory, logs, where, far), (first, last) = arrays, contexts
-    weights = np.empty(len(where) + 1, np.float32)
-    above, wide, below, width = where[k - 2, AT], where[k - 2, WIDTH], where[k - 1, AT], where[k - 1, WIDTH]
-    for i in range(first, last):
-        for child in range(memory[above + wide * i + CHILD], memory[above + wide * (i + 1) + CHILD]):
-            at = below + width * child
-            p = logs[at + where[k - 1, P]]
-            if p != p:
-                order, end = suffix_of(memory, where, far, k, child)
-                p = estimate(memory, logs, where, far, order, end, k - 1, i, weights)
-            log10p[child] = before[i] + (p if memory[at] < V or p != -np.inf else f32(0))

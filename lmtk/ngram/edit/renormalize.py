@@ -50,8 +50,8 @@ def renormalize(model, may_reuse=False):
     """
     arrays = copied(model, may_reuse)
     warn_of_sums(arrays, model.vocab.words, *update_all_weights(arrays, model.vocab, shown=True))
-    for k in range(2, model.order + 1):
-        map_at_once(lambda part, k=k: fill_bare(*arrays, k, *part), parts_of(arrays[2][k - 2, N]))
+    for k, level in enumerate(view_records(arrays[0], arrays[2])[2:], 2):
+        level["log10p"][:-1] = log10p_of_all(arrays, k)
     return replace(model, nodes=replace(model.nodes, memory=freeze(arrays[0]), path=""))
 
 
@@ -66,6 +66,14 @@ def warn_of_sums(arrays, words, contexts, k, node):
         after += f" and {counted(contexts - 1, 'other context')}" if contexts > 1 else ""
         remedy = "n-grams are not changed, and words without an n-gram get the probability 0 there"
         warnings.warn(f"the probabilities after {after} sum to more than one; {remedy}", LmtkWarning, stacklevel=3)
+
+
+def log10p_of_all(arrays, k):
+    """log10 p of the n-grams of order k > 1, (N_k,) float32; that of a bare prefix is backed off."""
+    log10p = view_records(arrays[0], arrays[2])[k]["log10p"][:-1].copy()
+    if np.isnan(log10p).any():
+        map_at_once(lambda part: fill_bare(arrays, k, part, log10p), parts_of(arrays[2][k - 2, N]))
+    return log10p
 
 
 def leaves_mass(model):
@@ -195,13 +203,15 @@ def update_weights(memory, logs, where, far, k, first, last, shown):
 
 
 @jit
-def fill_bare(memory, logs, where, far, k, first, last):
-    """Sets the probabilities of bare prefixes of order k by backing off. Those of shorter ones have to be set."""
+def fill_bare(arrays, k, contexts, log10p):
+    """log10p (N_k,), where it is nan, <- log10 p of the n-grams of order k by backing off. contexts: the first and the
+    end of the contexts to work on.
+    """
+    (memory, logs, where, far), (first, last) = arrays, contexts
     weights = np.empty(len(where) + 1, np.float32)
-    above, wide, below, width = where[k - 2, AT], where[k - 2, WIDTH], where[k - 1, AT], where[k - 1, WIDTH]
+    above, wide = where[k - 2, AT], where[k - 2, WIDTH]
     for i in range(first, last):
         for child in range(memory[above + wide * i + CHILD], memory[above + wide * (i + 1) + CHILD]):
-            at = below + width * child + where[k - 1, P]
-            if logs[at] != logs[at]:
+            if log10p[child] != log10p[child]:
                 order, end = suffix_of(memory, where, far, k, child)
-                logs[at] = estimate(memory, logs, where, far, order, end, k - 1, i, weights)
+                log10p[child] = estimate(memory, logs, where, far, order, end, k - 1, i, weights)
