@@ -11,6 +11,7 @@ from lmtk.jobs.rules import Rule, check, check_outputs, check_texts, model_missi
 from lmtk.jobs.texts import LOWERED_RULES, READING_RULES, Reading, convert_texts, needs_text
 
 TOGETHER = 64  # contexts, or sentences, that are computed at once
+PART = 1 << 16  # probabilities from which a thread draws words at once
 
 
 @dataclass(frozen=True)
@@ -148,13 +149,15 @@ def random_sentences(model, prefixes, job):
     from lmtk.machine.threads import map_at_once
 
     vocab, number = model.lm.vocab, 0
+    size = max(PART // vocab.V, 1)
     while batch := list(islice(prefixes, TOGETHER)):
         states = np.concatenate([states_after(model, prefix, True) for prefix in batch])
         random = [np.random.default_rng([job.seed, number + i]) for i in range(len(batch))]
         words, going = [WORD.findall(prefix) for prefix in batch], np.arange(len(batch))
         for _ in range(job.most):
-            rows = zip([random[i] for i in going.tolist()], model.scores(states[going]))
-            drawn = np.array(map_at_once(partial(draw, job, vocab), rows))
+            generators, scores = [random[i] for i in going.tolist()], model.scores(states[going])
+            parts = [(generators[i : i + size], scores[i : i + size]) for i in range(0, len(going), size)]
+            drawn = np.concatenate(map_at_once(partial(draw, job, vocab), parts))
             going, drawn = going[drawn != vocab.eos_id], drawn[drawn != vocab.eos_id]
             for i, w in zip(going.tolist(), drawn.tolist()):
                 words[i].append(vocab.words[w])
@@ -165,16 +168,18 @@ def random_sentences(model, prefixes, job):
         yield from map(b" ".join, words)
 
 
-def draw(job, vocab, row):
-    """The id of a random word by p^(1/temperature). row: a generator of random numbers; log10 p of all words, (V,)."""
+def draw(job, vocab, part):
+    """The ids of B random words by p^(1/temperature). part: B generators of random numbers; log10 p of all words,
+    (B, V).
+    """
     import numpy as np
 
-    random, log10p = row
+    generators, log10p = part
     log10p = log10p.astype(np.float64)
     if not job.unk and vocab.unk_id < vocab.V:
-        log10p[vocab.unk_id] = -np.inf
-    largest = log10p.max()
-    if np.isneginf(largest):
+        log10p[:, vocab.unk_id] = -np.inf
+    largest = log10p.max(axis=1, keepdims=True)
+    if np.isneginf(largest).any():
         raise LmtkError(f"{name_of(job.lm)}: the model gives every word the probability 0 after some context")
-    sums = np.cumsum(10.0 ** ((log10p - largest) / job.temperature))
-    return np.searchsorted(sums, random.random() * sums[-1], "right")
+    sums = np.cumsum(10.0 ** ((log10p - largest) / job.temperature), axis=1)
+    return [np.searchsorted(p, random.random() * p[-1], "right") for random, p in zip(generators, sums)]
