@@ -30,8 +30,8 @@ NUMBER = re.compile(rb"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?$")
 
 
 def parse_expansion(line):
-    """(class, p, words) of a line "CLASS [P] WORD ..." of a class file, bytes. p is None if the line does not state it;
-    the class is None, and there are no words, in a blank line.
+    """(class, p, words) of a line "CLASS [P] WORD ..." of a class file, bytes. p is None if the line does not state it.
+    For a blank line the class is None, and `words` is empty.
     """
     fields = WORD.findall(line)
     states_p = len(fields) > 2 and NUMBER.match(fields[1])
@@ -71,10 +71,11 @@ def several_readings(rows, vocab):
     class_of = {}
     for _, line in rows:
         name, _, words = parse_expansion(line)
+        if name is None:
+            continue
         word = words[0] if words else name  # a line without words gets its error message later
         if len(words) > 1 or class_of.setdefault(word, name) != name:
             return True
-    class_of.pop(None, None)  # of blank lines
     return any(map(vocab.predicts, class_of)) and any(map(vocab.predicts, class_of.values()))
 
 

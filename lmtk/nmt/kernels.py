@@ -105,8 +105,8 @@ def tanh_products(UH, q, v, at, lengths, e):
 def attend_at(HC, UH, at, lengths, q, va):
     """alpha (R, T) and c (R, .) for R decoder states, several for a sentence; the r-th belongs to sentence at_r.
 
-    The equations are those of `attend`. HC (K, T, .): the annotations h_j, or products of them, of which c is the mean;
-    q (R, n'), float32: W_a s_(i-1); lengths (K,): words of the sentences.
+    The equations are those of `attend`. HC (K, T, .): the annotations h_j, or each h_j times a matrix; c is their mean,
+    weighted by alpha. q (R, n'), float32: W_a s_(i-1); lengths (K,): words of the sentences.
     """
     e = np.full((len(at), UH.shape[1]), -np.inf, UH.dtype)
     tanh_products(UH, np.ascontiguousarray(q), va, at, lengths, e)

@@ -197,7 +197,7 @@ class AdaptiveNetwork:
         return output.log_p(self.now.theta, lambda rows: z[rows[:, 0]], places, w)
 
     def learn(self, segment, results):
-        """Take the step on a whole segment. results: those of the forward pass."""
+        """Take the step on a whole segment. results: what `sgd.forward` returned for it."""
         self.segment = None
         if not self.steps or not (segment.w >= 0).any():
             *_, self.theta.state = results

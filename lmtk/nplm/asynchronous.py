@@ -27,8 +27,8 @@ class Common(Alone):
         return out
 
     def gather_decay(self, pending):
-        """The weight decay that the parameters of a node still lack, the mean over the nodes. pending: what this rank
-        has not applied, as in `objectives.make_decay`. All ranks call this together.
+        """The weight decay that the parameters of a node still lack, as a mean over the nodes. pending: the decay that
+        this rank has yet to apply (`objectives.make_decay`). All ranks must call this function together.
         """
         return self.ranks.sum(pending) / self.nodes
 

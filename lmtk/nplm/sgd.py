@@ -142,7 +142,6 @@ def step(theta, update_output, contexts, w, rates, factors=dropout.NONE, batch=N
     return update(theta, forward(theta, contexts, factors, batch), update_output, w, rates, factors)
 
 
-@np.errstate(over="ignore", invalid="ignore")
 def update(theta, results, update_output, w, rates, factors=dropout.NONE):
     """Make one update: theta += epsilon * sum over the examples of (dL/dtheta - decay * theta), in place. results: what
     `forward` returned for their contexts; rates: a `pace.Rates`; factors: as in `forward`.

@@ -249,7 +249,7 @@ def report(model, lm, text, marks, shown, write, eager=False):
     def read():
         reader = Reader(closed(model.vocab), marks.tolower)
         for block in blocks(text, BLOCK, eager, as_is=True):
-            yield reader.look_up_of(block), block
+            yield reader.reading(block), block
 
     def answered(item):
         """The lines of a block; log10 p of its OOVs; the sums and OOVs of its whole lines; its tokens."""

@@ -133,19 +133,19 @@ class Reader:
 
     def ids(self, block):
         """(n,) int32: the ids of `tokens(block)`."""
-        return self.look_up_of(block)(block)
+        return self.reading(block)(block)
 
-    def look_up_of(self, block):
+    def reading(self, block):
         """The function that gives the ids of a block. If the index is Closed, several threads may call it."""
         if self.table is None and self.is_large(block):
             self.table = Table(self.index)
-        return self.look_up_plain if self.table is None else self.look_up
+        return self.ids_in_python if self.table is None else self.ids_by_table
 
-    def look_up_plain(self, block):
+    def ids_in_python(self, block):
         words = tokens(block, self.tolower)
         return np.fromiter(map(self.index.__getitem__, words), np.int32, len(words))
 
-    def look_up(self, block):
+    def ids_by_table(self, block):
         return self.table.ids(lower(block) if self.tolower else block)
 
     def finish(self):

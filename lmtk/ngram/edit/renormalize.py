@@ -204,8 +204,8 @@ def update_weights(memory, logs, where, far, k, first, last, shown):
 
 @jit
 def fill_bare(arrays, k, contexts, log10p):
-    """log10p (N_k,), where it is nan, <- log10 p of the n-grams of order k by backing off. contexts: the first and the
-    end of the contexts to work on.
+    """Replaces nan in log10p (N_k,), log10 p of the n-grams of order k, by the value that backing off gives. contexts:
+    the range (first, end) of contexts to work on.
     """
     (memory, logs, where, far), (first, last) = arrays, contexts
     weights = np.empty(len(where) + 1, np.float32)
