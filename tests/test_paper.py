@@ -1,5 +1,6 @@
 """The algorithm of Bengio et al. 2003 at the size of its experiments: |V| = 17,906, one example in an update."""
 
+import naive
 import numpy as np
 import pytest
 
@@ -28,12 +29,11 @@ def zipf(N, seed=1):
     return training.Data(np.ascontiguousarray(contexts), words[4:], None)
 
 
-def learned(made, data, copies=()):
+def learned(made, data, copies=(), vocab=None):
     """The network after all the updates of an epoch, and the one before. copies: numbers of updates before which the
     network is copied, as for a checkpoint.
     """
-    vocab = make_vocab(WORDS, True, True)
-    assert vocab.V == V
+    vocab = vocab or make_vocab(WORDS, True, True)
     first = training.begin(training.initial_network(vocab, made, data.w), made).network
     learner = objectives.make_learner(first, data, made, 1, ALONE)
     for number in range(len(data.w)):
@@ -82,6 +82,23 @@ def test_every_array_is_that_of_double_precision(updates):
         assert np.abs(getattr(network.theta, name) - p[name]).max() < 1e-4 * max(np.abs(p[name]).max(), 1), name
         moved = np.abs(p[name] - getattr(first.theta, name)).max()
         assert np.abs(getattr(network.theta, name) - p[name]).max() < 0.01 * moved, name
+
+
+@pytest.mark.parametrize(
+    "order, hidden, direct", [(1, 0, True), (1, 3, False), (2, 0, True), (3, 4, False), (4, 2, True)]
+)
+def test_networks_of_all_shapes_learn_as_in_plain_loops(order, hidden, direct):
+    random, vocab = np.random.default_rng(1), make_vocab([b"a", b"b", b"c"], True, True)
+    made = settings(order=order, hidden=hidden, features=2, direct=direct, rate=0.1)
+    contexts, w = random.integers(0, 5, (20, order - 1)).astype(np.int32), random.integers(0, 5, 20)
+    network, first = learned(made, training.Data(contexts, w, None), vocab=vocab)
+    p = {name: None if a is None else a.astype(float).tolist() for name, a in vars(first.theta).items()}
+    for context, word in zip(contexts.tolist(), w.tolist()):
+        naive.update(*(p[name] for name in "CHdUWb"), context, word, 0.1)
+    for name in "CHdUWb":
+        actual = getattr(network.theta, name)
+        assert (actual is None) == (p[name] is None)
+        assert actual is None or actual == pytest.approx(np.array(p[name]).reshape(actual.shape), abs=1e-5), name
 
 
 def test_a_copy_of_the_network_does_not_change_the_training():

@@ -11,7 +11,8 @@ threads   the number of threads
 comm      the ranks
 C         the features in training, which a tied output layer shares
 
-`make_learner` joins a hidden layer and an objective; `make_energy_learner` is for the energy network.
+`make_learner` joins a hidden layer and an objective. `make_energy_learner` is for the energy network, and
+`make_single_learner` for the paper's network with one example in an update.
 """
 
 import math
@@ -30,6 +31,7 @@ from lmtk.nplm.layers import LAYERS, Batch
 from lmtk.nplm.network import OUTPUTS
 from lmtk.nplm.pace import Rates, make_pace, variances
 
+f32 = np.float32
 BIASES = "b", "bc"  # of words and classes
 LEAST_DECAY = 2.0**-15  # the share of the weights that a decay takes away, at the least
 DECAY_EVERY = 64  # updates of a few rows of the output weights between two decays: a decay costs as much as an update
@@ -101,7 +103,7 @@ def train_on_one(start, data, settings, pace, threads, comm, C):
     p = start.theta
     layer = single.make_layer(p.U, p.W, p.b, p.b_low)
     update = without_draws(lambda z, w, epsilon, curvature: single.update_output(layer, z, int(w[0]), epsilon))
-    return OutputTrainer(update, lambda: single.gather(layer, start.h), [], layer.shrink)
+    return OutputTrainer(update, lambda: single.gather(layer, start.h, p.W is not None), [], layer.shrink)
 
 
 def train_on_sample(start, data, settings, pace, threads, comm, C):
@@ -207,9 +209,12 @@ def make_learner(start, data, settings, threads, comm, state=None):
     if start.layer == "energy":
         return make_energy_learner(start, data, settings, threads, comm, state)
     layer, w = LAYERS[start.layer], start.places(data.w)
-    pace = make_pace(settings, data, len(start.C), *OUTPUTS[start.output].variances(start.theta, w))
     is_single = settings.minibatch == 1 and data.fresh is None and comm is ALONE
-    objective = "one" if is_single and start.output == settings.objective == "full" else settings.objective
+    is_single = is_single and start.output == settings.objective == "full"
+    if is_single and start.layer == "nplm" and start.senses == 1 and not settings.dropout and not settings.word_dropout:
+        return make_single_learner(start, data, settings, state)
+    pace = make_pace(settings, data, len(start.C), *OUTPUTS[start.output].variances(start.theta, w))
+    objective = "one" if is_single else settings.objective
     theta, trainer = make_parts(start, replace(data, w=w), settings, pace, threads, comm, objective)
     pending, draw_dropout = state["decay"].copy(), dropout.make_draw(settings, theta)
 
@@ -328,6 +333,38 @@ def initial_state(settings):
         width = settings.layer.width(settings.hidden)
         state["state"] = np.zeros((running.minibatch_shape(settings)[1], width), np.float32)
     return state
+
+
+def make_single_learner(start, data, settings, state):
+    """Make the Learner of the paper's network and algorithm: one example in an update, on one thread. state: the arrays
+    of `Learner.state`.
+    """
+    p, pending = start.theta, state["decay"].copy()
+    below = SimpleNamespace(C=p.C.copy(), H=p.H.copy(), d=p.d.copy())
+    layer = single.make_layer(p.U, p.W, p.b, p.b_low)
+
+    def shrink(keep, keep_C):
+        layer.shrink(keep)
+        sgd.shrink(below, keep, keep_C)
+
+    decay = make_decay(pending, 1, shrink, data, settings)
+
+    def step(at, epsilon, epoch, number):
+        w = int(data.w[at[0]])
+        if w < 0:
+            decay(epsilon, number, 0)
+            return 0.0, 0.0
+        rates = f32(epsilon), f32(epsilon * settings.feature_rate)
+        result = single.update((below.C, below.H, below.d), *layer.for_kernels(), data.contexts[at][0], w, rates)
+        if math.isfinite(result[0]):
+            decay(epsilon, number, 1)
+        return result
+
+    def network():
+        hidden = {name: a.copy() for name, a in vars(below).items()}
+        return start.having(hidden | single.gather(layer, start.h, p.W is not None))
+
+    return Learner(step, network, lambda: {"decay": pending.copy()})
 
 
 def make_energy_learner(start, data, settings, threads, comm, state):
