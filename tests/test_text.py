@@ -343,6 +343,14 @@ def test_subwords_give_their_words_back():
     assert len(split([b"the"])) < len(split([b"zebra"]))
 
 
+def test_a_mark_without_a_word_is_left_out_and_not_numbered():
+    mark = "\u2581"
+    pieces = [piece.encode() for piece in (mark, f"{mark}a", mark, "b", mark, mark, "[UNK]", "c", mark)]
+    assert subwords.join_pieces(pieces) == b"a b [UNK]c"
+    assert subwords.joined_numbers(pieces) == [None, 0, 1, 1, None, None, 2, 2, None]
+    assert (subwords.join_pieces(pieces[:1]), subwords.joined_numbers(pieces[:1])) == (b"", [None])
+
+
 def test_subwords_that_cannot_be_are_errors():
     pytest.importorskip("sentencepiece")
     for size in (2, 10**6):

@@ -16,7 +16,7 @@ import numpy as np
 from lmtk.errors import shown
 from lmtk.files.figure import figure
 from lmtk.files.outputs import open_folder, open_out
-from lmtk.text.subwords import word_numbers
+from lmtk.text.subwords import joined_numbers, word_numbers
 from lmtk.text.vocab import EOS
 
 CELL, WIDEST = 0.25, 100  # inches
@@ -112,8 +112,8 @@ def format_links(source, target, strongest, pieces):
     """
     pairs = [(j, i) for i, j in enumerate(strongest)]
     if pieces:
-        x, y = word_numbers(source), word_numbers(target)
-        pairs = dict.fromkeys((x[j], y[i]) for j, i in pairs)
+        x, y = word_numbers(source), joined_numbers(target)
+        pairs = dict.fromkeys((x[j], y[i]) for j, i in pairs if y[i] is not None)
     return b" ".join(b"%d-%d" % pair for pair in pairs)
 
 

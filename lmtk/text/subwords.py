@@ -77,8 +77,9 @@ def begins(piece):
 
 
 def join_pieces(pieces):
-    """Join pieces into a text."""
-    return b"".join(b" " + p.removeprefix(MARK) if begins(p) else p for p in pieces).removeprefix(b" ")
+    """Join pieces into a text. A MARK that is a whole word is left out."""
+    text = b"".join(b" " + p.removeprefix(MARK) if begins(p) else p for p in pieces)
+    return b" ".join(filter(None, text.split(b" ")))
 
 
 def word_numbers(pieces):
@@ -96,3 +97,11 @@ def whole_words(pieces):
     for number, piece in zip(numbers, pieces):
         words[number] = words.get(number, b"") + piece
     return [words[number].removeprefix(MARK) for number in numbers]
+
+
+def joined_numbers(pieces):
+    """For each piece, the number of its word in the text that `join_pieces` returns; None if the word is left out."""
+    numbers = word_numbers(pieces)
+    joined = dict.fromkeys(number for number, word in zip(numbers, whole_words(pieces)) if word)
+    places = {number: place for place, number in enumerate(joined)}
+    return [places.get(number) for number in numbers]
