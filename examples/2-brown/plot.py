@@ -7,7 +7,6 @@ curve-N.log or curve-N-direct.log, for a network of order N, without or with dir
 
 import csv
 import pathlib
-import re
 import sys
 
 import matplotlib
@@ -17,15 +16,16 @@ matplotlib.rcParams["svg.hashsalt"] = "lmtk"
 import matplotlib.pyplot as plt  # noqa: E402
 from matplotlib.ticker import MaxNLocator  # noqa: E402
 
-PAIR = r"(?:[\d.]+)? ?\| [\d.]+, ([\d.]+) \| "  # training; validation, test
-
 
 def draw_table(readme):
-    rows = re.findall(rf"^\| ([^|]+) \| {PAIR}{PAIR}", readme.read_text(), re.MULTILINE)
-    names = [name for name, _, _ in rows]
+    table = next(part for part in readme.read_text().split("\n\n") if part.startswith("| model |"))
+    header, _, *rows = ([cell.strip() for cell in line[1:-1].split("|")] for line in table.splitlines())
+    # the perplexities "validation, test" stand behind the training perplexity
+    columns = {name: header.index(f"{name}: training") + 1 for name in ("paper", "lmtk")}
+    rows = [row for row in rows if row[columns["paper"]]]
     figure, axes = plt.subplots(figsize=(7, 0.25 * len(rows) + 0.8), layout="constrained")
-    for column, label, marker in ((1, "paper", "o"), (2, "lmtk", "s")):
-        axes.plot([float(row[column]) for row in rows], names, marker, label=label)
+    for (name, column), marker in zip(columns.items(), "os", strict=True):
+        axes.plot([float(row[column].split(", ")[1]) for row in rows], [row[0] for row in rows], marker, label=name)
     axes.invert_yaxis()
     axes.grid(axis="y", alpha=0.3)
     axes.set_xlabel("test perplexity")
