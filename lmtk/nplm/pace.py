@@ -100,7 +100,7 @@ def rate_factors(moved, curvature):
 
 
 def largest_eigenvalue(X, number, *more):
-    """The largest eigenvalue of X'X / number, approached from below by three steps of the power method.
+    """The largest eigenvalue of X'X / number, approached from below by two steps of the power method.
 
     X (N, D). With more arrays, X is the product of all of them, which is not computed.
     """
