@@ -340,30 +340,24 @@ def make_single_learner(start, data, settings, state):
     of `Learner.state`.
     """
     p, pending = start.theta, state["decay"].copy()
-    below = SimpleNamespace(C=p.C.copy(), H=p.H.copy(), d=p.d.copy())
+    theta = sgd.make_parameters(LAYERS[start.layer], {"C": p.C, "H": p.H, "d": p.d})
     layer = single.make_layer(p.U, p.W, p.b, p.b_low)
+    hidden = theta.p.C, theta.p.H, theta.p.d
 
     def shrink(keep, keep_C):
         layer.shrink(keep)
-        sgd.shrink(below, keep, keep_C)
+        sgd.shrink(theta.p, keep, keep_C)
 
     decay = make_decay(pending, 1, shrink, data, settings)
 
     def step(at, epsilon, epoch, number):
-        w = int(data.w[at[0]])
-        if w < 0:
-            decay(epsilon, number, 0)
-            return 0.0, 0.0
         rates = f32(epsilon), f32(epsilon * settings.feature_rate)
-        result = single.update((below.C, below.H, below.d), *layer.for_kernels(), data.contexts[at][0], w, rates)
+        result = single.update(hidden, *layer.for_kernels(), data.contexts[at][0], int(data.w[at[0]]), rates)
         if math.isfinite(result[0]):
             decay(epsilon, number, 1)
         return result
 
-    def network():
-        hidden = {name: a.copy() for name, a in vars(below).items()}
-        return start.having(hidden | single.gather(layer, start.h, p.W is not None))
-
+    network = lambda: start.having(sgd.copy_arrays(theta) | single.gather(layer, start.h, p.W is not None))
     return Learner(step, network, lambda: {"decay": pending.copy()})
 
 

@@ -13,7 +13,7 @@ symbol  shape      meaning, besides those of `kernels`
 M       (N, D, B)  the output weights without b, in N blocks of B outputs; the last block is filled up with zeros
 y       (N, B)     the outputs; after an example, e^(y - q) with q the maximum of the block
 s       (N,)       a factor for each block: s_n y_n is the learning rate times dL/dy
-sums    (3, N)     for each block, q, the sum of y, and the output of the target word, -inf if another block has it
+sums    (3, N)     for each block: q; the sum of y; the output of the target word, or -inf if it is not in the block
 parts   (N, D)     for each block, the sum of e^(y_j - q) m_j
 """
 
