@@ -20,9 +20,10 @@ import numpy as np
 
 from lmtk.api import Model, as_bytes
 from lmtk.errors import LmtkError, LmtkWarning, UsageError, named, option_name
+from lmtk.files import bounded
 from lmtk.files.decoding import WORD
 from lmtk.jobs.rules import build, default_of, fields_of
-from lmtk.machine import memory, threads
+from lmtk.machine import threads
 
 # in a message, an option of another job that Python can set; the rest of a clause that is about a command; an option,
 # which does not end in "-" as the word -pau- does
@@ -138,14 +139,14 @@ def process_state_kept():
     from lmtk.files import container
     from lmtk.machine import blas
 
-    limits, products, n_unfinished = (memory.bound, threads.wanted), blas.product_threads(), len(container.unfinished)
+    limits, products, n_unfinished = (bounded.bound, threads.wanted), blas.product_threads(), len(container.unfinished)
     try:
         with ExitStack() as silence:
             if sys.stderr is None:
                 silence.enter_context(redirect_stderr(silence.enter_context(open(os.devnull, "w"))))
             yield
     finally:
-        memory.bound, threads.wanted = limits
+        bounded.bound, threads.wanted = limits
         del container.unfinished[n_unfinished:]
         if products is not None:
             blas.set_threads(products)
@@ -342,7 +343,7 @@ def path_of(value, name, items):
 @contextmanager
 def file_of(lines, name):
     """The name of a temporary file with these lines; messages call it `name`."""
-    from lmtk.machine.memory import named_file
+    from lmtk.files.bounded import named_file
 
     with named_file() as (file, path):
         file.writelines(lines)

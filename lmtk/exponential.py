@@ -35,6 +35,7 @@ def ordered(bits):
     return i32(bits ^ i32(i32(bits >> 31) & i32(0x7FFFFFFF)))
 
 
+@jit(fastmath=FAST)
 def exp_rows(y, q, s):
     """y (K, V) <- e^(y - q) in place, as `exp_outputs` does."""
     exp_outputs(y, q, s, None, None, None)

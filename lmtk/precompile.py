@@ -47,7 +47,7 @@ STAGES = [
         "ngram-interp -text text -heldout heldout -lm interp.lm",
         "index -text text -write text.index",
         "nplm-train -text text -heldout heldout -hidden 8 -features 8 -epochs 1 -objective sampled -lm nplm.bin -quiet",
-        "nplm-train -text text -hidden 8 -features 8 -epochs 1 -objective full -minibatch 1 -lm full.bin -quiet",
+        "nplm-train -text text -hidden 8 -features 8 -epochs 1 -objective full -minibatch 1 -threads 2 -lm m -quiet",
         "nplm-train -text text -model lstm -hidden 8 -features 8 -tied -dropout 0.1 -epochs 1 -lm lstm.bin -quiet",
         "nplm-train -text text -model gru -hidden 8 -features 8 -epochs 1 -lm gru.bin -quiet",
         "nplm-train -text text -model rnn -hidden 8 -features 8 -epochs 1 -lm rnn.bin -quiet",

@@ -5,7 +5,8 @@ import pytest
 from forking import forbid_fallback
 from helpers import HELD, TRAIN, set_large
 
-from lmtk.machine import memory
+from lmtk.files import bounded
+from lmtk.machine import threads
 
 # a shell's background jobs ignore interrupts, those of nohup a terminal that goes, and so would the commands tested
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -58,8 +59,9 @@ def seed(request):
 
 @pytest.fixture(autouse=True)
 def unbounded(monkeypatch):
-    """A command that runs in this process with -memory bounds the tests behind it too, but for this."""
-    monkeypatch.setattr(memory, "bound", None)
+    """A command that runs in this process with -memory or -threads does not limit the tests after it."""
+    monkeypatch.setattr(bounded, "bound", None)
+    monkeypatch.setattr(threads, "wanted", None)
 
 
 @pytest.fixture

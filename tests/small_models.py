@@ -116,7 +116,7 @@ def prepared(folder, made, heldout="held"):
 
 
 def run(folder, made, upto=None, progress=None, threads=1, heldout="held"):
-    """Train on the toy text; stops after `upto` minibatches. Returns (progress, network then)."""
+    """Train on the toy text; stops after `upto` calls of `Learner.steps`. Returns (progress, network then)."""
     data, fresh = prepared(folder, made, heldout)
     progress = progress or training.begin(fresh, made)
     run = training.train(progress, data, made, threads)

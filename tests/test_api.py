@@ -27,9 +27,10 @@ import lmtk
 from lmtk.api import FEW, Model
 from lmtk.arguments import run_of
 from lmtk.errors import FormatError, LmtkError, LmtkWarning, UsageError
+from lmtk.files import bounded
 from lmtk.jobs.editing import EditJob
 from lmtk.jobs.mixing import MixJob
-from lmtk.machine import blas, memory, threads
+from lmtk.machine import blas, threads
 from lmtk.ngram.counting import collection
 from lmtk.reports import kenlm
 
@@ -41,7 +42,7 @@ def test_a_job_with_bounded_memory_does_not_bound_later_jobs(large_from, monkeyp
     large_from(1)
     monkeypatch.setattr(collection, "whole_size", lambda *_: 1 << 60)
     lmtk.estimate(FILES / "tr.txt", fallback=(0.5, 1, 1.5), memory=64 << 20)
-    assert memory.bound is None and threads.wanted is None
+    assert bounded.bound is None and threads.wanted is None
 
 
 @pytest.fixture
@@ -517,7 +518,7 @@ def test_jobs_leave_the_threads_of_numpy_alone():
 
 def test_jobs_of_several_threads_leave_the_process_as_it_was():
     """Whichever of them ends first."""
-    state = lambda: (warnings.showwarning, memory.bound, threads.wanted, blas.product_threads())
+    state = lambda: (warnings.showwarning, bounded.bound, threads.wanted, blas.product_threads())
     before, first, second = state(), *(run_of(EditJob, {"lm": str(WB), "keep": True}, {}) for _ in range(2))
     with second:
         first.__enter__()

@@ -16,7 +16,8 @@ from helpers import APART, ENVIRONMENT, PAIRS, SMALL_BLOCKS, TESTS, mpi, needs_m
 
 from lmtk import cli
 from lmtk.commands import options
-from lmtk.machine import memory, threads
+from lmtk.files import bounded
+from lmtk.machine import threads
 from lmtk.machine.parallel import ALONE
 from lmtk.ngram.arpa import kenlm_layout, printing, sorting, writer
 from lmtk.ngram.counting import collection, runs
@@ -147,8 +148,8 @@ def the_same_nodes(seed, model, other, monkeypatch):
     """As the engine makes them, and their lines in any order."""
     for module, name in ((assembly, "LEAST"), (sorting, "LEAST"), (sorting, "PIECE")):
         monkeypatch.setattr(module, name, 1 + 5 * (seed % 9))
-    monkeypatch.setattr(memory, "bound", 1)
-    monkeypatch.setattr(memory, "SMALL", 1)
+    monkeypatch.setattr(bounded, "bound", 1)
+    monkeypatch.setattr(bounded, "SMALL", 1)
     actual = assembly.backoff_of(other, 1)
     whole = assembly.backoff_of(model)
     for name in ("memory", "where", "far"):
@@ -162,7 +163,7 @@ def the_same_nodes(seed, model, other, monkeypatch):
 
 def in_buckets(monkeypatch, large_from, room):
     """Large texts are estimated in buckets of so many positions, unless words want more."""
-    monkeypatch.setattr(memory, "bound", None)  # as it was, in the end
+    monkeypatch.setattr(bounded, "bound", None)  # as it was, in the end
     large_from(1)
     monkeypatch.setattr(options, "LEAST", 1)
     monkeypatch.setattr(collection, "whole_size", lambda *_: 1 << 60)
@@ -223,10 +224,10 @@ def test_every_output_is_the_same_in_little_memory(tmp_path, monkeypatch, large_
     outcomes = []
     for more in ([], ["-memory", "16K"]):
         lmtk(monkeypatch, *arguments, *more)
-        assert bool(memory.bound) == bool(more)
+        assert bool(bounded.bound) == bool(more)
         outcomes.append({p.name: p.read_bytes() for p in tmp_path.iterdir() if p.name not in "tucvr"})
         in_buckets(monkeypatch, large_from, 4000 if "-read" in words else 2000)
-        monkeypatch.setattr(memory, "SMALL", 1)
+        monkeypatch.setattr(bounded, "SMALL", 1)
     assert outcomes[0] == outcomes[1]
 
 
@@ -284,7 +285,7 @@ def test_counts_that_are_cut_off_are_the_same_in_little_memory(tmp_path, monkeyp
     )
     for more in ([], ["-memory", "16K"]):
         lmtk(monkeypatch, *arguments, "-lm", "lm", "-write", "some", *more)
-        assert bool(memory.bound) == bool(more)
+        assert bool(bounded.bound) == bool(more)
         outcomes.append([(tmp_path / name).read_bytes() for name in ("lm", "some")])
         in_buckets(monkeypatch, large_from, 4000)
     assert outcomes[0] == outcomes[1] and len(wholes) == 1
@@ -355,7 +356,7 @@ def test_no_room_for_the_nodes_is_one_line(tmp_path, monkeypatch, large_from, ca
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
-    monkeypatch.setattr(memory, "SMALL", 1)
+    monkeypatch.setattr(bounded, "SMALL", 1)
     monkeypatch.setattr(os, "posix_fallocate", full)
     words = "ngram-count", "-text", text, "-wbdiscount", "-write-bin", tmp_path / "bin", "-memory", "1K"
     line = failing(monkeypatch, capsys, *words)

@@ -168,7 +168,7 @@ def test_a_minibatch_without_a_word_to_predict_is_read(model, texts):
     learner = objectives.make_learner(fresh, replace(data, w=w), made, 1, ALONE)
     states = []
     for i in range(3):
-        learner.step(running.minibatch_places(len(w), made, i), 0.01, 0, i)
+        learner.steps([running.minibatch_places(len(w), made, i)], [0.01], 0, [i])
         states.append(learner.state()["state"].copy())
     assert not np.allclose(states[0], states[1]) and not np.allclose(states[1], states[2])
 

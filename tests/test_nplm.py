@@ -22,7 +22,8 @@ from lmtk.jobs.training import Life
 from lmtk.machine import factors
 from lmtk.machine.blas import add_product, sgemm
 from lmtk.machine.factors import factor
-from lmtk.nplm import dropout, pace, training
+from lmtk.machine.parallel import ALONE
+from lmtk.nplm import dropout, objectives, pace, single, training
 from lmtk.nplm import model as scoring
 from lmtk.nplm.layers import LAYERS
 from lmtk.nplm.network import kind_of
@@ -290,6 +291,40 @@ def test_a_run_that_was_cut_goes_on_to_the_same_bytes(texts, upto, threads):
     again, _ = run(texts, made, progress=resumed, threads=threads)
     assert again.curve == whole.curve and again.best_epoch == whole.best_epoch
     assert same(again.best, whole.best)
+
+
+@pytest.mark.parametrize("upto", [1, 2, 4])
+def test_a_run_with_several_updates_in_a_call_goes_on_to_the_same_bytes(texts, upto, monkeypatch):
+    monkeypatch.setattr(objectives, "TOGETHER", 7)
+    made = settings(weight_decay=1e-5, minibatch=1)
+    whole, _ = run(texts, made)
+    part, now = run(texts, made, upto)
+    N = len(prepared(texts, made)[0].w)
+    assert part.step == min(7 * upto, N) % N
+    resumed = by_checkpoint(texts, part, now, made, *prepared(texts, made))
+    again, _ = run(texts, made, progress=resumed, threads=2)
+    assert again.curve == whole.curve and same(again.best, whole.best)
+
+
+def test_a_call_has_little_weight_decay_and_little_work(texts, monkeypatch):
+    """Else updates of a call would lack the decay of those before them, or a signal would have to wait."""
+    monkeypatch.setattr(objectives, "WORK", 1 << 15)
+
+    def together(**changes):
+        made = settings(minibatch=1, **changes)
+        data, fresh = prepared(texts, made)
+        return objectives.make_learner(fresh, data, made, 1, ALONE).together
+
+    size = single.B * 4  # of M with 4 hidden units
+    assert together() == 32 == objectives.WORK // size
+    assert together(weight_decay=2e-5) == 15 == int(objectives.LEAST_DECAY / (0.1 * 2e-5))
+    assert together(weight_decay=2e-5, feature_rate=5.0) == 3 and together(weight_decay=0.1) == 1
+    assert together(hidden=4000) == 1
+
+
+def test_a_call_that_diverges_names_the_update(texts):
+    with pytest.raises(Diverged, match=r"epoch 1, step 3 \(learning rate 1e\+30, "):
+        run(texts, settings(minibatch=1, rate=1e30, decay=0.0))
 
 
 def test_a_checkpoint_of_another_run_is_refused(texts):

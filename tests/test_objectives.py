@@ -77,7 +77,7 @@ def test_a_network_that_is_kept_learns_no_more(model, objective, texts):
     learner = objectives.make_learner(fresh, data, made, 1, ALONE)
     network = learner.network()
     was = {name: a.copy() for name, a in network.named().items()}
-    learner.step(np.arange(len(data.w)), 0.3, 0, 0)
+    learner.steps([np.arange(len(data.w))], [0.3], 0, [0])
     assert not same(network, learner.network())
     assert all((a == was[name]).all() for name, a in network.named().items())
 
@@ -502,4 +502,4 @@ def test_a_run_with_a_shortlist_goes_on_to_the_same_bytes(texts, upto, dropout):
     assert again.curve == whole.curve and whole.curve[-1].heldout > whole.curve[0].heldout
     assert same(whole.best, again.best)
     others = np.flatnonzero(fresh.place[data.w] < 0)[:2]
-    assert objectives.make_learner(fresh, data, made, 1, ALONE).step(others, 0.1, 0, 0) == (0, 0)
+    assert objectives.make_learner(fresh, data, made, 1, ALONE).steps([others], [0.1], 0, [0]) == (0, 1, 0)

@@ -29,20 +29,31 @@ def zipf(N, seed=1):
     return training.Data(np.ascontiguousarray(contexts), words[4:], None)
 
 
-def learned(made, data, copies=(), vocab=None):
+def learned(made, data, copies=(), vocab=None, together=1, threads=1):
     """The network after all the updates of an epoch, and the one before. copies: numbers of updates before which the
-    network is copied, as for a checkpoint.
+    network is copied, as for a checkpoint. together: the number of updates in a call.
     """
     vocab = vocab or make_vocab(WORDS, True, True)
     first = training.begin(training.initial_network(vocab, made, data.w), made).network
-    learner = objectives.make_learner(first, data, made, 1, ALONE)
-    for number in range(len(data.w)):
-        if number in copies:
+    learner = objectives.make_learner(first, data, made, threads, ALONE)
+    for begin in range(0, len(data.w), together):
+        if begin in copies:
             learner.network()
-        epsilon = training.learning_rate(made, number, 0)
-        L, _ = learner.step(np.array([number]), epsilon, 0, number)
-        assert np.isfinite(L)
+        numbers = range(begin, min(begin + together, len(data.w)))
+        epsilons = [training.learning_rate(made, number, 0) for number in numbers]
+        L, done, _ = learner.steps([np.array([number]) for number in numbers], epsilons, 0, numbers)
+        assert np.isfinite(L) and done == len(numbers)
     return learner.network(), first
+
+
+def test_threads_and_calls_change_nothing():
+    """Each thread computes its own blocks, and the sums of the blocks are added in one order. No weight decay
+    is due before the end.
+    """
+    data, made = zipf(30), settings(weight_decay=1e-4)
+    networks = [learned(made, data, together=n, threads=t)[0] for n, t in ((1, 1), (7, 1), (30, 2), (7, 5))]
+    for network in networks[1:]:
+        assert all((a == b).all() for a, b in zip(networks[0].named().values(), network.named().values(), strict=True))
 
 
 def update(p, contexts, w, epsilon, decay):

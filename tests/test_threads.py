@@ -9,8 +9,8 @@ import time
 import pytest
 from helpers import ENVIRONMENT, FILES
 
-from lmtk.machine import blas
-from lmtk.machine.threads import map_at_once, map_in_order
+from lmtk.machine import blas, threads
+from lmtk.machine.threads import lead_helpers, map_at_once, map_in_order
 
 TRAIN = f"nplm-train -text {FILES}/tr.txt -heldout {FILES}/te.txt -unk -hidden 2 -features 2 -order 3 -epochs 1 -lm m"
 PAIRS = f"-source {FILES}/nmt-train.en -target {FILES}/nmt-train.fr"
@@ -109,12 +109,44 @@ if child:
 
 def test_a_forked_process_bounds_its_memory_too():
     code = """import os
-from lmtk.machine import memory
-memory.limit_memory(1 << 30)
+from lmtk.files import bounded
+bounded.limit_memory(1 << 30)
 child = os.fork()
 if child:
     assert os.waitpid(child, 0)[1] == 0
 else:
-    memory.limit_memory(1 << 30)
-    os._exit(not memory.watch.is_alive())"""
+    bounded.limit_memory(1 << 30)
+    os._exit(not bounded.watch.is_alive())"""
     subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True, timeout=60)
+
+
+def test_an_error_of_a_leader_ends_its_helpers():
+    stopped = threading.Event()
+
+    def lead():
+        raise MemoryError
+
+    with pytest.raises(MemoryError):
+        lead_helpers(lead, lambda t: stopped.wait(60), stopped.set, 3)
+    assert stopped.is_set()
+
+
+def test_an_error_of_a_helper_is_raised():
+    with pytest.raises(ZeroDivisionError):
+        lead_helpers(lambda: 1, lambda t: 1 / (t - 2), lambda: None, 3)
+
+
+def test_a_container_limits_the_threads(tmp_path, monkeypatch):
+    """Docker's --cpus 1.5 is time for two threads. A limit above the number of processors changes nothing."""
+    monkeypatch.setattr(threads, "wanted", None)
+    monkeypatch.setattr(threads, "stated", lambda: 0)
+    monkeypatch.setattr(threads, "processors", lambda: set(range(8)))
+    monkeypatch.setattr(threads, "CPU_MAX", str(tmp_path / "cpu.max"))
+    counts = []
+    for content in None, "150000 100000\n", "5000 100000\n", "2000000 100000\n", "max 100000\n":
+        if content:
+            (tmp_path / "cpu.max").write_text(content)
+        threads.processor_limit.cache_clear()
+        counts.append(threads.thread_count())
+    threads.processor_limit.cache_clear()
+    assert counts == [8, 2, 1, 8, 8]

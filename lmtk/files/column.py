@@ -11,7 +11,7 @@ from threading import Lock
 
 import numpy as np
 
-from lmtk.machine import memory
+from lmtk.files import bounded
 
 
 class Column:
@@ -20,7 +20,7 @@ class Column:
     def __init__(self, kind, spill):
         self.kind, self.parts, self.file, self.size = np.dtype(kind), [], None, 0
         if spill:
-            self.file = memory.temporary_file()
+            self.file = bounded.temporary_file()
 
     def append(self, array):
         """Add an array at the end. On a full disk, raises OSError with the name of the folder of temporary files."""
@@ -41,7 +41,7 @@ class Column:
         if self.file is None:
             self.parts = [np.concatenate(self.parts or [np.zeros(0, self.kind)])]
             return self.parts[0]
-        return memory.array_of(self.file, self.kind, mmap.ACCESS_READ) if self.size else np.zeros(0, self.kind)
+        return bounded.array_of(self.file, self.kind, mmap.ACCESS_READ) if self.size else np.zeros(0, self.kind)
 
     def read(self, begin, end):
         """A copy of the numbers from `begin` up to `end`. Unlike `array`, it keeps no pages of the file in memory."""
@@ -66,7 +66,7 @@ class Shelf:
 
     def __init__(self):
         self.parts, self.end, self.lock = {}, 0, Lock()
-        self.file = memory.temporary_file(buffering=0)
+        self.file = bounded.temporary_file(buffering=0)
 
     def add(self, name, array):
         """Add an array at the end of the array `name`. If the disk is full, raises OSError with the folder of temporary

@@ -27,6 +27,7 @@ import numpy as np
 from lmtk import __version__
 from lmtk.clock import UNLIMITED
 from lmtk.errors import FormatError
+from lmtk.files import bounded
 from lmtk.files.outputs import Output
 from lmtk.machine import memory
 from lmtk.machine.threads import helper_pool, map_in_order, thread_count
@@ -107,7 +108,7 @@ def map_output(out, begin, size):
         return None
     with suppress(OSError, ValueError):
         pages.madvise(memory.HUGEPAGE)
-    memory.mapped.append(ref(pages, memory.mapped.remove))
+    bounded.mapped.append(ref(pages, bounded.mapped.remove))
     mapping = np.frombuffer(pages, np.uint8)
     if any(len(other) > begin for other in mappings(out)):
         mapping[begin:] = 0

@@ -402,8 +402,8 @@ def read_heldout(job, vocabulary):
 
 def make_model(job, counted, comm):
     """Makes the model of what was counted, with the ranks of `comm`; rank 0 writes it. Returns what `estimate` does."""
+    from lmtk.files.bounded import limit_memory
     from lmtk.jobs.bar import Bar
-    from lmtk.machine.memory import limit_memory
     from lmtk.ngram.estimate import estimation
 
     count_job, in_buckets, kept = job.count, estimation.is_in_buckets(counted.counts[0]), None

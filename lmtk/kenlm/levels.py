@@ -19,9 +19,9 @@ from itertools import pairwise
 
 import numpy as np
 
+from lmtk.files.bounded import trim
 from lmtk.kenlm.layout import hash_words, is_unknown
 from lmtk.machine.jit import intrinsic, jit
-from lmtk.machine.memory import trim
 from lmtk.machine.threads import map_at_once, parts_of, thread_count
 from lmtk.ngram.estimate.engine import IN_MODEL
 from lmtk.ngram.estimate.suffix import orders_at

@@ -15,6 +15,7 @@ from dataclasses import replace
 import numpy as np
 
 from lmtk.errors import FormatError, LmtkError, name_of, shown
+from lmtk.files import bounded
 from lmtk.files.container import map_output
 from lmtk.kenlm.hashed import (
     AT,
@@ -34,7 +35,6 @@ from lmtk.kenlm.hashed import (
     place_of,
 )
 from lmtk.kenlm.layout import ZERO, hash_words, header_size, is_unknown, join_words, make_header
-from lmtk.machine import memory
 from lmtk.machine.jit import inlined, intrinsic, jit
 from lmtk.machine.threads import map_in_order
 from lmtk.ngram.arpa import reader
@@ -167,7 +167,7 @@ class Tables:
         self.numbers, self.filled = np.zeros(W, np.int32), np.zeros(len(sizes), np.int64)
         mapped = map_output(out, header_size(len(sizes)), 4 * size)
         self.is_mapped = mapped is not None
-        self.memory = mapped.view(np.int32) if self.is_mapped else memory.zeros(size, np.int32)
+        self.memory = mapped.view(np.int32) if self.is_mapped else bounded.zeros(size, np.int32)
         self.logs, self.words = self.memory.view(f32), [UNK]
         self.logs[where[0, AT]], self.logs[where[0, AT] + 1] = form.unknown, 0
 
@@ -202,7 +202,7 @@ class Tables:
         """Takes the pages of order k from this process. They stay in the file, and come back if they are used."""
         if self.is_mapped:
             begin, buckets, width = self.where[k - 1].tolist()
-            memory.give_back(self.memory[begin : begin + buckets * width])
+            bounded.give_back(self.memory[begin : begin + buckets * width])
 
     def write(self):
         """Writes what the file still lacks."""

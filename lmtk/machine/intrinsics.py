@@ -1,5 +1,6 @@
-"""Intrinsics for kernels: eight bytes at any place of a uint8 array, prefetching, arrays at an address or on the stack,
-bits, and BLAS. They are made of public parts of numba and llvmlite alone, so that `fallback` works with them.
+"""Intrinsics for kernels: eight bytes at any place of a uint8 array, prefetching, numbers that threads share, giving up
+the processor, arrays at an address or on the stack, bits, and BLAS. They are made of public parts of numba and llvmlite
+alone, so that `fallback` works with them.
 
 Importing this module imports numba, so kernels name its functions by `jit.intrinsic`.
 """
@@ -53,6 +54,44 @@ def prefetch(typing, array, at):
         return context.get_dummy_value()
 
     return types.void(array, types.int64), build
+
+
+@intrinsic
+def load_shared(typing, array, at):
+    """array[at], int64, which other threads set with `store_shared`. After the load, this thread also sees all that the
+    other thread wrote before its store.
+    """
+
+    def build(context, builder, signature, arguments):
+        return builder.load_atomic(pointer(context, builder, signature.args[0], *arguments), "acquire", 8)
+
+    return types.int64(array, types.int64), build
+
+
+@intrinsic
+def store_shared(typing, array, at, value):
+    """array[at] <- value, int64. A thread that reads the value with `load_shared` also sees all that this thread wrote
+    before.
+    """
+
+    def build(context, builder, signature, arguments):
+        place = pointer(context, builder, signature.args[0], *arguments[:2])
+        builder.store_atomic(arguments[2], place, "release", 8)
+        return context.get_dummy_value()
+
+    return types.void(array, types.int64, types.int64), build
+
+
+@intrinsic
+def yield_processor(typing):
+    """Lets another thread use the processor (POSIX's sched_yield)."""
+
+    def build(context, builder, signature, arguments):
+        module, name = builder.module, "sched_yield"
+        builder.call(module.globals.get(name) or ir.Function(module, ir.FunctionType(INT, []), name), [])
+        return context.get_dummy_value()
+
+    return types.void(), build
 
 
 def array_of(context, builder, kind, data, shape, strides=None):

@@ -1,13 +1,15 @@
-"""Threads: their number, two ways to give them work, and memory that the work uses again.
+"""Threads: their number, three ways to give them work, and memory that the work uses again.
 
 `use` sets the number of threads for the whole process. `map_in_order` works on items ahead of a caller that takes the
-results one after the other. `map_at_once` works on all items before it returns. `Scratch` lends memory to one piece of
-work after another. The work should release Python's lock, as kernels and numpy's large operations do.
+results one after the other. `map_at_once` works on all items before it returns. `lead_helpers` runs a
+leader and helpers side by side, which may wait for each other. `Scratch` lends memory to one piece of work after
+another. The work should release Python's lock, as kernels and numpy's large operations do.
 
 A matrix product runs on one of these threads. OpenBLAS's own threads spin while they wait, which makes them slower for
 products of our sizes, most of all on a busy processor.
 """
 
+import math
 import os
 import sys
 from collections import deque
@@ -16,6 +18,7 @@ from functools import cache, partial
 from importlib import import_module
 from itertools import chain, islice
 
+CPU_MAX = "/sys/fs/cgroup/cpu.max"  # "TIME PERIOD" in microseconds, or "max PERIOD": the limit of a control group
 wanted = None  # the number given to `use`
 
 
@@ -56,8 +59,10 @@ def limit_threads(number):
 
 
 def thread_count():
-    """The number of threads to use: the one given to `use`, else the environment's, else one for each processor."""
-    return wanted or stated() or len(processors())
+    """The number of threads to use: the one given to `use`, else the environment's, else one for each processor that
+    this process may use, but no more than the container's limit.
+    """
+    return wanted or stated() or min(len(processors()), processor_limit())
 
 
 def processors():
@@ -65,6 +70,19 @@ def processors():
     if hasattr(os, "sched_getaffinity"):
         return os.sched_getaffinity(0)
     return set(range(os.cpu_count() or 1))
+
+
+@cache
+def processor_limit():
+    """The container's limit of processors, rounded up; inf without a limit. Docker's --cpus and Kubernetes' limits set
+    it. The system pauses a container that uses more time. Only control groups of version 2 are read.
+    """
+    try:
+        with open(CPU_MAX) as file:
+            time, period = map(int, file.read().split())
+    except (OSError, ValueError):  # "max" means no limit
+        return math.inf
+    return max(-(-time // period), 1)
 
 
 def stated():
@@ -126,11 +144,25 @@ def map_at_once(work, items, threads=None):
     return results
 
 
+def lead_helpers(lead, help_leader, stop, threads):
+    """Returns lead(). Meanwhile help_leader(t) runs on other threads, for t from 1 to threads - 1. stop() must make
+    these calls return.
+    """
+    helpers = []
+    try:
+        helpers += (helper_pool(os.getpid()).submit(help_leader, t) for t in range(1, threads))
+        return lead()
+    finally:
+        stop()
+        for helper in helpers:
+            helper.result()
+
+
 @cache
 def helper_pool(process):
-    """The threads of `map_at_once`. They start when they are first needed, and then wait for more work, because
-    starting a thread takes as long as a small product. A forked process does not have its parent's threads, and gets a
-    pool of its own. process: the number of the process.
+    """The threads of `map_at_once` and `lead_helpers`. They start when they are first needed, and then wait for more
+    work, because starting a thread takes as long as a small product. A forked process does not have its parent's
+    threads, and gets a pool of its own. process: the number of the process.
     """
     from concurrent.futures import ThreadPoolExecutor
 

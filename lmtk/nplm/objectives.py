@@ -1,6 +1,6 @@
 """Objectives: how each model learns from a minibatch.
 
-A model and a name of an objective come in; a `Learner` goes out, whose `step` makes one update. An objective decides
+A model and a name of an objective come in; a `Learner` goes out, whose `steps` makes updates. An objective decides
 which words the output layer is trained on. It is a function (start, data, settings, pace, threads, comm, C) ->
 `OutputTrainer`:
 start     the model that training starts from; it is not changed
@@ -34,6 +34,8 @@ from lmtk.nplm.pace import Rates, make_pace, variances
 f32 = np.float32
 BIASES = "b", "bc"  # of words and classes
 LEAST_DECAY = 2.0**-15  # the share of the weights that a decay takes away, at the least
+TOGETHER = 64  # updates of one example in a call of their kernel, at the most
+WORK = 1 << 28  # weights that such a call reads, at the most: a signal has to wait until the call ends
 DECAY_EVERY = 64  # updates of a few rows of the output weights between two decays: a decay costs as much as an update
 
 
@@ -71,15 +73,36 @@ class OutputTrainer:
 class Learner:
     """A model in training.
 
-    step(at, epsilon, epoch, number) updates it from the examples `at` with the learning rate epsilon. It returns the
-    sum of ln p before the update, or an estimate of the sum, and the norm of a gradient. If the sum is not finite,
-    nothing changes. network() -> a copy of the model as it is now; all ranks call it together. state() -> the arrays by
-    name that a resumed run needs in addition to the model.
+    steps(batches, epsilons, epoch, numbers) makes one update for each minibatch. batches: the indices of the examples;
+    epsilons: the learning rates; numbers: the numbers of the minibatches in the epoch. Returns (the sum of ln p, or an
+    estimate; the number of updates; the norm of the gradient of the last update). ln p of a minibatch is computed
+    before its update. If it is not finite, the sum is not finite either, and the other minibatches are skipped.
+    together: how many minibatches a call should have. network() -> a copy of the model as it is now; all ranks call it
+    together. state() -> the arrays by name that a resumed run needs in addition to the model.
     """
 
-    step: Callable
+    steps: Callable
     network: Callable
     state: Callable = dict
+    together: int = 1
+
+
+def one_by_one(step):
+    """`Learner.steps` from a function step(at, epsilon, epoch, number) -> (the sum of ln p, the norm of the gradient)
+    for one minibatch.
+    """
+
+    def steps(batches, epsilons, epoch, numbers):
+        total, norm = 0.0, math.nan
+        for done, (at, epsilon, number) in enumerate(zip(batches, epsilons, numbers, strict=True)):
+            L, next_norm = step(at, epsilon, epoch, number)
+            total += L
+            if not math.isfinite(L):
+                return total, done, norm
+            norm = next_norm
+        return total, len(batches), norm
+
+    return steps
 
 
 def train_on_all(start, data, settings, pace, threads, comm, C):
@@ -212,7 +235,7 @@ def make_learner(start, data, settings, threads, comm, state=None):
     is_single = settings.minibatch == 1 and data.fresh is None and comm is ALONE
     is_single = is_single and start.output == settings.objective == "full"
     if is_single and start.layer == "nplm" and start.senses == 1 and not settings.dropout and not settings.word_dropout:
-        return make_single_learner(start, data, settings, state)
+        return make_single_learner(start, data, settings, threads, state)
     pace = make_pace(settings, data, len(start.C), *OUTPUTS[start.output].variances(start.theta, w))
     objective = "one" if is_single else settings.objective
     theta, trainer = make_parts(start, replace(data, w=w), settings, pace, threads, comm, objective)
@@ -250,7 +273,7 @@ def make_learner(start, data, settings, threads, comm, state=None):
 
     network = lambda: start.having(sgd.copy_arrays(theta) | trainer.arrays())
     carried = lambda: {} if theta.state is None else {"state": theta.state}
-    return Learner(step, network, lambda: {"decay": pending.copy()} | carried())
+    return Learner(one_by_one(step), network, lambda: {"decay": pending.copy()} | carried())
 
 
 def make_parts(start, data, settings, pace, threads, comm, objective):
@@ -335,9 +358,12 @@ def initial_state(settings):
     return state
 
 
-def make_single_learner(start, data, settings, state):
-    """Make the Learner of the paper's network and algorithm: one example in an update, on one thread. state: the arrays
-    of `Learner.state`.
+def make_single_learner(start, data, settings, threads, state):
+    """Make the Learner of the paper's network and algorithm: one example in an update. state: the arrays of
+    `Learner.state`.
+
+    The weight decay of a call is applied after the call. So a call has so few updates that their decay is at most
+    LEAST_DECAY.
     """
     p, pending = start.theta, state["decay"].copy()
     theta = sgd.make_parameters(LAYERS[start.layer], {"C": p.C, "H": p.H, "d": p.d})
@@ -350,15 +376,18 @@ def make_single_learner(start, data, settings, state):
 
     decay = make_decay(pending, 1, shrink, data, settings)
 
-    def step(at, epsilon, epoch, number):
-        rates = f32(epsilon), f32(epsilon * settings.feature_rate)
-        result = single.update(hidden, *layer.for_kernels(), data.contexts[at][0], int(data.w[at[0]]), rates)
-        if math.isfinite(result[0]):
+    def steps(batches, epsilons, epoch, numbers):
+        at, rates = np.concatenate(batches), np.outer(epsilons, (1, settings.feature_rate)).astype(f32)
+        examples = data.contexts[at], data.w[at], rates
+        L, done, norm = single.update_in_turn(layer, hidden, *examples, threads)
+        for epsilon, number in zip(epsilons[:done], numbers):
             decay(epsilon, number, 1)
-        return result
+        return L, done, norm
 
     network = lambda: start.having(sgd.copy_arrays(theta) | single.gather(layer, start.h, p.W is not None))
-    return Learner(step, network, lambda: {"decay": pending.copy()})
+    share = settings.rate * settings.weight_decay * max(settings.feature_rate, 1)  # the largest decay of an update
+    together = max(min(TOGETHER, WORK // max(layer.M.size, 1), int(LEAST_DECAY / share) if share else TOGETHER), 1)
+    return Learner(steps, network, lambda: {"decay": pending.copy()}, together)
 
 
 def make_energy_learner(start, data, settings, threads, comm, state):
@@ -384,4 +413,4 @@ def make_energy_learner(start, data, settings, threads, comm, state):
         return result
 
     network = lambda: start.having({name: a.copy() for name, a in vars(p).items()})
-    return Learner(step, network, lambda: {"decay": pending.copy()})
+    return Learner(one_by_one(step), network, lambda: {"decay": pending.copy()})

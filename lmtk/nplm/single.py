@@ -1,7 +1,7 @@
 """Updates of one example, as in section 3.2 of Bengio et al. 2003: each passes over the output weights once.
 
 Step 1 reads all of M = [U | W | b]. Step 2 reads M again for dL/dz, and once more to change it. With one example in an
-update, this reading takes most of the time. So `visit` does three things with a block of M while the processor's cache
+update, this reading takes most of the time. So a visit does three things with a block of M while the processor's cache
 holds it: it makes the update of the example before, computes the outputs of this example, and adds up their share of
 dL/dz. `flush` makes the last update.
 
@@ -9,12 +9,18 @@ dL/dz = m_w - sum_j p_j m_j, where p_j = e^(y_j) / S. The sum of e^(y_j) m_j in 
 only after the last block: `learn_outputs` divides by it at the end (as Milakov and Gimelshein 2018 do with the softmax
 alone).
 
+As in section 3.2, the outputs are divided: each thread visits a part of the blocks. The first thread, the leader, also
+computes the hidden layer, adds up the results of the blocks, and updates C, H and d. The results do not depend on the
+number of threads.
+
 symbol  shape      meaning, besides those of `kernels`
 M       (N, D, B)  the output weights without b, in N blocks of B outputs; the last block is filled up with zeros
 y       (N, B)     the outputs; after an example, e^(y - q) with q the maximum of the block
 s       (N,)       a factor for each block: s_n y_n is the learning rate times dL/dy
-sums    (3, N)     for each block: q; the sum of y; the output of the target word, or -inf if it is not in the block
+sums    (2, N)     for each block: q; the sum of y
 parts   (N, D)     for each block, the sum of e^(y_j - q) m_j
+team    (8 T,)     for T threads: the number of visits that the leader has begun, or END; at 8 t, the number of visits
+                   that thread t has finished, or GONE. Each number has a cache line of its own.
 """
 
 import math
@@ -22,40 +28,48 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lmtk.exponential import FAST, exp_outputs, tanh
-from lmtk.machine.jit import inlined, jit
+from lmtk.exponential import FAST, exp_rows, tanh
+from lmtk.machine.jit import inlined, intrinsic, jit, sealed
+from lmtk.machine.threads import lead_helpers
 from lmtk.nplm.kernels import LEAST, add_to_pair
 
 f32 = np.float32
 B = 256  # outputs in a block: with 300 inputs it has 0.3 MB, which the second level of a cache holds
+LEAST_BLOCKS = 2  # of a thread; with fewer, waiting takes longer than the work
+LINE = 8  # int64 numbers in 64 bytes, a cache line
+END, GONE = -1, np.iinfo(np.int64).max
+PATIENCE = 10_000  # checks of a number in `team`, about 10 us in all, before a waiting thread yields its processor
+local, load_shared, store_shared = intrinsic("local"), intrinsic("load_shared"), intrinsic("store_shared")
+yield_processor = intrinsic("yield_processor")
 
 
-@dataclass
+@dataclass(frozen=True)
 class Layer:
     """The output weights in training. b, low (V,): the biases, and what single precision rounds off them.
 
-    z (D,), y, s and keep are the update that is still to be made: M <- keep (M + z (s y)), b <- b + s y. sums and parts
-    are room for results.
+    z_before (D,), y, s and keep (1,) are the update that is still to be made: M <- keep (M + z_before (s y)),
+    b <- b + s y. z (D,): the input. sums and parts are room for results.
     """
 
     M: np.ndarray
     b: np.ndarray
     low: np.ndarray
+    z_before: np.ndarray
     y: np.ndarray
-    z: np.ndarray
     s: np.ndarray
+    keep: np.ndarray
+    z: np.ndarray
     sums: np.ndarray
     parts: np.ndarray
-    keep: float = 1.0
 
     def shrink(self, keep):
         """Multiply U and W by `keep`, after the update that is still to be made: weight decay."""
-        self.keep *= keep
+        self.keep[0] *= keep
 
-    def for_kernels(self):
-        """The arguments of `learn_outputs` that are the layer. The update that is still to be made is made there."""
-        keep, self.keep = self.keep, 1.0
-        return (self.M, self.b, self.low), (self.z, self.y, self.s, f32(keep)), (self.sums, self.parts)
+    def for_kernels(self, team):
+        """(weights, pending, room), the first arguments of `learn_outputs`. team: as in the table above."""
+        weights, pending = (self.M, self.b, self.low), (self.z_before, self.y, self.s, self.keep)
+        return weights, pending, (self.z, self.sums, self.parts, team)
 
 
 def make_layer(U, W, b, low):
@@ -66,7 +80,9 @@ def make_layer(U, W, b, low):
     M[:V] = weights
     M = np.ascontiguousarray(M.reshape(N, B, D).transpose(0, 2, 1))
     zeros = lambda *shape: np.zeros(shape, f32)
-    return Layer(M, b.copy(), low.copy(), zeros(N, B), zeros(D), zeros(N), zeros(3, N), zeros(N, D))
+    return Layer(
+        M, b.copy(), low.copy(), zeros(D), zeros(N, B), zeros(N), np.ones(1), zeros(D), zeros(2, N), zeros(N, D)
+    )
 
 
 def gather(layer, h, direct):
@@ -80,8 +96,12 @@ def gather(layer, h, direct):
 
 def flush(layer):
     """Make the update that is still to be made."""
-    zeros = np.zeros_like(layer.z)
-    learn_outputs(*layer.for_kernels(), zeros, -1, f32(0), zeros)
+    learn_outputs(*layer.for_kernels(make_team(1)), -1, f32(0), np.empty_like(layer.z))
+
+
+def make_team(threads):
+    """The array `team` before the first visit."""
+    return np.zeros(LINE * threads, np.int64)
 
 
 def update_output(layer, z, w, epsilon):
@@ -89,9 +109,45 @@ def update_output(layer, z, w, epsilon):
 
     Returns (L, dL/dz); if L is not finite, the example changes nothing and dL/dz is None.
     """
-    gz = np.zeros_like(z)
-    L = learn_outputs(*layer.for_kernels(), z[0, :-1], w, f32(epsilon), gz[0, :-1])
+    gz, layer.z[:] = np.zeros_like(z), z[0, :-1]
+    L = learn_outputs(*layer.for_kernels(make_team(1)), w, f32(epsilon), gz[0, :-1])
     return L, gz if math.isfinite(L) else None
+
+
+def update_in_turn(layer, hidden, contexts, words, rates, threads):
+    """`update` for examples in turn: their contexts (K, n-1), words (K,), and rates (K, 2). hidden: C, H and d.
+
+    Returns (the sum of L, the number of updates, the norm of the last). It stops at an example whose L is not finite.
+    """
+    threads = min(threads, max(len(layer.M) // LEAST_BLOCKS, 1))
+    team = make_team(threads)
+    arguments = layer.for_kernels(team)
+
+    def help_leader(t):
+        try:
+            visit_for_leader(*arguments, t)
+        finally:
+            team[LINE * t] = GONE  # if this thread failed, the leader must not wait for it
+
+    def stop():
+        team[0] = END
+
+    lead = lambda: update_all(hidden, *arguments, contexts, words, rates)
+    return lead_helpers(lead, help_leader, stop, threads)
+
+
+@jit(fastmath=FAST)
+def update_all(hidden, weights, pending, room, contexts, words, rates):
+    """Makes the updates of `update_in_turn`, as the leader. Returns what it returns."""
+    total, norm, done = 0.0, np.nan, 0
+    for k in range(len(words)):
+        L, next_norm = update(hidden, weights, pending, room, contexts[k], words[k], (rates[k, 0], rates[k, 1]))
+        total += L
+        if not np.isfinite(L):
+            break
+        norm, done = next_norm, k + 1
+    store_shared(room[3], 0, END)
+    return total, done, norm
 
 
 @jit(fastmath=FAST)
@@ -101,9 +157,9 @@ def update(hidden, weights, pending, room, context, w, rates):
     hidden: C, H and d; weights, pending, room: `Layer.for_kernels`; rates: epsilon of all parameters but C, and of C.
     Returns (L, norm of dL/dz), from before the update; if L is not finite, the example changes nothing.
     """
-    (C, H, d), (epsilon, epsilon_C) = hidden, rates
-    h, m, D = len(d), C.shape[1], len(pending[0])
-    x, z, gz = np.empty(H.shape[1], f32), np.empty(D, f32), np.empty(D, f32)
+    (C, H, d), (epsilon, epsilon_C), z = hidden, rates, room[0]
+    h, m, D = len(d), C.shape[1], len(z)
+    x, gz = np.empty(H.shape[1], f32), np.empty(D, f32)
     for k in range(len(context)):  # 1(a)
         x[k * m : (k + 1) * m] = C[context[k]]
     for i in range(h):  # 1(b)
@@ -112,7 +168,7 @@ def update(hidden, weights, pending, room, context, w, rates):
             o += H[i, j] * x[j]
         z[i] = tanh(o)
     z[h:] = x[: D - h]
-    L = learn_outputs(weights, pending, room, z, w, epsilon, gz)  # 1(c) to 2(b)
+    L = learn_outputs(weights, pending, room, w, epsilon, gz)  # 1(c) to 2(b)
     if not np.isfinite(L):
         return L, np.nan
     gx, squares = np.zeros_like(x), f32(0)
@@ -132,23 +188,34 @@ def update(hidden, weights, pending, room, context, w, rates):
 
 
 @jit(fastmath=FAST)
-def learn_outputs(weights, pending, room, z, w, epsilon, gz):
-    """Update the output layer from z (D,), its input, and the target word w; w = -1 only makes the update before.
+def learn_outputs(weights, pending, room, w, epsilon, gz):
+    """Update the output layer from its input z and the target word w; w = -1 only makes the update before.
 
-    weights: M, b and low; pending: z, y, s and keep of the update before, where that of this example will be; room:
-    sums and parts. gz (D,) <- dL/dz. Returns L; if it is not finite, the example changes nothing.
+    weights: M, b and low; pending: z_before, y, s and keep of the update before, which are replaced by those of this
+    example; room: z, sums, parts and team. gz (D,) <- dL/dz. Returns L; if it is not finite, the example changes
+    nothing.
     """
-    (M, _, _), (z_before, y, s, _), (sums, parts) = weights, pending, room
-    visit(weights, pending, room, z, w)
-    s[:] = 0
-    Q, T, S = sums[0].max(), sums[2].max(), 0.0
+    (M, b, _), (z_before, y, s, keep), (z, sums, parts, team) = weights, pending, room
+    threads, visits = len(team) // LINE, team[0] + 1
+    store_shared(team, 0, visits)
+    visit(weights, pending, room, 0)
+    for t in range(1, threads):
+        wait_until(team, LINE * t, visits)
+    s[:], keep[0] = 0, 1
+    if w < 0:
+        y[:] = 0
+        return 0.0
+    block, place, output = w // B, w % B, b[w]
+    for d in range(len(z)):
+        gz[d] = M[block, d, place]
+        output += z[d] * gz[d]
+    Q, S = sums[0].max(), 0.0
     for n in range(len(M)):
         S += np.exp(np.float64(sums[0, n] - Q)) * sums[1, n]
-    L = np.float64(T) - np.float64(Q) - np.log(S)
+    L = np.float64(output) - np.float64(Q) - np.log(S)
     if not np.isfinite(L):
+        y[:] = 0
         return L
-    block, place = w // B, w % B
-    gz[:] = M[block, :, place]
     for n in range(len(M)):
         scale = f32(np.exp(np.float64(sums[0, n] - Q)) / S)
         for d in range(len(z)):
@@ -161,16 +228,38 @@ def learn_outputs(weights, pending, room, z, w, epsilon, gz):
     return L
 
 
-@jit(fastmath=FAST)
-def visit(weights, pending, room, z, w):
-    """One pass over M: makes the update before, then y <- e^(y - q) for z and the target word w, and `room`, block by
-    block. The arguments are those of `learn_outputs`.
+@sealed(fastmath=FAST)
+def visit_for_leader(weights, pending, room, t):
+    """Makes the visits of thread t > 0, one for each that the leader begins, until team[0] is END."""
+    team, visits = room[3], 0
+    while wait_until(team, 0, visits + 1) != END:
+        visits += 1
+        visit(weights, pending, room, t)
+        store_shared(team, LINE * t, visits)
+
+
+@inlined
+def wait_until(team, at, number):
+    """Returns team[at] as soon as it is at least `number`, or END."""
+    looks, now = 0, load_shared(team, at)
+    while now < number and now != END:
+        looks += 1
+        if looks > PATIENCE:
+            yield_processor()
+        now = load_shared(team, at)
+    return now
+
+
+@sealed(fastmath=FAST)
+def visit(weights, pending, room, t):
+    """Thread t's part of a pass over M: makes the update before, then y <- e^(y - q), sums and parts for z, block by
+    block. weights, pending and room: as in `learn_outputs`.
 
     Bound by reading and writing M once.
     """
-    (M, b, low), (z_before, y, s, keep), (sums, parts) = weights, pending, room
-    gy, place = np.zeros(B, f32), np.empty(1, np.int64)
-    for n in range(len(M)):
+    (M, b, low), (z_before, y, s, keep), (z, sums, parts, team) = weights, pending, room
+    threads, gy, kept = len(team) // LINE, local(B, f32), f32(keep[0])
+    for n in range(len(M) * t // threads, len(M) * (t + 1) // threads):
         at = n * B
         size = min(B, len(b) - at)
         for j in range(size):
@@ -178,9 +267,8 @@ def visit(weights, pending, room, z, w):
             b[at + j], low[at + j] = add_to_pair(b[at + j], low[at + j], gy[j])
             y[n, j] = b[at + j]
         gy[size:], y[n, size:] = 0, -np.inf
-        change_and_multiply(M[n], z_before, gy, keep, z, y[n])
-        place[0], sums[2, n] = w - at, -np.inf
-        exp_outputs(y[n : n + 1], sums[0, n : n + 1], sums[1, n : n + 1], place, None, sums[2, n : n + 1])
+        change_and_multiply(M[n], z_before, gy, kept, z, y[n])
+        exp_rows(y[n : n + 1], sums[0, n : n + 1], sums[1, n : n + 1])
         add_outputs(M[n], y[n], parts[n])
 
 

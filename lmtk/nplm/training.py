@@ -244,7 +244,8 @@ def unigram_logp(data, vocab):
 
 
 def train(progress, data, settings, threads, comm=ALONE, common=None):
-    """Train from the state `progress`, and change it; yield (epoch over, words, network) after each minibatch.
+    """Train from the state `progress`, and change it; yield (epoch over, words, network) after each call of
+    `Learner.steps`.
 
     words: how many were read since the last yield. network: a function that copies the parameters into a model; all
     ranks of `comm` call it together. common: an `asynchronous.Common` for asynchronous training (section 3.1): each
@@ -257,29 +258,33 @@ def train(progress, data, settings, threads, comm=ALONE, common=None):
     if common:
         state = state | {"decay": common.hand_out_decay(state["decay"])}
     learner = objectives.make_learner(progress.network, data, settings, threads, common or comm, state)
-    first, stride, rounds = (comm.rank, comm.size, ROUNDS) if common else (0, 1, 1)
+    first, stride, rounds = (comm.rank, comm.size, ROUNDS) if common else (0, 1, learner.together)
 
     clock, total = Clock(settings.minutes, progress.seconds), settings.epochs * N
-    norm = next_norm = epsilon = math.nan
+    norm = math.nan
+
+    def rate(number):
+        """The learning rate of a minibatch of this epoch."""
+        t = progress.epoch * N + number * K
+        return learning_rate(settings, t, clock.share(t / total))
+
     while progress.epoch < settings.epochs:
-        batch, t = make_batches(data, settings, progress.epoch), progress.epoch * N
-        first_rate = learning_rate(settings, t, clock.share(t / total))
+        batch, first_rate = make_batches(data, settings, progress.epoch), rate(0)
         while progress.step < last and not progress.out_of_time:
-            L, begin, end = 0.0, progress.step, min(progress.step + rounds * stride, last)
-            for number in range(begin + first, end, stride):
-                t = progress.epoch * N + number * K
-                epsilon = learning_rate(settings, t, clock.share(t / total))
-                step_L, next_norm = learner.step(batch(number), epsilon, progress.epoch, number)
-                L += step_L
+            begin, end = progress.step, min(progress.step + rounds * stride, last)
+            numbers = range(begin + first, end, stride)
+            batches, epsilons = list(map(batch, numbers)), list(map(rate, numbers))
+            L, done, last_norm = learner.steps(batches, epsilons, progress.epoch, numbers)
+            norm = last_norm if done else norm
             if common:
                 L = float(comm.sum(np.array([L]))[0])
                 common.average()
             if not math.isfinite(L):
+                number, epsilon = (begin, rate(begin)) if common else (begin + done, epsilons[done])
                 raise Diverged(
-                    f"the likelihood is not finite at epoch {progress.epoch + 1}, step {progress.step + 1} (learning "
-                    f"rate {epsilon:.4g}, gradient norm {norm:.4g} at the step before); try a lower -rate"
+                    f"the likelihood is not finite at epoch {progress.epoch + 1}, step {number + 1} (learning rate "
+                    f"{epsilon:.4g}, gradient norm {norm:.4g} at the step before); try a lower -rate"
                 )
-            norm = next_norm
             progress.L += L
             progress.step, progress.state = end, learner.state()
             if common:

@@ -11,9 +11,9 @@ import sys
 from collections import Counter
 
 from lmtk.errors import FormatError, UsageError, shown
+from lmtk.files.bounded import named_file
 from lmtk.files.decoding import WORD, lines
 from lmtk.files.outputs import open_out
-from lmtk.machine.memory import named_file
 from lmtk.machine.threads import import_numpy
 from lmtk.programs.arpa import SIZE, arpa_lines
 

@@ -15,8 +15,8 @@ from itertools import pairwise
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
+from lmtk.files.bounded import give_back, trim, zeros
 from lmtk.machine.jit import inlined, intrinsic, jit
-from lmtk.machine.memory import give_back, trim, zeros
 from lmtk.machine.threads import Scratch, map_at_once, map_in_order
 from lmtk.ngram.arpa.digits import print_shortest, shortest
 from lmtk.ngram.edit.union import sort

@@ -14,6 +14,7 @@ from itertools import chain, groupby, islice
 import numpy as np
 
 from lmtk.errors import FormatError, LmtkWarning, counted, name_of, shown
+from lmtk.files import bounded
 from lmtk.files.declared import MAX_ORDER
 from lmtk.files.decoding import WORD, decode_blocks, split_lines
 from lmtk.machine import memory
@@ -286,7 +287,7 @@ class GrowingTrie:
         if k == 1:
             sizes = [stated[j] for j in sorted(stated)]
             is_regular = sizes and sorted(stated) == [*range(1, len(sizes) + 1)] and max(sizes) <= MOST
-            if not sections[1] or not is_regular or memory.bound:
+            if not sections[1] or not is_regular or bounded.bound:
                 return
             try:
                 trie = Trie(sizes, len(self.unigrams.vocab.words), self.home)
@@ -414,7 +415,7 @@ def nodes_of_many(sections, growing, linked):
     if rows:
         trie, repeated = mended_trie(rows, W, growing.home)
     if growing.home:
-        memory.trim()  # freed memory goes back to the system, for the pages of the file
+        bounded.trim()  # freed memory goes back to the system, for the pages of the file
     if linked:
         nodes = finish(trie.memory, trie.where, W, home=growing.home)
     else:
@@ -424,11 +425,10 @@ def nodes_of_many(sections, growing, linked):
 
 def mended_trie(rows, W, home=None):
     """(the Trie of the rows of each order; the number of repeated n-grams). `mend` changes the rows if it must."""
-    trie, repeated = trie_of(rows, W, home), 0
-    if not trie:
-        repeated = mend(rows, W)
-        trie = trie_of(rows, W, home)
-    return trie, repeated
+    if trie := trie_of(rows, W, home):
+        return trie, 0
+    repeated = mend(rows, W)
+    return trie_of(rows, W, home), repeated
 
 
 def trie_of(rows, W, home=None):

@@ -11,8 +11,8 @@ weighted (N_k,)    uint8: whether the file states the weight of a node; (0,) for
 
 import numpy as np
 
+from lmtk.files import bounded
 from lmtk.files.column import Shelf
-from lmtk.machine import memory
 from lmtk.machine.jit import jit
 from lmtk.machine.threads import Scratch, map_in_order
 from lmtk.ngram.arpa.printing import PIECE, weights_written
@@ -32,7 +32,7 @@ def write_sections(out, model, rank, lines, context_first=False):
     nodes, scratch = model.nodes, Scratch()
     nodes.checked_levels(len(model.vocab.words))
     weighted, *_ = weights_written(nodes, rank)
-    most = max(memory.bound // BYTES, LEAST) if memory.bound else 1 << 40
+    most = max(bounded.bound // BYTES, LEAST) if bounded.bound else 1 << 40
     for k in range(1, nodes.order + 1):
         out.write(b"\n\\%d-grams:\n" % k)
         lead = k - 2 if context_first and k > 1 else k - 1

@@ -6,7 +6,7 @@ on disk (`sorting`). A log10 of -inf is written as -99.
 
 import numpy as np
 
-from lmtk.machine import memory
+from lmtk.files import bounded
 from lmtk.ngram.counting.counts import ranks
 from lmtk.ngram.model.nodes import ZERO, mark_suffixes
 
@@ -18,7 +18,7 @@ def write_text(out, model, sort=True, may_reuse=False):
     in byte order. Without `sort` they are sorted by their words' ids, compared from the last word back. may_reuse:
     as in `printing.write_sorted`.
     """
-    sizes, plain = model.sizes, sort and not memory.bound
+    sizes, plain = model.sizes, sort and not bounded.bound
     out.write(b"\n\\data\\\n" + b"".join(b"ngram %d=%d\n" % (k, size) for k, size in enumerate(sizes, 1)))
     if not model.is_large("write" if plain else "") or sum(sizes) >= 1 << 31:
         format_sections(out, model, ranks(model.vocab.words) if sort else None)

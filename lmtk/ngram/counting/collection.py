@@ -15,11 +15,11 @@ from itertools import chain, zip_longest
 import numpy as np
 
 from lmtk.errors import FormatError, LmtkError, LmtkWarning, shown
+from lmtk.files.bounded import limit_memory
 from lmtk.files.column import Column, Shelf
 from lmtk.files.decoding import BLOCK
 from lmtk.files.decoding import blocks as blocks_of
 from lmtk.machine.large import pays
-from lmtk.machine.memory import limit_memory
 from lmtk.machine.parallel import ALONE
 from lmtk.machine.threads import thread_count
 from lmtk.ngram.counting.counts import Counts, count_ids, from_rows, parse_counts, row_parts, to_rows

@@ -7,9 +7,9 @@ below the highest, in order of the nodes. A Kneser-Ney model has poor p(h) of it
 
 import numpy as np
 
+from lmtk.files.bounded import zeros
 from lmtk.lm import LN10
 from lmtk.machine.jit import jit
-from lmtk.machine.memory import zeros
 from lmtk.ngram.counting.counts import find_rows
 from lmtk.ngram.edit.renormalize import log10p_of_all
 from lmtk.ngram.model.nodes import AT, WIDTH, children_of, find_unigrams, view_records

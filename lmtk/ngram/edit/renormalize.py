@@ -23,9 +23,9 @@ import numpy as np
 
 from lmtk.errors import LmtkWarning, counted, shown
 from lmtk.exponential import powers
+from lmtk.files.bounded import zeros
 from lmtk.lm import probability
 from lmtk.machine.jit import inlined, intrinsic, jit
-from lmtk.machine.memory import zeros
 from lmtk.machine.threads import map_at_once, parts_of
 from lmtk.ngram.estimate.methods import EPSILON
 from lmtk.ngram.mass import left_of_one, weight_of_one

@@ -30,8 +30,8 @@ from itertools import pairwise
 import numpy as np
 
 from lmtk.errors import FormatError
+from lmtk.files.bounded import give_back, zeros
 from lmtk.machine.jit import inlined
-from lmtk.machine.memory import give_back, zeros
 
 NODE = np.dtype([("word", "<i4"), ("child", "<i4"), ("log10p", "<f4"), ("log10bow", "<f4"), ("suffix", "<i4")])
 LAST = np.dtype([("word", "<i4"), ("log10p", "<f4"), ("suffix", "<i4")])

@@ -9,8 +9,8 @@ from dataclasses import replace
 
 import numpy as np
 
+from lmtk.files.bounded import zeros
 from lmtk.machine.jit import inlined, intrinsic, jit
-from lmtk.machine.memory import zeros
 from lmtk.machine.threads import map_at_once
 from lmtk.ngram.model.nodes import AT, CHILD, WIDTH, N, freeze, number
 

@@ -19,9 +19,9 @@ from itertools import pairwise
 
 import numpy as np
 
+from lmtk.files.bounded import trim
 from lmtk.files.column import Shelf
 from lmtk.machine.jit import jit
-from lmtk.machine.memory import trim
 from lmtk.machine.threads import map_at_once
 from lmtk.ngram.estimate import engine, suffix
 from lmtk.ngram.estimate.buckets.division import ends_of, stored

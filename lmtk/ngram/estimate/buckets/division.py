@@ -5,9 +5,9 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 
 from lmtk.errors import LmtkError, shown
+from lmtk.files.bounded import trim
 from lmtk.files.column import Shelf
 from lmtk.machine import threads
-from lmtk.machine.memory import trim
 from lmtk.ngram.estimate import engine
 from lmtk.ngram.estimate.suffix import kind_of_begins
 from lmtk.text.corpus import WORD_BYTES

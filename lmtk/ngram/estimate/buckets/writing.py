@@ -8,8 +8,8 @@ from contextlib import nullcontext
 
 import numpy as np
 
+from lmtk.files.bounded import give_back
 from lmtk.machine import threads
-from lmtk.machine.memory import give_back
 from lmtk.ngram.arpa import printing
 from lmtk.ngram.estimate import suffix
 from lmtk.ngram.estimate.buckets.division import ends_of, stored
