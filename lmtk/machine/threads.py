@@ -1,9 +1,9 @@
 """Threads: their number, three ways to give them work, and memory that the work uses again.
 
 `use` sets the number of threads for the whole process. `map_in_order` works on items ahead of a caller that takes the
-results one after the other. `map_at_once` works on all items before it returns. `lead_helpers` runs a
-leader and helpers side by side, which may wait for each other. `Scratch` lends memory to one piece of work after
-another. The work should release Python's lock, as kernels and numpy's large operations do.
+results one after the other. `map_at_once` works on all items before it returns. `lead_helpers` runs a leader and
+helpers side by side, which may wait for each other. `Scratch` lends memory to one piece of work after another. The work
+should release Python's lock, as kernels and numpy's large operations do.
 
 A matrix product runs on one of these threads. OpenBLAS's own threads spin while they wait, which makes them slower for
 products of our sizes, most of all on a busy processor.

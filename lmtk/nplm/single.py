@@ -1,7 +1,7 @@
 """Updates of one example, as in section 3.2 of Bengio et al. 2003: each passes over the output weights once.
 
 Step 1 reads all of M = [U | W | b]. Step 2 reads M again for dL/dz, and once more to change it. With one example in an
-update, this reading takes most of the time. So a visit does three things with a block of M while the processor's cache
+update, these passes take most of the time. So a visit does three things with a block of M while the processor's cache
 holds it: it makes the update of the example before, computes the outputs of this example, and adds up their share of
 dL/dz. `flush` makes the last update.
 
@@ -255,7 +255,7 @@ def visit(weights, pending, room, t):
     """Thread t's part of a pass over M: makes the update before, then y <- e^(y - q), sums and parts for z, block by
     block. weights, pending and room: as in `learn_outputs`.
 
-    Bound by reading and writing M once.
+    Bound by its instructions while M is in a cache, and beyond by reading and writing M once.
     """
     (M, b, low), (z_before, y, s, keep), (z, sums, parts, team) = weights, pending, room
     threads, gy, kept = len(team) // LINE, local(B, f32), f32(keep[0])
