@@ -7,7 +7,7 @@ from functools import cache
 from importlib import import_module
 from importlib.machinery import EXTENSION_SUFFIXES
 from importlib.util import find_spec, module_from_spec, spec_from_file_location
-from struct import Struct
+from struct import Struct, calcsize
 
 from lmtk.machine import memory
 
@@ -74,14 +74,13 @@ def native(name, address, arguments, results, nogil=True):
     `jit.format_of`; results: as from `compiling.compiled`; nogil: whether it releases Python's lock.
     """
     kind = ctypes.CFUNCTYPE if nogil else ctypes.PYFUNCTYPE
-    run = kind(ctypes.c_int64, ctypes.c_void_p)(address)
+    run = kind(ctypes.c_int64, ctypes.c_char_p)(address)
     is_single = isinstance(results, str)
-    write, read = Struct(arguments), Struct(results if is_single else results[0])
-    Words = ctypes.c_char * max(write.size, read.size)
+    read = Struct(results if is_single else results[0])
+    write = Struct(f"{arguments}{max(read.size - calcsize(arguments), 0)}x")
 
     def call(*values):
-        words = Words()
-        write.pack_into(words, 0, *values)
+        words = write.pack(*values)  # new bytes, over which the code writes its results: 1 us faster than an array
         if not run(words):
             raise MemoryError(f"{name}: not enough memory for its work")
         numbers = read.unpack_from(words)
