@@ -1,11 +1,13 @@
 """The algorithm of Bengio et al. 2003 at the size of its experiments: |V| = 17,906, one example in an update."""
 
+from types import SimpleNamespace
+
 import naive
 import numpy as np
 import pytest
 
 from lmtk.machine.parallel import ALONE
-from lmtk.nplm import objectives, training
+from lmtk.nplm import objectives, single, training
 from lmtk.text.vocab import make_vocab
 
 V, RATE = 17_906, 1e-3
@@ -54,6 +56,25 @@ def test_threads_and_calls_change_nothing():
     networks = [learned(made, data, together=n, threads=t)[0] for n, t in ((1, 1), (7, 1), (30, 2), (7, 5))]
     for network in networks[1:]:
         assert all((a == b).all() for a, b in zip(networks[0].named().values(), network.named().values(), strict=True))
+
+
+QUIET = {8: 1, 4: 2, 2: 3, 1: 4}  # the seconds of a call with so many threads
+
+
+@pytest.mark.parametrize("busy, number", [({8: 9, 4: 5, 2: 3, 1: 4}, 2), ({8: 9, 4: 5, 2: 3, 1: 2}, 1)])
+def test_a_team_gets_as_many_threads_as_are_fastest(busy, number):
+    """While another program uses a processor, fewer threads are faster than all."""
+    now, size = 0.0, single.TeamSize(8, SimpleNamespace(M=range(99)))
+
+    def work(threads):
+        nonlocal now
+        now += seconds[threads]
+        return threads
+
+    for seconds, best in ((QUIET, 8), (busy, number), (QUIET, 8)):
+        for _ in range(40):
+            assert size.run(work, 64, lambda: now) in seconds
+        assert size.now == best
 
 
 def update(p, contexts, w, epsilon, decay):

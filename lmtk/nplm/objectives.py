@@ -368,6 +368,7 @@ def make_single_learner(start, data, settings, threads, state):
     p, pending = start.theta, state["decay"].copy()
     theta = sgd.make_parameters(LAYERS[start.layer], {"C": p.C, "H": p.H, "d": p.d})
     layer = single.make_layer(p.U, p.W, p.b, p.b_low)
+    team_size = single.TeamSize(threads, layer)
     hidden = theta.p.C, theta.p.H, theta.p.d
 
     def shrink(keep, keep_C):
@@ -379,7 +380,8 @@ def make_single_learner(start, data, settings, threads, state):
     def steps(batches, epsilons, epoch, numbers):
         at, rates = np.concatenate(batches), np.outer(epsilons, (1, settings.feature_rate)).astype(f32)
         examples = data.contexts[at], data.w[at], rates
-        L, done, norm = single.update_in_turn(layer, hidden, *examples, threads)
+        work = partial(single.update_in_turn, layer, hidden, *examples)
+        L, done, norm = team_size.run(work, len(at))
         for epsilon, number in zip(epsilons[:done], numbers):
             decay(epsilon, number, 1)
         return L, done, norm

@@ -11,7 +11,7 @@ alone).
 
 As in section 3.2, the outputs are divided: each thread visits a part of the blocks. The first thread, the leader, also
 computes the hidden layer, adds up the results of the blocks, and updates C, H and d. The results do not depend on the
-number of threads.
+number of threads, so `TeamSize` may change it during the training.
 
 symbol  shape      meaning, besides those of `kernels`
 M       (N, D, B)  the output weights without b, in N blocks of B outputs; the last block is filled up with zeros
@@ -24,6 +24,7 @@ team    (8 T,)     for T threads: the number of visits that the leader has begun
 """
 
 import math
+import time
 from dataclasses import dataclass
 
 import numpy as np
@@ -38,6 +39,8 @@ B = 256  # outputs in a block: with 300 inputs it has 0.3 MB, which the second l
 LEAST_BLOCKS = 2  # of a thread; with fewer, waiting takes longer than the work
 LINE = 8  # int64 numbers in 64 bytes, a cache line
 END, GONE = -1, np.iinfo(np.int64).max
+PAUSE = 2.0  # seconds between two trials of `TeamSize`
+FASTER = 1.1  # how many times as fast another number of threads must be
 PATIENCE = 10_000  # checks of a number in `team`, about 10 us in all, before a waiting thread yields its processor
 local, load_shared, store_shared = intrinsic("local"), intrinsic("load_shared"), intrinsic("store_shared")
 yield_processor = intrinsic("yield_processor")
@@ -119,7 +122,6 @@ def update_in_turn(layer, hidden, contexts, words, rates, threads):
 
     Returns (the sum of L, the number of updates, the norm of the last). It stops at an example whose L is not finite.
     """
-    threads = min(threads, max(len(layer.M) // LEAST_BLOCKS, 1))
     team = make_team(threads)
     arguments = layer.for_kernels(team)
 
@@ -134,6 +136,33 @@ def update_in_turn(layer, hidden, contexts, words, rates, threads):
 
     lead = lambda: update_all(hidden, *arguments, contexts, words, rates)
     return lead_helpers(lead, help_leader, stop, threads)
+
+
+class TeamSize:
+    """How many threads a team has: at most `threads`, and at most one for LEAST_BLOCKS blocks of a Layer.
+
+    In each visit all threads wait for the last one. If another program uses one of their processors, one thread alone
+    can be faster than the team. So after every PAUSE seconds half or twice as many threads make the updates of one
+    call, and their number stays if it is FASTER.
+    """
+
+    def __init__(self, threads, layer):
+        self.most = self.now = min(threads, max(len(layer.M) // LEAST_BLOCKS, 1))
+        self.speed, self.trial_time, self.is_growing = None, 0.0, False
+
+    def run(self, work, updates, clock=time.perf_counter):
+        """Returns work(number of threads), which makes so many updates."""
+        number, begin = self.now, clock()
+        if self.speed and self.most > 1 and begin > self.trial_time + PAUSE:
+            self.is_growing = self.now == 1 or (self.now < self.most and not self.is_growing)
+            number = min(2 * self.now, self.most) if self.is_growing else self.now // 2
+        result, end = work(number), clock()
+        speed = updates / (end - begin)
+        if number != self.now or not self.speed:
+            self.trial_time = end
+        if number == self.now or speed > FASTER * self.speed:
+            self.now, self.speed = number, speed
+        return result
 
 
 @jit(fastmath=FAST)
