@@ -225,8 +225,8 @@ def renormalize_model(model, whole, may_reuse):
 
 
 def add_classes(job, words, paths, models):
-    """The models with -classes and -expand-classes, all over the same words. Where several are kept apart, those that
-    predict no class are models of words, and stay so. paths: the models' files, for messages.
+    """The models with -classes and -expand-classes, all over the same words. If there are several models, a model that
+    does not predict any class is a model of words and does not get classes. paths: the models' files, for messages.
     """
     from lmtk.joint.classes import ClassModel, class_model
     from lmtk.ngram.edit import vocabulary

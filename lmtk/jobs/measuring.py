@@ -125,7 +125,7 @@ POSITIVE = Form(lambda n: b"%d" % n if n > 0 else b"", lambda n: n if n > 0 else
 
 
 class Column(NamedTuple):
-    """A column of a part of the table; values: a list of them, one for each row."""
+    """A column of some rows of the table. values: one for each row."""
 
     name: str
     form: Form

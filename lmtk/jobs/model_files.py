@@ -47,7 +47,7 @@ class ModelFiles:
         return Form(self.kenlm_type, bits, bits, 255 if self.compact else None)
 
     def moved(self, path):
-        """The one file that is wanted, at another path."""
+        """ModelFiles with the only file that is wanted at another path."""
         (field,) = self.paths
         return replace(self, **{field: path})
 

@@ -286,7 +286,9 @@ def weighted_corpora(path, blocks, vocab, marks, *how):
 
 
 def report_count_file(model, path, scoring, write):
-    """SRILM's report of a count file, and of each passage before a line that is copied, as the Scoring says."""
+    """Writes SRILM's report of a count file. Lines that begin with `scoring.escape` are copied; each passage before
+    such a line has a report.
+    """
     from lmtk.files.decoding import lines, passages
     from lmtk.ngram.counting.counts import read_rows
     from lmtk.reports.srilm import report_counts

@@ -193,7 +193,7 @@ def from_arrays(about, arrays, path):
 
 
 def holds(sizes, size):
-    """The arrays of the binary form, beside those of the model of classes."""
+    """The arrays that the binary form has in addition to the arrays of the model of classes."""
     return {"classes": Array("U8", (size("classes", 0),)), "p": Array("F64", (sizes.W,), 0, 1 + 1e-9)}
 
 

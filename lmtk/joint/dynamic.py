@@ -242,6 +242,8 @@ class Cached:
         return replace(scores, logp=np.where(corpus.scored, logp, 0), more=more)
 
     def sums(self, corpus, positions, unk):
-        """The sums over the vocabulary of the corpus scored last; the frequencies in a cache with words sum to one."""
+        """The sums of p over the vocabulary, at these positions of the corpus that was scored last. If the cache has
+        words, their frequencies sum to one.
+        """
         model_sums = vocabulary_sums(self.model, corpus, positions, unk)
         return (1 - self.weight) * model_sums + self.weight * self.history["filled"][positions]

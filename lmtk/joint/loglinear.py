@@ -224,8 +224,8 @@ class Sums:
 
 
 def sums_of(united, needed):
-    """The Sums of the contexts that `needed`, flat booleans, marks, which get their suffixes too; and the place of each
-    in the order of all, by flat number.
+    """(the Sums of the contexts that are marked in `needed` and of their suffixes; for each flat number of a context,
+    its place among these contexts). needed: a boolean for each flat number; the suffixes are marked in place.
     """
     contexts, nodes = united.contexts, united.nodes
     needed[0] = True

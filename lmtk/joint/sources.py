@@ -163,7 +163,7 @@ def pool(sources, vocab):
 
 
 def continued(nodes, times, V):
-    """The counts that Kneser-Ney smoothing wants of each order: below the highest, how many different words precede an
+    """The counts of each order for Kneser-Ney smoothing: below the highest order, how many different words precede an
     n-gram in a source. An n-gram whose first word is not predicted, such as <s>, keeps its count. times: a list of
     counts (N, S).
     """

@@ -57,8 +57,10 @@ class Skipping:
 
 @dataclass(frozen=True)
 class Nonzero:
-    """p of the word `instead`, an id, for every word whose p is 0; and `unknown`, ln p, for that of the unknown word.
-    Either may be None. A sentence's tokens show the n-grams of both words.
+    """A model that gives words of probability 0 another probability.
+
+    instead: the id of a word whose p every word of p = 0 gets, or None. unknown: ln p of the unknown word, or None for
+    the model's. The lengths of n-grams that are reported for a sentence come from both words.
     """
 
     model: LanguageModel

@@ -204,10 +204,11 @@ class Translator:
 
 
 class Ended(NamedTuple):
-    """A hypothesis of a sentence that has ended; sorted, the best are first, and of equal ones the first that ended.
+    """A hypothesis that has ended. Sorting puts the best hypotheses of a sentence first; among equally good ones, the
+    hypothesis that ended first.
 
-    order: how many of its sentence ended before it; time: its number of words, with </s>; candidate: its number among
-    the candidates of this last step.
+    order: how many hypotheses of the sentence ended before this one; time: the number of words, with </s>; candidate:
+    the number of this hypothesis among the candidates of its last step.
     """
 
     minus_rank: float

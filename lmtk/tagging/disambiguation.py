@@ -211,7 +211,9 @@ class Tagger:
                 self.count(decoded, candidates, part, numbers)
 
     def without_untagged(self, sentences, has_tags, numbers, path):
-        """The Sentences whose words all have a candidate, has_tags (R,). Warns of each of the others."""
+        """The Sentences whose words all have a candidate. Warns of each other sentence. has_tags (R,): whether a row
+        has a candidate.
+        """
         complete = np.logical_and.reduceat(has_tags, sentences.begins)
         for i in np.flatnonzero(~complete).tolist():
             first = sentences.begins[i] + int(has_tags[sentences.begins[i] :].argmin())

@@ -123,6 +123,6 @@ class Map:
                 out.write(self.words.names[word] + b"\t" * bool(fields) + b" ".join(fields) + b"\n")
 
     def describe(self, tag, number):
-        """A tag as a map has it: with its number, unless p is 1."""
+        """A tag as it stands in a map: with its number, unless the tag has p = 1."""
         name = self.tags.names[tag]
         return name if number == self.certain else b"%s %.16g" % (name, number)

@@ -77,7 +77,7 @@ class Suffixes:
 
     @cached_property
     def segments(self):
-        """A list of segments, the largest first: (its first word, their end, its first place i, their end)."""
+        """[(first word, end of the words, first place i, end of the places)] of the segments, the largest first."""
         W, start = len(self.start) - 1, self.start
         n_ranges = (start[-1] - start[1]) * max(self.order, LOW) // (LOW * PIECE)
         edges = np.unique(start[cut_words(start, n_ranges)])

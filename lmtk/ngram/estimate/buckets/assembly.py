@@ -187,26 +187,26 @@ def deal_events(job, k, size, base, dealt, b):
 
 
 @jit
-def find_contexts(begins, come, rank, k, of):
-    """of (N_k,) <- the contexts of events of order k > 2. rank: of the bucket's contexts, as in `suffix`."""
+def find_contexts(begins, come, rank, k, contexts):
+    """contexts (N_k,) <- the context of each event of order k > 2. rank: of the bucket's contexts, as in `suffix`."""
     n = 0
     for j in range(len(begins)):
         f, m = orders_at(begins, j)
         if f <= k and k <= m:
-            of[n] = number(rank, k - 1, np.int64(come[j]) + 1) - 1
+            contexts[n] = number(rank, k - 1, np.int64(come[j]) + 1) - 1
             n += 1
 
 
 @jit
-def number_children(of, in_model, base, place):
-    """place (N_k,) <- the places of events, -1 if not `in_model`. Those of each context begin at base (H,), which
-    advances in place.
+def number_children(contexts, in_model, base, place):
+    """place (N_k,) <- the places of events, -1 if not `in_model`. The events of a context begin at its place in
+    base (H,), which advances in place. contexts (N_k,): the context of each event.
     """
-    for i in range(len(of)):
+    for i in range(len(contexts)):
         place[i] = -1
         if in_model[i]:
-            place[i] = base[of[i]]
-            base[of[i]] += 1
+            place[i] = base[contexts[i]]
+            base[contexts[i]] += 1
 
 
 @jit

@@ -7,17 +7,17 @@ from lmtk.ngram.estimate.suffix import kind_of_begins, orders_at
 
 
 @jit
-def find_places(begins, of, oldest, k, head, place):
-    """place (N,) <- for each context of order k, in suffix order, its place among the numbers sent by the buckets
-    that have it as an event. Those from bucket b begin at head[b], which advances in place. begins: of the contexts.
-    of: the bucket of each word; oldest: the first word of each bigram.
+def find_places(begins, bucket_of, oldest, k, head, place):
+    """place (N,) <- for each context of order k, in suffix order, where its number stands among the numbers that other
+    buckets sent. The numbers from bucket b begin at head[b], which advances in place. begins: of the contexts.
+    bucket_of: the bucket of each word; oldest: the first word of each bigram.
     """
     bigram, context = -1, 0
     for i in range(len(begins)):
         f, m = orders_at(begins, i)
         bigram += (f <= 2) & (m >= 2)
         if f <= k and k <= m:
-            b = of[oldest[bigram]]
+            b = bucket_of[oldest[bigram]]
             place[context] = head[b]
             head[b] += 1
             context += 1
