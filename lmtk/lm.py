@@ -140,10 +140,10 @@ def unique_rows(rows):
             keys, key = np.unique(key, return_inverse=True)
             most = len(keys)
         key, most = key * size + (column - low), most * size
-    keys, which = np.unique(key, return_inverse=True)
+    keys, inverse = np.unique(key, return_inverse=True)
     distinct = np.empty((len(keys), rows.shape[1]), rows.dtype)
-    distinct[which] = rows
-    return distinct, which
+    distinct[inverse] = rows
+    return distinct, inverse
 
 
 def vocabulary_sums(model, corpus, positions, unk=True):
@@ -154,12 +154,12 @@ def vocabulary_sums(model, corpus, positions, unk=True):
     if hasattr(model, "sums"):
         return model.sums(corpus, positions, unk)
     V = model.vocab.V
-    unique, which = distinct_contexts(model, corpus, positions)
+    unique, inverse = distinct_contexts(model, corpus, positions)
     sums = np.empty(len(unique))
     for i, row in enumerate(unique):
         p = np.exp(after(model, row[row >= 0][::-1]))
         sums[i] = p.sum() - (0 if unk or model.vocab.unk_id >= V else p[model.vocab.unk_id])
-    return sums[which]
+    return sums[inverse]
 
 
 def distinct_contexts(model, corpus, positions):

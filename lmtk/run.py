@@ -273,10 +273,10 @@ class Saver:
     def __init__(self, run, tell):
         self.run, self.tell, self.failed = run, tell, None
 
-    def __call__(self, progress, arrays, **how):
+    def __call__(self, progress, arrays, **options):
         progress.seconds = self.tell.elapsed()
         try:
-            write_checkpoint(self.run, progress, arrays, **how)
+            write_checkpoint(self.run, progress, arrays, **options)
             self.failed = None
         except OSError as e:
             if not self.failed:

@@ -12,6 +12,7 @@ from pathlib import Path
 LMTK = Path(__file__).parent.parent / "lmtk"
 # names of values and functions that say nothing of their content
 FILLERS = {"found", "given", "own", "there", "some", "mine", "here", "told", "what", "odd", "known"}
+FILLERS |= {"of", "how", "which"}
 FILES = Path(__file__).parent / "files"
 
 # a profile of one small job: the modules of lmtk.ngram that it enters, and how often a call goes from one to another

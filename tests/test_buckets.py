@@ -140,7 +140,7 @@ def test_buckets_hold_what_stands_around_their_words(seed, monkeypatch):
                 assert at.tolist() == [sum(row[:j]) for j in range(len(row) + 1)]
         for q, (f, m) in zip(*both[1][:2]):
             for k in range(max(f, 2), m + 1):
-                many[shared.of[ids[q - 1]], k, b] += 1
+                many[shared.bucket_of[ids[q - 1]], k, b] += 1
     assert (np.diff([shared.cuts[b] for b in shared.rank_buckets])[:, 2:] == many[:, 2:]).all()
 
 

@@ -21,7 +21,7 @@ def dense(row, column, value, columns, W):
 @pytest.mark.parametrize("block", [100, 1 << 22])
 def test_the_matrix_is_that_of_plain_loops(tmp_path, monkeypatch, stream, block):
     monkeypatch.setattr(decoding.blocks, "__defaults__", (block, *decoding.blocks.__defaults__[1:]))
-    path, marks = random_text(tmp_path, 1), Marks.of(stream, stream, stream)
+    path, marks = random_text(tmp_path, 1), Marks.from_options(stream, stream, stream)
     vocab = make_vocab([f"w{i}".encode() for i in range(60)], True, not stream)
     W, window = len(vocab.words), 3
     lines = [line.split() for line in open(path, "rb").read().splitlines()]

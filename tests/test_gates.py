@@ -287,7 +287,7 @@ def test_a_run_that_was_cut_goes_on_to_the_same_bytes(texts, upto, rows, more):
 def test_scoring_in_stretches(texts, monkeypatch, stream):
     """A sentence gets the same alone and among others; stretches with enough words before them, the same but for
     little."""
-    marks = Marks.of(False, False, stream)
+    marks = Marks.from_options(False, False, stream)
     model = neural(texts, marks, model="lstm", order=30, minibatch=60)
     (texts / "held").write_text(TRAIN * 3)
     corpus = whole_corpus(str(texts / "held"), model.vocab, marks)
@@ -307,8 +307,8 @@ def test_scoring_in_stretches(texts, monkeypatch, stream):
 
 def test_the_words_after_a_context_have_the_probabilities_of_a_text_without_marks(texts):
     """Both begin with the state after <s>."""
-    model = neural(texts, Marks.of(False, False, True), model="lstm", order=30, minibatch=60)
-    corpus = whole_corpus(str(texts / "held"), model.vocab, Marks.of(False, False, True))
+    model = neural(texts, Marks.from_options(False, False, True), model="lstm", order=30, minibatch=60)
+    corpus = whole_corpus(str(texts / "held"), model.vocab, Marks.from_options(False, False, True))
     logp = model.after_each([corpus.ids[:i].tolist() for i in range(len(corpus.ids))])
     assert logp[np.arange(len(logp)), corpus.ids] == pytest.approx(model.score(corpus).logp, abs=1e-5)
 

@@ -21,7 +21,7 @@ from lmtk.text import corpus
 from lmtk.text.corpus import NEWLINE, Growing, Marks, corpora, read_ids, with_marks
 
 MB = 1 << 20
-MARKS = [Marks(), Marks(sos=False), Marks(eos=False), Marks(False, False), Marks.of(False, False, True)]
+MARKS = [Marks(), Marks(sos=False), Marks(eos=False), Marks(False, False), Marks.from_options(False, False, True)]
 ids_of_text = st.lists(st.sampled_from([NEWLINE, 0, 1, 2, 3]), max_size=20)
 
 

@@ -121,7 +121,7 @@ def test_marks_that_a_line_has_are_not_doubled():
     for line in (b"<s> a b </s>", b"a b </s>", b"<s> a b"):
         assert split(line, Marks()).words == [b"a", b"b", b"</s>"]
     assert split(b"<S> a", Marks(tolower=True)).words == [b"a", b"</s>"]
-    assert split(b"<s> a", Marks.of(False, False, True)).words == [b"<s>", b"a"]
+    assert split(b"<s> a", Marks.from_options(False, False, True)).words == [b"<s>", b"a"]
     for line in ("<s> the cat </s>", "</s>", "<s>", "<S> The </S>"):
         for options in ({}, {"no_sos": True}, {"no_eos": True}, {"tolower": True}, {"stream": True}):
             rows = lmtk.surprisal(FILES / "wb.arpa", [line, "the cat"], **options)

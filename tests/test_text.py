@@ -98,7 +98,7 @@ def test_the_kernels_table_grows(tmp_path, monkeypatch):
 @given(text, st.integers(1, 4), st.booleans(), st.booleans())
 def test_counts_are_those_of_a_dictionary(tmp_path_factory, sentences, order, no_sos, no_eos):
     path = written(tmp_path_factory.mktemp("c"), sentences)
-    counts = collect(Sources([path], [], order, marks=Marks.of(no_sos, no_eos)))
+    counts = collect(Sources([path], [], order, marks=Marks.from_options(no_sos, no_eos)))
     marked = [[b"<s>"] * (not no_sos) + s + [b"</s>"] * (not no_eos) for s in sentences if s]
     expected = naive.ngrams(marked, order)
     actual = {}
@@ -198,7 +198,7 @@ def test_a_stream_in_blocks_is_the_stream(tmp_path_factory, sentences, order):
     original = module.blocks
     module.blocks = lambda path, **how: original(path, size=5, **how)
     try:
-        for corpus in read_corpus(path, vocab, Marks.of(False, False, True), order):
+        for corpus in read_corpus(path, vocab, Marks.from_options(False, False, True), order):
             rows = contexts(corpus, order)
             scored += [(w, tuple(c)) for w, c, s in zip(corpus.ids, rows, corpus.scored) if s]
     finally:

@@ -34,13 +34,13 @@ def limit_memory(size):
         watch.start()
 
 
-def temporary_file(**how):
+def temporary_file(**options):
     """A file without a name in the folder of temporary files. Raises LmtkError if TMPDIR does not name a folder: Python
     would silently take another.
     """
     import tempfile  # its import takes as long as most of a small job
 
-    return tempfile.TemporaryFile(prefix="lmtk-", dir=temporary_folder(), **how)
+    return tempfile.TemporaryFile(prefix="lmtk-", dir=temporary_folder(), **options)
 
 
 @contextlib.contextmanager

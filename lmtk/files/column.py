@@ -85,11 +85,11 @@ class Shelf:
             e.filename = tempfile.gettempdir()
             raise
 
-    def deal(self, rows, of, name=()):
-        """Add each of `rows` (N, ...) at the end of the array (*name, i), where i is its number in `of` (N,)."""
-        order = np.argsort(of, kind="stable")
-        numbers, first = np.unique(of[order], return_index=True)
-        for i, part in zip(numbers.tolist(), np.split(rows[order], first[1:])):
+    def deal(self, rows, numbers, name=()):
+        """Add each of `rows` (N, ...) at the end of the array (*name, i), where i is its number in `numbers` (N,)."""
+        order = np.argsort(numbers, kind="stable")
+        distinct, first = np.unique(numbers[order], return_index=True)
+        for i, part in zip(distinct.tolist(), np.split(rows[order], first[1:])):
             self.add((*name, i), part)
 
     def size(self, name):

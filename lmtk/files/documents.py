@@ -22,21 +22,21 @@ SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class Part(NamedTuple):
-    """Part `number`, from 1 on, of `of` parts of a file."""
+    """Part `number`, from 1 on, of a file that is divided into `parts`."""
 
     number: int = 1
-    of: int = 1
+    parts: int = 1
 
     @classmethod
     def parse(cls, text):
         """The Part that "3/8" names, or None."""
         match = re.fullmatch(r"([0-9]{1,9})/([0-9]{1,9})", text)
         part = cls(int(match[1]), int(match[2])) if match else cls(0)
-        return part if 1 <= part.number <= part.of else None
+        return part if 1 <= part.number <= part.parts else None
 
     def span(self, size):
         """The bytes from which on and up to which lines of this part begin, in a file of `size` bytes."""
-        return (size * (self.number - 1) // self.of, size * self.number // self.of)
+        return (size * (self.number - 1) // self.parts, size * self.number // self.parts)
 
 
 def batches(path, part=None):

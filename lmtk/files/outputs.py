@@ -32,8 +32,8 @@ class Output(io.FileIO):
     whole file has its place on the disk, half a second for each GB.
     """
 
-    def __init__(self, *how, early=False):
-        super().__init__(*how)
+    def __init__(self, *arguments, early=False):
+        super().__init__(*arguments)
         self.mappings = []  # from container.map_output
         self.early, self.waiting = early, 0
 

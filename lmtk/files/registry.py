@@ -48,12 +48,12 @@ def import_function(name):
     return getattr(importlib.import_module(module), attribute)
 
 
-def load_strictly(path, **how):
+def load_strictly(path, **options):
     """Load a model like `load`, with warnings as LmtkErrors."""
     with warnings.catch_warnings():
         warnings.simplefilter("error", LmtkWarning)
         try:
-            return load(path, **how)
+            return load(path, **options)
         except LmtkWarning as e:
             raise LmtkError(f"{e} (-strict)") from None
 

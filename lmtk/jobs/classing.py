@@ -196,20 +196,20 @@ def merge_words(job, unsorted, g, bar):
     from lmtk.ngram.classes import files, induction
 
     data, words, save = unsorted.data, unsorted.words, job.save or 0
-    units, order, of = data, words, np.arange(len(data.words))
+    units, order, merged_id = data, words, np.arange(len(data.words))
     if g is not None:
-        of = g
+        merged_id = g
         units = induction.classes_as_words(data, g, int(g.max()) + 1)
         order = induction.by_use(units, np.unique(g[words]))
     window = len(order) if job.full else unsorted.G
     for share, merged in induction.mergers(units, order, window, unsorted.G, save):
         bar(share, "merging")
         if save and len(merged) and len(merged) % save == 0:
-            g = induction.merged_classes(merged, order, of, words)
+            g = induction.merged_classes(merged, order, merged_id, words)
             classes = induction.made(data, g, int(g.max()) + 1, unsorted.unseen, unsorted.unk)
             with open_out(numbered_name(job.classes, len(merged))) as out:
                 files.write_classes(out, classes)
-    return induction.merged_classes(merged, order, of, words)
+    return induction.merged_classes(merged, order, merged_id, words)
 
 
 def numbered_name(path, number):

@@ -69,8 +69,8 @@ class CountJob:
         if self.kenlm:
             from lmtk.text.corpus import Marks
 
-            how = {"open_end": self.open_end, "skip_symbols": self.skip_symbols}
-            return Marks(blank=True, tolower=self.tolower, **how)
+            options = {"open_end": self.open_end, "skip_symbols": self.skip_symbols}
+            return Marks(blank=True, tolower=self.tolower, **options)
         return marks_of(self)
 
     @property

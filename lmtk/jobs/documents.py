@@ -232,7 +232,7 @@ def score_documents(job, model):
 
     documents, source = job.documents, DocumentFile(job.documents)
     problems = Problems(documents.name, field_of(job), documents.first_line)
-    share = 1 / documents.part.of if documents.part else 1.0
+    share = 1 / documents.part.parts if documents.part else 1.0
     scored = measure(job, model, source.batches(), problems)
     if documents.needs_all:
         with reading([documents.jsonl], "scoring", documents.quiet, share):

@@ -326,8 +326,9 @@ def print_table(job):
                 warn_of_kneser_ney(job, model)
             sizes = [f"{k}-grams" for k in range(1, model.order + 1)]
             print("prune", "n-grams", *sizes, *["ppl"] * job.scores, sep="\t")
-            how = model.vocab, job.scoring.marks, model.order
-            texts = [(path, [*read_corpus(path, *how)]) for path in job.scoring.text]  # all models have the same words
+            reading = model.vocab, job.scoring.marks, model.order
+            # all models have the same words
+            texts = [(path, [*read_corpus(path, *reading)]) for path in job.scoring.text]
         for path, corpora in texts:
             whole.add(report(model, path, corpora, 0, lambda line: None)[0])
         ppl = [whole.ppl] if job.scores else []

@@ -415,8 +415,8 @@ def make_model(job, counted, comm):
     if job.maxent:
         from lmtk.ngram.estimate import maxent
 
-        how = count_job.order, job.maxent_alpha, job.maxent_sigma2, recipe.tell
-        return write_backoff(job, counted, maxent.estimate(counted.counts.pop(), vocabulary, *how), None, job.lm)
+        settings = count_job.order, job.maxent_alpha, job.maxent_sigma2, recipe.tell
+        return write_backoff(job, counted, maxent.estimate(counted.counts.pop(), vocabulary, *settings), None, job.lm)
     if in_buckets and count_job.memory:
         limit_memory(count_job.memory)
     layout = layout_of(job, counted, vocabulary)

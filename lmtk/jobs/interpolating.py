@@ -71,8 +71,8 @@ def interpolate(job):
         sys.stderr.write(f"{when}: held-out ppl= {show(ppl)}\n")
 
     held = whole_corpus(job.heldout, vocab, marks)
-    how = job.iterations, job.tolerance, tell if job.debug else None
-    model, mass = interp.estimate(counts, vocab, job.order, held, *how)
+    settings = job.iterations, job.tolerance, tell if job.debug else None
+    model, mass = interp.estimate(counts, vocab, job.order, held, *settings)
     if job.debug:
         tell_bins(model, mass)
     if job.lm:

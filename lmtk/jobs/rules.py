@@ -37,7 +37,7 @@ def marks_of(job):
     """The text.corpus.Marks of a job's fields no_sos, no_eos, stream, tolower and, if it has one, reverse."""
     from lmtk.text.corpus import Marks
 
-    return Marks.of(job.no_sos, job.no_eos, job.stream, job.tolower, getattr(job, "reverse", False))
+    return Marks.from_options(job.no_sos, job.no_eos, job.stream, job.tolower, getattr(job, "reverse", False))
 
 
 def fields_of(job):

@@ -245,10 +245,10 @@ def report_text(model, path, scoring, write):
 
     marks, debug, index = scoring.marks, scoring.debug, getattr(model, "index", None)
     words_before = len(model.vocab.words)
-    how = model.vocab, marks, model.order, debug >= 1, index
+    reading = model.vocab, marks, model.order, debug >= 1, index
     read = partial(weighted_corpora, path) if scoring.text_has_weights else corpora
     if scoring.escape:
-        texts = ((read([text], *how), line) for text, line in passages(lines(path), os.fsencode(scoring.escape)))
+        texts = ((read([text], *reading), line) for text, line in passages(lines(path), os.fsencode(scoring.escape)))
         report_passages(model, path, texts, debug, write, scoring.sums_with_unk)
         return None, 0
     large = is_file(path) and pays("text", os.path.getsize(path))
@@ -257,7 +257,7 @@ def report_text(model, path, scoring, write):
     if large and isinstance(model, Backoff) and pieces and not scoring.stream:
         tally, _, unknown = report_sums(model, path, blocks(path, BLOCK, pieces=True), marks, write)
         return tally, unknown
-    texts = read(blocks(path, pieces=pieces), *how)
+    texts = read(blocks(path, pieces=pieces), *reading)
     if index is None and large:  # a thread reads ahead; it does not read a pipe, which may wait for its writer
         coming = iter(texts)
         texts = takewhile(bool, map_in_order(lambda _: next(coming, None), repeat(None), threads=1))
@@ -270,7 +270,7 @@ def report_text(model, path, scoring, write):
     return tally, unknown
 
 
-def weighted_corpora(path, blocks, vocab, marks, *how):
+def weighted_corpora(path, blocks, vocab, marks, *reading):
     """The `corpora` of a text whose lines begin with how often they count."""
     from lmtk.ngram.counting.collection import weighted_lines
     from lmtk.text.corpus import corpora
@@ -280,7 +280,7 @@ def weighted_corpora(path, blocks, vocab, marks, *how):
         has_tokens = [bool(sentence) or marks.blank for sentence in sentences]
         sentences, times = [*compress(sentences, has_tokens)], times[has_tokens]
         text = b"".join(sentence + b"\n" for sentence in sentences)
-        for corpus in corpora([text], vocab, marks, *how):
+        for corpus in corpora([text], vocab, marks, *reading):
             lines = corpus.lines and [b"%g* %s" % pair for pair in zip(times, corpus.lines)]
             yield replace(corpus, lines=lines, times=times)
 
@@ -296,8 +296,8 @@ def report_count_file(model, path, scoring, write):
 
     index = getattr(model, "index", None) or Closed(model.vocab.index, model.vocab.unk_id)
     texts = passages(lines(path), os.fsencode(scoring.escape)) if scoring.escape else [(None, b"")]
-    how = index, scoring.count_order or scoring.order or model.order, scoring.float_counts, scoring.tolower
-    rows = ((zip(*read_rows(path, *how, text if text is None else [text])), line) for text, line in texts)
+    reading = index, scoring.count_order or scoring.order or model.order, scoring.float_counts, scoring.tolower
+    rows = ((zip(*read_rows(path, *reading, text if text is None else [text])), line) for text, line in texts)
     report_counts(model, path, rows, scoring.debug, write, scoring.sums_with_unk, scoring.counts_entropy)
 
 

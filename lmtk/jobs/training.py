@@ -139,8 +139,8 @@ def no_such_model(job):
     if job.model not in MODELS:
         return f"-model is {either(MODELS)}, not {job.model}"
     if job.objective and job.objective not in MODELS[job.model]:
-        which = f" with -model {job.model}" if job.model == "energy" else ""
-        return f"-objective{which} is {either(MODELS[job.model])}, not {job.objective}"
+        scope = f" with -model {job.model}" if job.model == "energy" else ""
+        return f"-objective{scope} is {either(MODELS[job.model])}, not {job.objective}"
     return None
 
 

@@ -313,21 +313,21 @@ def make_search(job, models, tell):
     index, eos = word_index(first.source), first.source.eos_id
     factor = MAX_LENGTH_FACTOR if factor is None else factor
     banned, wanted = first.vocab.unk_id if job.no_unk else None, job.n_best or job.mbr or 1
-    how = Beam(job.width, job.power, factor, banned=banned, wanted=wanted)
+    beam = Beam(job.width, job.power, factor, banned=banned, wanted=wanted)
     together = job.batch or max(1, 240 // job.width)
     empty = Hypothesis([], True, 0.0, 0.0, [])
     weighed = job.n_best or job.scores or job.soft_align or job.align_html or job.align_plot
 
     def search(rows, shown):
         sentences = [ids_of(row, index, eos) for row in rows if row]
-        searched = iter(zip(sentences, translator(sentences, how, together), strict=True))
+        searched = iter(zip(sentences, translator(sentences, beam, together), strict=True))
         for row in rows:
             sentence, hypotheses = next(searched) if row else (None, [empty])
             if row and job.mbr:
                 lines = [TOKEN.findall(models.joined(shown(row, h))) for h in hypotheses]
                 hypotheses = [choose_safest(job, hypotheses, lines)]
             if row and weighed:
-                hypotheses = rescore_alone(models.models, sentence, hypotheses, how)
+                hypotheses = rescore_alone(models.models, sentence, hypotheses, beam)
             yield row, hypotheses
 
     return search

@@ -143,8 +143,8 @@ def learn(job, texts):
         return greedy_bleu(training.make_model(theta, x, y, settings), held.source, texts.references, texts.joined)
 
     tell = Reporter(course, progress, job.life)
-    how = bleu if held else None, threads
-    run.run_training(course, progress, training.train(progress, text, held, (x, y), settings, *how), tell)
+    measuring = bleu if held else None, threads
+    run.run_training(course, progress, training.train(progress, text, held, (x, y), settings, *measuring), tell)
 
 
 def run_of(job, settings, texts):

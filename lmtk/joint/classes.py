@@ -101,8 +101,8 @@ def class_model(lm, name, path, classes=None, simple=False, rows=None):
     both = next((w for w in classes if inner.predicts(w)), None)
     predicts_a_class = any(map(inner.predicts, names))
     if both is not None and not (predicts_a_class and simple):
-        which = f"the word {shown(both)}, which has a class in {path}"
-        raise LmtkError(f"{name}: the model predicts {which}; give the -classes that the model was made with")
+        word = f"the word {shown(both)}, which has a class in {path}"
+        raise LmtkError(f"{name}: the model predicts {word}; give the -classes that the model was made with")
     if not predicts_a_class:
         raise LmtkError(f"{name}: the model predicts no class of {path}; give the -classes that it was made with")
     words = dict.fromkeys([*classes, *(w for w in inner.words[: inner.V] if w not in names)])

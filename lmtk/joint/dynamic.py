@@ -99,9 +99,9 @@ class Bayes:
             has_length = (rows[:, first] >= 0) & (rows[:, :first] < 0).all(axis=1)
             if not has_length.any():
                 continue
-            distinct, which = unique_rows(rows[has_length, first:])
+            distinct, inverse = unique_rows(rows[has_length, first:])
             scored = lambda corpus: part_scores(self.parts, corpus, None)[0]
-            total[has_length] = sequence_log10p(scored, self.vocab, distinct, self.unk)[which] * LN10
+            total[has_length] = sequence_log10p(scored, self.vocab, distinct, self.unk)[inverse] * LN10
         return total
 
 
@@ -148,11 +148,11 @@ class LogLinear:
         length[:, 1:] = np.where(is_possible, length[:, 1:], ABSENT)
         log10p, at = self.product(logp / LN10), np.flatnonzero(corpus.scored)
         longest = self.order if self.cut else int(np.diff(corpus.starts).max(initial=1))
-        rows, which = unique_rows(contexts(corpus, longest)[at])
+        rows, inverse = unique_rows(contexts(corpus, longest)[at])
         every = [row[row >= 0][::-1] for row in rows]
         used = [self.used(context) for context in every]
         denom, cached = np.full((2, len(corpus.ids)), np.nan)
-        for t, i in zip(at.tolist(), which.tolist()):
+        for t, i in zip(at.tolist(), inverse.tolist()):
             whole, new = self.sum_after(every[i], used[i])
             log10p[t] -= whole
             (denom if new else cached)[t] = new or np.exp(whole * LN10)

@@ -176,10 +176,10 @@ class Expanding:
             if rest:
                 p[rest[0]] += q
                 continue
-            of = np.append(np.exp(self.lm.after(np.array(seen, np.int32))), 0)  # by ids of lm
-            p += q * of[inner_ids]
+            class_p = np.append(np.exp(self.lm.after(np.array(seen, np.int32))), 0)  # by ids of lm
+            p += q * class_p[inner_ids]
             for word, expansions in self.starts.items():
-                p[word] += q * sum(x * of[c] for c, x, _ in expansions)
+                p[word] += q * sum(x * class_p[c] for c, x, _ in expansions)
         with np.errstate(divide="ignore"):
             return np.log(p)
 
@@ -273,15 +273,15 @@ def expanded(model, order, exact, most, path):
 def joint_probabilities(model, most, path):
     """{ids of words: p} of all n-grams of words that the n-grams of the model of classes expand to."""
     joint, listed, inner, total = {}, model.ngrams[0], model.lm.vocab, 0
-    of = {}  # id in lm -> the expansions of a class, or the word
+    expansions = {}  # id in lm -> the expansions of a class, or the word
     for first, readings in model.starts.items():
         for c, p, left in readings:
-            of.setdefault(c, []).append((p, (first, *left)))
+            expansions.setdefault(c, []).append((p, (first, *left)))
     for i, word in enumerate(inner.words):
-        of.setdefault(i, [(1.0, (model.vocab.index[word],))] if word in model.vocab.index else [])
+        expansions.setdefault(i, [(1.0, (model.vocab.index[word],))] if word in model.vocab.index else [])
     for ngram, p in listed.items():
         p *= context_probability(model, ngram[:-1])
-        for parts in product(*(of[c] for c in ngram)):
+        for parts in product(*(expansions[c] for c in ngram)):
             q, words = prod((x for x, _ in parts), start=p), tuple(w for _, expansion in parts for w in expansion)
             for cut in range(len(parts[-1][1])):
                 for start in range(len(parts[0][1])):

@@ -173,8 +173,8 @@ def sgemm(typing, address, rows, columns, depth, A, lda, B, ldb, C, ldc):
         real = ir.FloatType()
         kinds = [INT] * 3 + [WORD] * 3 + [real] + [WORD] * 4 + [real] + [WORD] * 2
         function = builder.inttoptr(arguments[0], ir.FunctionType(ir.VoidType(), kinds).as_pointer())
-        how = INT(ROW_MAJOR), INT(NO_TRANSPOSE), INT(NO_TRANSPOSE)
-        builder.call(function, [*how, *arguments[1:4], real(1), *arguments[4:8], real(0), *arguments[8:]])
+        layout = INT(ROW_MAJOR), INT(NO_TRANSPOSE), INT(NO_TRANSPOSE)
+        builder.call(function, [*layout, *arguments[1:4], real(1), *arguments[4:8], real(0), *arguments[8:]])
         return context.get_dummy_value()
 
     return types.void(*[types.int64] * 10), build

@@ -91,7 +91,7 @@ def is_ours(about):
 
 def open_in(descriptor):
     """An opener of files in a folder for Python's `open`. It follows no links and does not wait for a FIFO's writer."""
-    return lambda name, how: os.open(name, how | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600, dir_fd=descriptor)
+    return lambda name, flags: os.open(name, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600, dir_fd=descriptor)
 
 
 def read(name):

@@ -184,7 +184,7 @@ class Many:
             made = make()
         except (LmtkError, OSError) as e:
             error = e
-        failed = [rank for rank, it in enumerate(self.gather(error is not None)) if it]
+        failed = [rank for rank, has_failed in enumerate(self.gather(error is not None)) if has_failed]
         if failed:
             self.follow(failed[0])
             raise error

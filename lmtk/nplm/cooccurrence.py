@@ -29,8 +29,8 @@ def count_pairs(corpora, window, W):
         pairs = (rows.astype(np.int64) * W + right[:, None])[rows >= 0]
         for part, column in zip((keys, counts), np.unique(pairs, return_counts=True)):
             part.append(column)
-    keys, which = np.unique(np.concatenate(keys), return_inverse=True)
-    n = np.bincount(which, np.concatenate(counts), len(keys)).astype(np.int64)
+    keys, inverse = np.unique(np.concatenate(keys), return_inverse=True)
+    n = np.bincount(inverse, np.concatenate(counts), len(keys)).astype(np.int64)
     return keys // W, keys % W, n
 
 

@@ -245,8 +245,8 @@ def stack_fields(unit, depth):
             g = unit.gates * q.R.shape[1]
             inputs = product(batch.threads, x, q.H.T), at.ravel(), q.d
             state = None if state is None else np.ascontiguousarray(state)
-            how = batch.sizes, (q.R[:g].T, q.R[g:].T), state, batch.fresh, batch.threads
-            a, memory, states[number] = units.follow(unit, inputs, *how)
+            arguments = batch.sizes, (q.R[:g].T, q.R[g:].T), state, batch.fresh, batch.threads
+            a, memory, states[number] = units.follow(unit, inputs, *arguments)
             kept.append((q, x, at, batch, memory))
             x, batch = scale_between(a, batch, number)[:, None], replace(batch, at=None)
         return a, kept, np.concatenate(states, axis=1)

@@ -58,11 +58,11 @@ def cut_stretches(corpus, sos):
     N, firsts = len(text.at), np.flatnonzero(text.fresh)
     ends = np.append(firsts[1:], N)
     number = -(-(ends - firsts) // LENGTH)
-    which = np.repeat(np.arange(len(firsts)), number)
-    piece = np.arange(len(which)) - np.repeat(np.cumsum(number) - number, number)
-    begin = firsts[which] + piece * LENGTH
-    length = np.minimum(begin + LENGTH, ends[which]) - begin
-    lead = np.minimum(begin - firsts[which], LEAD)
+    sentence = np.repeat(np.arange(len(firsts)), number)
+    piece = np.arange(len(sentence)) - np.repeat(np.cumsum(number) - number, number)
+    begin = firsts[sentence] + piece * LENGTH
+    length = np.minimum(begin + LENGTH, ends[sentence]) - begin
+    lead = np.minimum(begin - firsts[sentence], LEAD)
     begin, length = begin - lead, length + lead
     order = np.argsort(-length, kind="stable")
     while len(order):

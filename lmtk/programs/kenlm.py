@@ -53,9 +53,9 @@ def long_options(program, description):
     class Parser(argparse.ArgumentParser):
         names = ()
 
-        def add_argument(self, *names, **how):
+        def add_argument(self, *names, **options):
             self.names += names
-            return super().add_argument(*names, **how)
+            return super().add_argument(*names, **options)
 
         def error(self, message):
             raise UsageError(message)

@@ -110,13 +110,13 @@ class Follower:
 
         Bound: e^x of V numbers for each distinct context.
         """
-        rows, which = distinct_contexts(self.lm, corpus, positions)
+        rows, inverse = distinct_contexts(self.lm, corpus, positions)
         together, entropies = max(CELLS // self.lm.vocab.V, 1), np.empty(len(rows))
         for first in range(0, len(rows), together):
             part = slice(first, first + together)
             logp = np.maximum(self.scores(self.states_after(rows[part])) * np.float32(LN10), np.float32(LEAST))
             entropies[part] = -(np.exp(logp) * logp).sum(axis=1)
-        return entropies[which]
+        return entropies[inverse]
 
     def states_after(self, rows):
         """The states after contexts, rows (B, n) as from `distinct_contexts`."""

@@ -69,15 +69,15 @@ def token_lines(words, corpus, scores, outcomes, sums, sentence):
 
 def tags_of(scores, oov):
     """The different tags of tokens at -debug 2, bytes; and the number of the tag of each token, (N,)."""
-    which, token = oov.astype(np.int64), np.arange(len(oov))
+    number, token = oov.astype(np.int64), np.arange(len(oov))
     for length in scores.length.T:
-        code = which * 256 + length + 128
-        place = np.full(256 * (int(which.max(initial=0)) + 1), -1)
+        code = number * 256 + length + 128
+        place = np.full(256 * (int(number.max(initial=0)) + 1), -1)
         place[code] = token
         examples = place[place >= 0]
         place[place >= 0] = np.arange(len(examples))
-        which = place[code]
-    return [tag(scores, t, oov[t], 2).encode() for t in examples], which
+        number = place[code]
+    return [tag(scores, t, oov[t], 2).encode() for t in examples], number
 
 
 def tag(scores, t, oov, debug):
@@ -268,8 +268,8 @@ def counts_tally(model, counts, by_bytes, debug, write, unk, entropy):
         if not len(rows):
             continue
         has_counts = True
-        ranks, which = unique_rows(rank[rows])
-        weight = np.bincount(which, weights, len(ranks))
+        ranks, inverse = unique_rows(rank[rows])
+        weight = np.bincount(inverse, weights, len(ranks))
         ranks, weight = ranks[weight > 0], weight[weight > 0]
         corpus = sentences(np.array(by_bytes, np.int32)[ranks])
         scores = model.score(corpus)

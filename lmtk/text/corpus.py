@@ -96,7 +96,7 @@ class Marks:
     skip_symbols: bool = False
 
     @classmethod
-    def of(cls, no_sos, no_eos, stream=False, tolower=False, reverse=False):
+    def from_options(cls, no_sos, no_eos, stream=False, tolower=False, reverse=False):
         return cls(not (no_sos or stream), not (no_eos or stream), stream, tolower=tolower, reverse=reverse)
 
 

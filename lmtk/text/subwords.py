@@ -36,11 +36,11 @@ def learn_pieces(rows, size):
     Raises LmtkError if the words do not have that many pieces.
     """
     lines, out = (b" ".join(row).decode("utf-8", "replace") for row in rows), io.BytesIO()
-    how = {"model_type": "bpe", "vocab_size": size, "num_threads": 1, "minloglevel": 9}
+    options = {"model_type": "bpe", "vocab_size": size, "num_threads": 1, "minloglevel": 9}
     # no normalization, and all characters are kept; sentence marks are lmtk's own
-    how |= {"normalization_rule_name": "identity", "character_coverage": 1.0, "bos_id": -1, "eos_id": -1}
+    options |= {"normalization_rule_name": "identity", "character_coverage": 1.0, "bos_id": -1, "eos_id": -1}
     try:
-        import_sentencepiece().SentencePieceTrainer.train(sentence_iterator=lines, model_writer=out, **how)
+        import_sentencepiece().SentencePieceTrainer.train(sentence_iterator=lines, model_writer=out, **options)
     except (RuntimeError, OSError) as e:
         raise LmtkError(f"-bpe {size}: these texts cannot be split into {size} subwords; {remedy(e)}") from None
     return out.getvalue()

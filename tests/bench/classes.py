@@ -57,7 +57,7 @@ def row(text, G, args, options):
     from lmtk.text.corpus import Marks
     from lmtk.text.vocab import EOS, SOS, read_vocab
 
-    marks = Marks.of(False, False, args.stream)
+    marks = Marks.from_options(False, False, args.stream)
     data = induction.bigrams(collect(Sources([text], [], 2, read_vocab(args.vocab) if args.vocab else None, marks)))
     words = induction.by_use(data, [w for w, word in enumerate(data.words) if data.uses[w] and word not in (SOS, EOS)])
     small = np.random.default_rng(1).integers(0, 100, 1 << 12)

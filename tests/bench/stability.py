@@ -164,7 +164,7 @@ def prepared(sentences, least=1, stream=False):
         for word in sentence:
             counts[word] = counts.get(word, 0) + 1
     words = sorted((w for w in counts if counts[w] >= least), key=lambda w: (-counts[w], w))
-    marks = Marks.of(False, False, stream)
+    marks = Marks.from_options(False, False, stream)
     vocab = make_vocab([w.encode() for w in words], True, marks.eos, b"<unk>", "text")
     with tempfile.TemporaryDirectory() as folder:
         corpora = []

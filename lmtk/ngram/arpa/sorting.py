@@ -65,9 +65,9 @@ def ranges(nodes, k, lead, rank, weighted, most):
     if len(cuts) == 2:
         yield np.concatenate([*pieces, np.zeros((0, k + 3), np.int32)])
         return
-    of, shelf = np.repeat(np.arange(len(cuts) - 1, dtype=np.uint16), np.diff(cuts)), Shelf()
+    range_of, shelf = np.repeat(np.arange(len(cuts) - 1, dtype=np.uint16), np.diff(cuts)), Shelf()
     for rows in pieces:
-        shelf.deal(rows, of[rows[:, lead]])
+        shelf.deal(rows, range_of[rows[:, lead]])
     for r in range(len(cuts) - 1):
         yield shelf.get((r,), np.int32).reshape(-1, k + 3)
 

@@ -213,14 +213,14 @@ def roots(merged, order):
     return parent[order]
 
 
-def merged_classes(merged, order, of, words):
+def merged_classes(merged, order, merged_id, words):
     """The class (W,) of each of `words` after the mergers of `order`, numbered by their first words in `order`; other
-    words: -1. of[w]: the id that stood for word w in the mergers.
+    words: -1. merged_id[w]: the id that stood for word w in the mergers.
     """
-    class_of, g = np.full(order.max() + 1, -1, np.int32), np.full(len(of), -1, np.int32)
+    class_of, g = np.full(order.max() + 1, -1, np.int32), np.full(len(merged_id), -1, np.int32)
     _, first, group = np.unique(roots(merged, order), return_index=True, return_inverse=True)
     class_of[order] = np.argsort(np.argsort(first))[group]
-    g[words] = class_of[of[words]]
+    g[words] = class_of[merged_id[words]]
     return g
 
 
@@ -280,7 +280,7 @@ def class_counts(data, classes):
     """The Counts of 1-grams and 2-grams of classes, and of the words that have none."""
     words = list(dict.fromkeys((SOS, EOS, UNK, *data.words)))
     index = {w: i for i, w in enumerate(words)}
-    names, of = replaced(words, classes)
-    of = of[[index[w] for w in data.words]]
-    rows = [of[:, None], np.column_stack((of[data.v], of[data.w]))]
+    names, name_id = replaced(words, classes)
+    name_id = name_id[[index[w] for w in data.words]]
+    rows = [name_id[:, None], np.column_stack((name_id[data.v], name_id[data.w]))]
     return Counts(names, from_rows(rows, [data.uses, data.count], len(names)))

@@ -84,9 +84,9 @@ class Text:
     def has(self, word):
         return any(n and w == word for w, n in zip(self.rank_words, self.counts[1:].tolist()))
 
-    def replaced(self, words, of):
-        """The Text with other words; of (W,): the new id of each old word."""
-        new = dict(zip(self.words, of.tolist()))
+    def replaced(self, words, new_id):
+        """The Text with other words; new_id (W,): the new id of each old word."""
+        new = dict(zip(self.words, new_id.tolist()))
         return replace(self, words=words, rank_words=[words[new[word]] for word in self.rank_words])
 
     def new_id(self, vocab):
@@ -150,11 +150,11 @@ class Input:
         self.n_initial = len(self.index) - 1  # the number of words before the texts are read
         self.used = set()  # the ids of the words of count files, if lines are skipped
 
-    def blocks(self, path, **how):
+    def blocks(self, path, **options):
         """Yields the blocks of a text or a count file. Raises LmtkError when the words of the index no longer fit into
         `memory`; the message says how much memory is enough.
         """
-        blocks = blocks_of(path, SMALL_BLOCK if self.memory else BLOCK, **how)
+        blocks = blocks_of(path, SMALL_BLOCK if self.memory else BLOCK, **options)
         recent = deque(maxlen=2 * thread_count() + 2)
         for block in blocks:
             recent.append(block)  # the index may lack the words of these
@@ -192,8 +192,8 @@ class Input:
         """The Lines of count files and weighted texts. spill: as for Lines."""
         sources, lines = self.sources, Lines(self.sources.floats, spill)
         for path in sources.files:
-            how = sources.order, sources.floats, sources.marks.tolower, self.blocks(path)
-            for part in row_parts(path, self.count_index, *how):
+            reading = sources.order, sources.floats, sources.marks.tolower, self.blocks(path)
+            for part in row_parts(path, self.count_index, *reading):
                 lines.add(*self.chosen(*part))
         for path in sources.weighted:
             for part in self.weighted_parts(path):
@@ -262,8 +262,8 @@ def collect(sources, as_text=False, memory=None, comm=ALONE, replace=None):
     lines, ids, starts, blocks = comm.each(read)
     words, new_id = common_ids(source, blocks, comm)
     if replace:
-        words, of = replace(words)
-        new_id = of[new_id]
+        words, replacing_id = replace(words)
+        new_id = replacing_id[new_id]
     W = len(words)
     tokens, run, levels = comm.total(len(ids)), None, None
     if memory and len(ids) > tokens_in(memory, order):

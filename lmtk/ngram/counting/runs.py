@@ -174,9 +174,9 @@ def count_spilling(ids, new_id, starts, order, W, memory):
     return merged(map(made, range(0, len(ids), batch)), order, W, memory // NODE)
 
 
-def add_spilling(lines, of, W, text, memory):
+def add_spilling(lines, new_id, W, text, memory):
     """The run of Lines, as `counts.from_rows` would count them, followed by the nodes of a text's run (or None), made
-    in about `memory` bytes. of (W',): the new ids of the Lines' ids. Raises LmtkError as from_rows.
+    in about `memory` bytes. new_id (W',): the new ids of the Lines' ids. Raises LmtkError as from_rows.
     """
     batch, n = max(memory // NODE, 1), max(len(lines.columns), len(text.ends) - 1 if text else 0)
     passed, totals = np.zeros(n, np.int64), np.zeros(n)
@@ -184,7 +184,7 @@ def add_spilling(lines, of, W, text, memory):
     def made():
         nonlocal passed
         for rows, weights in lines.pieces(batch):
-            rows = [of[row] for row in rows] + [np.zeros((0, k), np.int32) for k in range(len(rows) + 1, n + 1)]
+            rows = [new_id[row] for row in rows] + [np.zeros((0, k), np.int32) for k in range(len(rows) + 1, n + 1)]
             weights = [np.array(weight) for weight in weights] + [np.zeros(0, np.int64)] * (n - len(weights))
             sizes = np.array([len(row) for row in rows])
             totals[:] += [weight.sum(dtype=np.float64) for weight in weights]

@@ -37,7 +37,7 @@ def grow(corpus, vocab, methods, threshold):
     for method in methods[1:]:
         before = np.concatenate(([-1], node[:-1]))
         at = np.flatnonzero((before >= 0) & (node >= 0) & predicted & ~is_first)
-        keys, first, which, c = np.unique(before[at] * W + ids[at], True, True, True)
+        keys, first, inverse, c = np.unique(before[at] * W + ids[at], True, True, True)
         if not len(keys):
             break
         context, d, q = keys // W, discounts(method, c), p[at[first]]
@@ -48,9 +48,9 @@ def grow(corpus, vocab, methods, threshold):
         if not is_kept.any():
             break
         levels.append((keys[is_kept], np.nan, 0))
-        p[at] = np.where(is_kept, new / S, q)[which]
+        p[at] = np.where(is_kept, new / S, q)[inverse]
         node = np.full(len(ids), -1)
-        node[at] = np.where(is_kept, np.cumsum(is_kept) - 1, -1)[which]
+        node[at] = np.where(is_kept, np.cumsum(is_kept) - 1, -1)[inverse]
     return Backoff(vocab, build_nodes(levels, W))
 
 

@@ -243,8 +243,8 @@ def smooth(events, H, method, V, size, T=None):
     # as in SRILM, 1 / V has its log10 in single precision
     uniform = 1 / size if size else 10.0 ** float(f32(-np.log10(V)))
     lower = np.full(len(count), uniform) if lower_p is None else lower_p[parent[kept]]
-    how = lost, lower if method.interpolate else None, size
-    p, weight, left_out = share_mass(method, context, count, (T, types, V), *how)
+    shares = lost, lower if method.interpolate else None, size
+    p, weight, left_out = share_mass(method, context, count, (T, types, V), *shares)
     log10p = np.full(N, np.nan, f32)
     with np.errstate(divide="ignore"):
         kept_log10p = np.log10(p).astype(f32)
@@ -307,16 +307,15 @@ def sum_counts(context, count, raw, cutoff, h, lost):
     """h (H, 4) <- T and the three types of `methods`; lost (H,) <- the sum of the counts of the n-grams that
     were seen `cutoff` times or less. Those are not types.
     """
-    h[:] = 0
-    lost[:] = 0
+    h[:], lost[:] = 0, 0
     for i in range(len(context)):
-        of, c, is_type = context[i], count[i], raw[i] > cutoff
-        h[of, 0] += c
-        h[of, 1] += is_type
-        h[of, 2] += is_type & (c >= 2)
-        h[of, 3] += is_type & (c >= 3)
+        at, c, is_type = context[i], count[i], raw[i] > cutoff
+        h[at, 0] += c
+        h[at, 1] += is_type
+        h[at, 2] += is_type & (c >= 2)
+        h[at, 3] += is_type & (c >= 3)
         if not is_type:
-            lost[of] += c
+            lost[at] += c
 
 
 @jit
@@ -326,16 +325,16 @@ def interpolate(context, count, raw, parent, lower_p, f, less, minimum, cutoff, 
     """
     sums[:] = 0
     for i in range(len(context)):
-        of, c = context[i], count[i]
+        at, c = context[i], count[i]
         below = lower_p[parent[i]]
         few = c <= len(f) - 1
         whole = np.int64(c) if few else 0
         kept = f[whole + (whole < c)] if few else c - less
-        kept = kept / share[of, 0] if c >= minimum else 0.0
+        kept = kept / share[at, 0] if c >= minimum else 0.0
         is_kept = (c > 0) & (raw[i] > cutoff) & (kenlm | (kept != 0))
-        value = kept + share[of, 1] * below
+        value = kept + share[at, 1] * below
         lower[i], p[i] = below, value if is_kept else np.nan
-        sums[of, 0] += value if is_kept else 0.0
+        sums[at, 0] += value if is_kept else 0.0
 
 
 @jit
@@ -343,22 +342,22 @@ def sum_both(context, p, lower, sums):
     """sums (H, 2) <- the sums of p and of `lower` (N,) in each context, over the n-grams whose p is not nan."""
     sums[:] = 0
     for i in range(len(context)):
-        of, has_p = context[i], p[i] == p[i]
-        sums[of, 0] += p[i] if has_p else 0.0
-        sums[of, 1] += lower[i] if has_p else 0.0
+        at, has_p = context[i], p[i] == p[i]
+        sums[at, 0] += p[i] if has_p else 0.0
+        sums[at, 1] += lower[i] if has_p else 0.0
 
 
-def totals(of, c, H):
+def totals(context, c, H):
     """T (H,) and types (3, H), as in `methods`, of counts c (N,) in H contexts."""
     kind = np.minimum(c, 3).astype(np.int64)
-    n = np.bincount(4 * of.astype(np.int64) + kind, minlength=4 * H).reshape(H, 4)
-    return np.bincount(of, c, H), np.stack((n.sum(axis=1), n[:, 2] + n[:, 3], n[:, 3]))
+    n = np.bincount(4 * context.astype(np.int64) + kind, minlength=4 * H).reshape(H, 4)
+    return np.bincount(context, c, H), np.stack((n.sum(axis=1), n[:, 2] + n[:, 3], n[:, 3]))
 
 
-def share_mass(method, of, c, totals, lost, lower, kenlm):
-    """(p of n-grams; with `kenlm`, the lower order's weight in each context; which n-grams are left out). c, of (N,):
-    the n-grams' counts and contexts; totals: T, types, V, as in `methods`; lost: the sum of the counts that are cut in
-    each context, or None; lower: p of the lower order, None without interpolation.
+def share_mass(method, context, c, totals, lost, lower, kenlm):
+    """(p of n-grams; with `kenlm`, the lower order's weight in each context; which n-grams are left out). context, c
+    (N,): the context and the count of each n-gram; totals: T, types, V, as in `methods`; lost: the sum of the counts
+    that are cut in each context, or None; lower: p of the lower order, None without interpolation.
 
     If nothing is left for a context's unseen words, the context is no longer interpolated. If still nothing is left,
     its total grows by one until something is left (Doug Paul's remedy, as in SRILM). After ROUNDS rounds the total
@@ -373,18 +372,18 @@ def share_mass(method, of, c, totals, lost, lower, kenlm):
             q, weight = method.shares(T, types, V)
             if lost is not None:
                 weight = weight + lost / T
-        kept = f[todo] / q[of]
+        kept = f[todo] / q[context]
         left_out[todo] = (kept == 0) & (c[todo] > 0) & (not kenlm)
-        p[todo] = kept + weight[of] * lower if is_interpolated else kept
+        p[todo] = kept + weight[context] * lower if is_interpolated else kept
         if method.idle or kenlm:
             return p, weight, left_out
-        sums = np.bincount(of, np.where(left_out[todo], 0, p[todo]), len(T))
+        sums = np.bincount(context, np.where(left_out[todo], 0, p[todo]), len(T))
         is_full = (sums > 1 - EPSILON) & (types[0] < V)  # nothing is left, though there are unseen words
         if not is_full.any():
             return p, weight, left_out
-        again, number = is_full[of], np.cumsum(is_full) - 1
+        again, number = is_full[context], np.cumsum(is_full) - 1
         todo = np.flatnonzero(again) if round == 0 else todo[again]
-        of, T, types = number[of[again]], T[is_full], types[:, is_full]
+        context, T, types = number[context[again]], T[is_full], types[:, is_full]
         lost = lost if lost is None else lost[is_full]
         if not is_interpolated:
             T += 1 if round < ROUNDS else np.maximum(1, EPSILON * T)
@@ -432,18 +431,18 @@ def backed_off(levels, k):
     return out
 
 
-def backoff_weights(log10p, of, lower, H):
+def backoff_weights(log10p, context, lower, H):
     """log10 back-off weights of H contexts; 0 for a context without n-grams. log10p (N,): of the n-grams that extend
-    the contexts `of` (N,), nan if left out; lower (N,): p of their suffixes.
+    a context each, nan if left out; context, lower (N,): their contexts, and p of their suffixes.
 
     If the lower order leaves nothing, log10p is scaled in place, so that p sums to one.
     """
     has_p = ~np.isnan(log10p)
-    if not has_p.all():
-        of, lower = of[has_p], lower[has_p]
-    bow, scale = mass.backoff_weights(np.bincount(of, probability(log10p[has_p]), H), np.bincount(of, lower, H))
+    context, lower = context[has_p], lower[has_p]
+    total = lambda p: np.bincount(context, p, H)
+    bow, scale = mass.backoff_weights(total(probability(log10p[has_p])), total(lower))
     if scale.any():
-        log10p[has_p] += scale[of]
+        log10p[has_p] += scale[context]
     return bow
 
 

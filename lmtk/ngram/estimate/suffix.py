@@ -457,7 +457,8 @@ def place(
     number as `first_reads` does. Bound by a random write a row; BATCH are fetched together.
     """
     lacking, many, ahead, wide = 0, 0, 0, rows.shape[1]
-    nodes, parents, at, of, suffix, word = np.empty((6, BATCH), np.int32)
+    nodes, parents, at, number, suffix, word = np.empty((6, BATCH), np.int32)
+    batch = at, number, suffix, word
     for start in range(a, z, BATCH):
         size = min(BATCH, z - start)
         ahead += first_reads(begins, come, rank, k, blocks, start, size, nodes)
@@ -480,29 +481,29 @@ def place(
                     continue
                 if marks[g] & 1:
                     context = local[come[j] - first, 0]
-                    at[many], of[many], suffix[many], word[many] = head[context], g, above, last
+                    at[many], number[many], suffix[many], word[many] = head[context], g, above, last
                     prefetch(rows, wide * np.int64(head[context]))
                     head[context] += 1
                     many += 1
                     if many == BATCH:
-                        lacking += put_rows(many, at, of, suffix, word, below, log10p, log10bow, types, rows, logs, new)
+                        lacking += put_rows(batch, many, below, log10p, log10bow, types, rows, logs, new)
                         many = 0
                 g += 1
-    return lacking + put_rows(many, at, of, suffix, word, below, log10p, log10bow, types, rows, logs, new), ahead
+    return lacking + put_rows(batch, many, below, log10p, log10bow, types, rows, logs, new), ahead
 
 
 @inlined
-def put_rows(many, at, of, suffix, word, below, log10p, log10bow, types, rows, logs, new):
-    """Writes the rows of `place` for the first `many` n-grams. Returns how many lack their suffix."""
+def put_rows(batch, many, below, log10p, log10bow, types, rows, logs, new):
+    """Writes the rows of `place` for the first `many` n-grams of a batch. Returns how many lack their suffix."""
+    at, number, suffix, word = batch
     lacking, wide, last = 0, len(log10bow) > 0, rows.shape[1] - 1
-    p = 2 if wide else 1
     for i in range(many):
-        g, row = of[i], at[i]
-        rows[row, 0], logs[row, p], rows[row, last] = word[i], log10p[g], below[suffix[i]]
+        g, row = number[i], at[i]
+        rows[row, 0], logs[row, 1 + wide], rows[row, last] = word[i], log10p[g], below[suffix[i]]
         lacking += rows[row, last] < 0
         if wide:
             new[g], rows[row, 1] = row, types[g]
-            logs[row, p + 1] = log10bow[g] if log10bow[g] == log10bow[g] else np.float32(0)
+            logs[row, 3] = log10bow[g] if log10bow[g] == log10bow[g] else np.float32(0)
     return lacking
 
 

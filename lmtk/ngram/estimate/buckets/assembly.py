@@ -3,7 +3,7 @@
 symbol  shape    meaning
 place   (N_k,)   the place of each of a bucket's n-grams of order k among all nodes of the order, int32; -1 if the model
                  lacks it
-of      (N_k,)   the context of each event, one of the bucket's n-grams of order k - 1; at order 2 a word
+contexts (N_k,)  the context of each event, one of the bucket's n-grams of order k - 1; at order 2 a word
 range   -        `size` places, whose records fit into memory together
 
 `put_from_memory` fills the records from the one bucket in memory. With buckets on a shelf, `put_from_shelf` makes each
@@ -155,29 +155,29 @@ def ranges_of(place, size):
 
 
 def contexts_of(job, k, b):
-    """(`of` of a bucket's events of order k; whether the model has each, (N_k,))."""
+    """(`contexts` of a bucket's events of order k; whether the model has each, (N_k,))."""
     begins, _, sizes = stored(job, b, "events")
     in_model = job.shelf.get(("marks", b, k), np.uint8) & np.uint8(engine.IN_MODEL)
     if k == 2:
         return job.shelf.get(("events", "words", b), np.int32, 0, int(sizes[1])), in_model
-    of, rank = np.empty(len(in_model), np.int32), stored(job, b, "contexts")[1]
-    find_contexts(begins, job.shelf.get(("come", b), np.int32), rank, k, of)
-    return of, in_model
+    contexts, rank = np.empty(len(in_model), np.int32), stored(job, b, "contexts")[1]
+    find_contexts(begins, job.shelf.get(("come", b), np.int32), rank, k, contexts)
+    return contexts, in_model
 
 
 def count_extensions(job, k, b):
     """How many n-grams of order k extend each of a bucket's n-grams of order k - 1; at k = 2, each word."""
-    of, in_model = contexts_of(job, k, b)
+    contexts, in_model = contexts_of(job, k, b)
     H = len(job.log10p) if k == 2 else int(stored(job, b, "contexts")[2][k - 2])
-    return np.bincount(of[in_model > 0], minlength=H).astype(np.int32)
+    return np.bincount(contexts[in_model > 0], minlength=H).astype(np.int32)
 
 
 def deal_events(job, k, size, base, dealt, b):
     """Deals the rows of a bucket's events of order k to ranges. Returns how many lack their suffix."""
     shelf, W = job.shelf, len(job.log10p)
-    begins, of, in_model = stored(job, b, "events")[0], *contexts_of(job, k, b)
-    place = np.empty(len(of), np.int32)
-    number_children(of, in_model, base(b), place)
+    begins, contexts, in_model = stored(job, b, "events")[0], *contexts_of(job, k, b)
+    place = np.empty(len(contexts), np.int32)
+    number_children(contexts, in_model, base(b), place)
     shelf.add(("place", b, k), place)
     below = np.arange(W, dtype=np.int32) if k == 2 else shelf.get(("place", b, k - 1), np.int32)
     rows, p = np.empty((np.count_nonzero(place >= 0), 4), np.int32), shelf.get(("p", b, k), np.int32)

@@ -16,12 +16,12 @@ def deal_out(job, parts):
     while longest:
         x = next(pieces, np.zeros(n, np.int32))
         longest = comm.largest(len(x) - n)
-        counts = np.bincount(job.of[x[n - 1 : -1]], minlength=B)
+        counts = np.bincount(job.bucket_of[x[n - 1 : -1]], minlength=B)
         rows = np.empty((len(x) - n, n + 1), np.int32)
         ends = np.cumsum(counts[by_rank])
         head = np.empty(B, np.int64)
         head[by_rank] = ends - counts[by_rank]
-        deal(x, n, job.of, head, rows)
+        deal(x, n, job.bucket_of, head, rows)
         parts = np.split(rows, ends[job.rounds - 1 : -1 : job.rounds])
         done += len(rows)
         rows, counts = comm.swap(parts), comm.swap(np.split(counts[by_rank], comm.size))
@@ -47,10 +47,10 @@ def overlapping(parts, n):
 
 
 @jit
-def deal(x, n, of, head, rows):
+def deal(x, n, bucket_of, head, rows):
     """rows (M, n + 1) <- the records of x (M + n,); each bucket's begin at head (B,), which advances in place."""
     for i in range(len(rows)):
-        b = of[x[i + n - 1]]
+        b = bucket_of[x[i + n - 1]]
         for d in range(n + 1):
             rows[head[b], d] = x[i + d]
         head[b] += 1

@@ -24,8 +24,8 @@ class Buckets:
     seen (W,): how often each word occurs in the text or, for counts, how many n-grams have the word as their last or
     their last but one. bounds (B + 1,): the first word of each bucket. alone, together: `together` buckets of up to
     `alone` positions are worked on at once, larger ones one by one. counts: whether the buckets are of counted n-grams,
-    not of a text's positions. inside (W + 1,): which words n-grams may have, None for all. of (W + 1,): the bucket of
-    each word, and of <s>.
+    not of a text's positions. inside (W + 1,): which words n-grams may have, None for all. bucket_of (W + 1,): the
+    bucket of each word, and of <s>.
 
     cuts: {bucket: (n + 1, B + 1)}, how many of its events of each order end in a word before each bucket's words. came
     (B, n + 1, rounds): how many events of each order every bucket, in the order of `by_rank`, has in common with each
@@ -41,10 +41,10 @@ class Buckets:
     def __init__(self, vocab, order, comm, seen, bounds, alone=0, together=1):
         self.vocab, self.order, self.comm, self.seen, self.bounds = vocab, order, comm, seen, bounds
         self.alone, self.together, self.shelf, self.scratch = alone, together, Shelf(), threads.Scratch()
-        of = np.repeat(np.arange(len(bounds) - 1, dtype=np.uint16), np.diff(bounds))
-        self.of, self.cuts, self.came, self.counts, self.kenlm = np.append(of, of[0]), {}, None, False, False
+        bucket_of = np.repeat(np.arange(len(bounds) - 1, dtype=np.uint16), np.diff(bounds))
+        self.bucket_of, self.cuts, self.counts, self.kenlm = np.append(bucket_of, bucket_of[0]), {}, False, False
         self.log10p = self.log10bow = self.marks = self.sizes = self.inside = self.methods = None
-        self.records = self.work = None
+        self.records = self.work = self.came = None
         self.show = lambda share, task: None
 
     @property

@@ -44,7 +44,7 @@ def deal_out(job, counts, kenlm):
     """Deals the n-grams of the orders from 2 on to their buckets. Returns how often each word was seen, (W + 1,), -1 if
     it was not counted. Raises LmtkError if no word is seen.
     """
-    id_of, of = ids_of(counts, job.vocab), job.of
+    id_of, bucket_of = ids_of(counts, job.vocab), job.bucket_of
     once, above, ends_in_word = np.full(len(job.seen) + 1, -1), None, False
     for k in range(1, min(job.order, counts.order) + 1):
         column = Column(np.int32, True)
@@ -55,9 +55,9 @@ def deal_out(job, counts, kenlm):
             else:
                 ends_in_word = ends_in_word or bool((count[rows[:, 0] < job.vocab.V] > 0).any())
                 rows = np.hstack((above[first : first + int(parent[-1]) + 1][parent], rows))
-                job.shelf.deal(rows, of[rows[:, -1]], ("context", k))
+                job.shelf.deal(rows, bucket_of[rows[:, -1]], ("context", k))
                 rows_with_counts = np.hstack((rows, count.view(np.int32).reshape(-1, 2)))
-                job.shelf.deal(rows_with_counts, of[rows[:, -2]], ("event", k))
+                job.shelf.deal(rows_with_counts, bucket_of[rows[:, -2]], ("event", k))
             column.append(rows)
         above = column.array().reshape(-1, k)
     if kenlm or not ends_in_word:
@@ -80,14 +80,14 @@ def sort_bucket(job, b, last):
     nothing = [np.zeros(len(x), np.int64) for x in rows]
     context_keys, _, contexts, (context_base, _, _, first_leaf) = in_suffix_order(rows, nothing, W)
     # an n-gram's context is that of its suffix, with the oldest word before it
-    context, of = [np.zeros(len(keys[0]), np.int32)], None
+    context, context_of = [np.zeros(len(keys[0]), np.int32)], None
     for k in range(2, n + 1):
         oldest = keys[k - 1] % (W + 1)
         if k == 2:
-            of = np.where(oldest == W, 0, oldest) - first
+            context_of = np.where(oldest == W, 0, oldest) - first
         else:
-            of = find(context_keys[k - 2], of[suffix[base[k] : base[k + 1]]], oldest, W + 1)
-        context.append(of.astype(np.int32))
+            context_of = find(context_keys[k - 2], context_of[suffix[base[k] : base[k + 1]]], oldest, W + 1)
+        context.append(context_of.astype(np.int32))
     leaves.find_contexts(context_base, np.concatenate(context), first_leaf, events.begins, leaf)
     fresh, bigrams = leaves.count_fresh(base, suffix, raw), np.zeros(W, np.int64)
     bigrams[keys[0]] = fresh[1]

@@ -48,5 +48,5 @@ def places_of(job, b, k):
     head[job.by_rank] = np.cumsum(size) - size
     place = np.empty(size.sum(), np.int64)
     begins = job.shelf.get(("contexts", "begins", b), kind_of_begins(job.order))
-    find_places(begins, job.of, job.shelf.get(("contexts", "words", b), np.int32), k, head, place)
+    find_places(begins, job.bucket_of, job.shelf.get(("contexts", "words", b), np.int32), k, head, place)
     return place
