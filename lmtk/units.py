@@ -408,7 +408,7 @@ def whole_run(unit, R, U, t):
     """(`address`, R, U) for kernels of all steps at once; None if the job is too small for them. t (P, n), of all
     steps.
     """
-    is_tiled = all(isinstance(x, Tiles) and x.dtype == t.dtype == np.float32 for x in (R, U) if x)
+    is_tiled = all(isinstance(x, Tiles) and x.tiles.dtype == t.dtype == np.float32 for x in (R, U) if x)
     if not (unit.run and is_tiled and is_worth_compiling(t, kind="states")):
         return None
     return address(), *(x and x.for_kernels() for x in (R, U))

@@ -61,6 +61,13 @@ def read_at(file, out, at):
         data, at = data[done:], at + done
 
 
+def put_at(file, data, at):
+    """Writes bytes, a memoryview or an array, to their place in a file, given by its descriptor."""
+    while len(data):
+        done = os.pwrite(file, data, at)
+        data, at = data[done:], at + done
+
+
 class Shelf:
     """Arrays by name that grow at their ends, all in one unnamed temporary file. Several threads may use it."""
 
@@ -76,11 +83,8 @@ class Shelf:
         with self.lock:
             at, self.end = self.end, self.end + array.nbytes
             self.parts.setdefault(name, []).append((len(array), at))
-        data = array.view(np.uint8)
         try:
-            while len(data):
-                done = os.pwrite(self.file.fileno(), data, at)
-                data, at = data[done:], at + done
+            put_at(self.file.fileno(), array.view(np.uint8), at)
         except OSError as e:
             e.filename = tempfile.gettempdir()
             raise
@@ -108,6 +112,12 @@ class Shelf:
         """The array `name` from `begin` up to `end`, in memory; kind: its type."""
         end = self.size(name) if end is None else end
         return self.read(name, np.empty(end - begin, kind), begin)
+
+    def take(self, name, kind):
+        """The array `name`, which is dropped."""
+        array = self.get(name, kind)
+        self.drop(name)
+        return array
 
     def drop(self, name):
         self.parts.pop(name, None)

@@ -1,7 +1,6 @@
 """Compiles kernels to object files by numba, with parts of it that are not public. `objects` loads and calls them."""
 
 from contextlib import contextmanager
-from functools import cache
 from itertools import count
 from types import NoneType
 
@@ -62,6 +61,9 @@ class Libraries(codegen.JITCPUCodegen):
         return self._tm.emit_object(module)
 
 
+LIBRARIES = Libraries("lmtk")
+
+
 @contextmanager
 def apart():
     """In this block, numba makes Library objects in place of executable code. numba has no setting for that, so its
@@ -70,16 +72,11 @@ def apart():
     with global_compiler_lock:
         context = cpu_target.target_context
         runtime.initialize(context)  # this needs executable code
-        usual, context._internal_codegen = context._internal_codegen, libraries()
+        usual, context._internal_codegen = context._internal_codegen, LIBRARIES
         try:
             yield
         finally:
             context._internal_codegen = usual
-
-
-@cache
-def libraries():
-    return Libraries("lmtk")
 
 
 def compiled(kernel, kinds, entry):
@@ -93,7 +90,7 @@ def compiled(kernel, kinds, entry):
     with apart():
         dispatcher.compile(arguments)
         code = dispatcher.overloads[arguments]
-        file = libraries().object_file(entry_of(code, kinds, entry), entry)
+        file = LIBRARIES.object_file(entry_of(code, kinds, entry), entry)
     result = code.signature.return_type
     numbers = numbers_of(result)
     read = "".join(map(form, numbers))

@@ -42,10 +42,6 @@ class Tiles:
     tiles: np.ndarray
     most: int
 
-    @property
-    def dtype(self):
-        return self.tiles.dtype
-
     def for_kernels(self):
         """(tiles, N, most), as `multiply` takes factors."""
         number, _, columns = self.tiles.shape

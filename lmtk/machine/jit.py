@@ -82,8 +82,9 @@ def dispatcher_of(kernel, options, **more):
     return numba.njit(**options(kernel.kernel_settings), **more)(copy)
 
 
-def intrinsic(name, module="lmtk.machine.intrinsics"):
+def intrinsic(name):
     """A function of `intrinsics` for kernels to call. It needs numba, so it is imported when they are compiled."""
+    module = "lmtk.machine.intrinsics"
     return SimpleNamespace(__qualname__=f"{module}.{name}", in_numba=lambda _: getattr(import_module(module), name))
 
 

@@ -1,7 +1,7 @@
 """Prints the n-grams of large models as lines of ARPA files, by kernels.
 
 `write_order` prints an order of an estimated model in suffix order. `write_sorted` prints a Backoff in SRILM's order.
-Both gather n-grams piece by piece, in threads; `print_lines` makes the lines from cells: texts of numbers and words.
+Both gather n-grams piece by piece, in threads; `plain` makes the lines from cells: texts of numbers and words.
 
 A cell is text of up to 15 bytes in 16, or of up to 23 in 24, with its length in the last byte. It is copied by two or
 three stores of 8 bytes, whatever its length, since a loop over a few bytes would cost more.
@@ -46,9 +46,18 @@ class Layout:
 
 def plain(words):
     """Return the Layout of SRILM's files."""
-    cells = word_cells(words)
-    most = int(np.diff(cells[1]).max(initial=0)) + 1  # bytes of a word and a blank
-    return Layout(b"\n", lambda rows, p, bow, flags, k, room: print_lines((rows, p, bow, flags), cells, most, room))
+    letters, ends, cells = word_cells(words)
+    most = int(np.diff(ends).max(initial=0)) + 1  # bytes of a word and a blank
+
+    def lines(rows, p, bow, flags, k, room):
+        numbers = [print_some(x, end, room(name, (len(x), 2), u64)) for x, end, name in ((p, 9, "p"), (bow, 10, "bow"))]
+        text = room("text", len(p) * (32 + 8 * len(rows)) + (1 << 16), np.uint8)
+        longest = len(rows) * most + 64
+        while (filled := print_rows(rows, *numbers, flags, cells, letters, ends, text, len(text) - longest)) < 0:
+            text = room("text", 2 * len(text) + longest, np.uint8)
+        return text[:filled].data
+
+    return Layout(b"\n", lines)
 
 
 def write_order(write, x, columns, k, layout, scratch):
@@ -236,19 +245,6 @@ def gather_lines(contexts, memory, logs, where, rank, weighted, rows, p, bow, fl
                 rows[j, line] = contexts[i, j]
             rows[k - 1, line] = memory[at]
             line += 1
-
-
-def print_lines(columns, words, most, room):
-    """The lines of n-grams. columns: rows, log10 p, log10 of the weights and flags, as for `print_rows`; words: the
-    result of `word_cells`; most: the bytes of the longest word and a blank; room: of a Scratch.
-    """
-    (rows, p, bow, flags), (letters, ends, cells) = columns, words
-    numbers = [print_some(x, end, room(name, (len(x), 2), u64)) for x, end, name in ((p, 9, "p"), (bow, 10, "bow"))]
-    text = room("text", len(p) * (32 + 8 * len(rows)) + (1 << 16), np.uint8)
-    longest = len(rows) * most + 64
-    while (filled := print_rows(rows, *numbers, flags, cells, letters, ends, text, len(text) - longest)) < 0:
-        text = room("text", 2 * len(text) + longest, np.uint8)
-    return text[:filled].data
 
 
 @jit

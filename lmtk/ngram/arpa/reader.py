@@ -403,10 +403,12 @@ def nodes_of_many(sections, growing, linked):
     """(the Nodes of the sections of a large file, by kernels; the number of repeated n-grams). Empties the sections.
     growing: a GrowingTrie, whose trie has some of them already.
     """
-    W, trie, repeated, rows = len(growing.unigrams.vocab.words), growing.trie, 0, []
+    unigrams, trie, repeated, rows = growing.unigrams, growing.trie, 0, []
+    W = len(unigrams.vocab.words)
     if not trie or not trie.order == len(trie.sizes) == len(sections):
+        model = Backoff(unigrams.vocab, wrap_records(trie.memory, trie.where, ROOT)) if trie else None
         rows = [
-            rows_of_trie(trie, k) if k in growing.sizes and not pieces else rows_of_pieces(k, pieces, growing.unigrams)
+            make_rows(*model.ngrams(k)) if k in growing.sizes and not pieces else rows_of_pieces(k, pieces, unigrams)
             for k, pieces in sections.items()
         ]
     growing.spare.clear()
@@ -435,13 +437,6 @@ def trie_of(rows, W, home=None):
     """The Trie of the rows of each order, or None if an n-gram is repeated or lacks its prefix."""
     trie = Trie([len(x) for x in rows], W, home)
     return trie if all(map(trie.add, rows)) else None
-
-
-def rows_of_trie(trie, k):
-    """The rows (N, k + 2) of an order that is records already."""
-    nodes = wrap_records(trie.memory, trie.where, ROOT)
-    level = nodes.levels[k][:-1]
-    return make_rows(nodes.rows(k), level["log10p"], level["log10bow"])
 
 
 def sorted_rows(rows, W):

@@ -29,10 +29,8 @@ def shifts(blocks, comm):
     (B,)).
     """
     sizes = sorted((path, place, tokens) for part in comm.gather(blocks) for path, place, tokens, _ in part)
-    start, begin = {}, 0
-    for path, place, tokens in sizes:
-        start[path, place] = begin
-        begin += tokens
+    begins = np.cumsum([0, *(tokens for _, _, tokens in sizes)])
+    start = {(path, place): begin for (path, place, _), begin in zip(sizes, begins)}
     own_start = np.cumsum([0, *(tokens for _, _, tokens, _ in blocks)])[:-1]
     return own_start, np.array([start[path, place] for path, place, _, _ in blocks]) - own_start
 
@@ -47,20 +45,16 @@ def gather_levels(levels, blocks, W, comm):
     seen[levels[0].keys] = levels[0].count
     seen = np.cumsum(comm.sum(seen))
     cuts = np.searchsorted(seen, seen[-1] * np.arange(1, comm.size) / comm.size, "right")
-    columns, ends = [[] for _ in range(comm.size)], [[0] for _ in range(comm.size)]
+    runs = [Spilled(Column(np.int64, False), [0]) for _ in range(comm.size)]
     at, above = np.concatenate(([0], cuts, [W])), np.zeros(comm.size, np.int64)
     for level in levels:
         at = np.searchsorted(level.keys, at)
         rows = np.column_stack((level.keys, level.count, level.first))
         parts = [rows[a:b] - np.array([parent * W, 0, 0]) for a, b, parent in zip(at, at[1:], above)]
-        for part, column, end in zip(comm.swap(parts), columns, ends, strict=True):
-            column.append(part)
-            end.append(end[-1] + len(part))
+        for part, run in zip(comm.swap(parts), runs, strict=True):
+            run.column.append(part)
+            run.ends.append(run.ends[-1] + len(part))
         above, at = at[:-1], at * W
-    runs = []
-    for column, end in zip(columns, ends, strict=True):
-        runs.append(Spilled(Column(np.int64, False), end))
-        runs[-1].column.append(np.concatenate(column))
     run = merge(runs, len(levels), W, 1 << 62, False)
     gathered, above = [], np.zeros(comm.size, np.int64)
     for k in range(1, len(levels) + 1):

@@ -148,24 +148,17 @@ def kneser_ney(model, times, tokens, methods):
     """The KneserNey of a Backoff, which is given up. times: how often the n-grams of each order occur in the text.
     tokens: as in KneserNey. methods: of each order, with their discounts; there may be more methods than orders.
     """
-    c, counts = np.arange(4.0), kneser_ney_counts(model, times)
-    D = [c - method.discount(c) for method in methods[: model.order]]
-    return KneserNey(model, copied(model, may_reuse=True), *map(np.concatenate, (times, counts)), D, tokens)
-
-
-def kneser_ney_counts(model, times):
-    """C of the n-grams of each order, a list of arrays (N_k,); 0 for n-grams that end in a word that is not predicted.
-    model: a Backoff with the suffixes of its n-grams. times: as for `kneser_ney`.
-    """
     levels, counts = model.nodes.levels, [t.copy() for t in times]
     for k in range(len(times), 1, -1):
         suffixes, size = levels[k]["suffix"][:-1], len(times[k - 2])
         longer = np.bincount(suffixes, times[k - 1], size).astype(np.int64)
         types = np.bincount(suffixes[counts[k - 1] > 0], minlength=size)
         counts[k - 2] = np.maximum(times[k - 2] - longer, 0) + types
-    for level, c in zip(levels[1:], counts):
-        c[level["word"][:-1] >= model.vocab.V] = 0
-    return counts
+    for level, column in zip(levels[1:], counts):
+        column[level["word"][:-1] >= model.vocab.V] = 0
+    c = np.arange(4.0)
+    D = [c - method.discount(c) for method in methods[: model.order]]
+    return KneserNey(model, copied(model, may_reuse=True), *map(np.concatenate, (times, counts)), D, tokens)
 
 
 @jit

@@ -31,7 +31,7 @@ def grow(corpus, vocab, methods, threshold):
     is_first[corpus.starts[:-1]] = True
     is_context = (ids < vocab.V) | (ids == vocab.sos_id)  # a context has no unknown words that are not predicted
     c, node = np.bincount(ids[predicted], minlength=W), np.where(is_context, ids, -1)
-    d = discounts(methods[0], c)
+    d = c - methods[0].discount(c)
     p = ((c - d + d.sum() / vocab.V) / max(c.sum(), 1))[ids]
     levels = [(np.arange(W), np.where(np.arange(W) == vocab.unk_id, np.nan, -np.inf), 0)]
     for method in methods[1:]:
@@ -40,7 +40,7 @@ def grow(corpus, vocab, methods, threshold):
         keys, first, inverse, c = np.unique(before[at] * W + ids[at], True, True, True)
         if not len(keys):
             break
-        context, d, q = keys // W, discounts(method, c), p[at[first]]
+        context, d, q = keys // W, c - method.discount(c), p[at[first]]
         S, G = (np.bincount(context, column)[context] for column in (c, d))
         new, without = c - d + G * q, (G + c - d) * q
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -52,8 +52,3 @@ def grow(corpus, vocab, methods, threshold):
         node = np.full(len(ids), -1)
         node[at] = np.where(is_kept, np.cumsum(is_kept) - 1, -1)[inverse]
     return Backoff(vocab, build_nodes(levels, W))
-
-
-def discounts(method, c):
-    """The discounts of counts (N,) by a Method."""
-    return c - method.discount(c.astype(np.float64))

@@ -43,18 +43,23 @@ class HeldOut:
         self.words = np.column_stack((corpus.ids, contexts(corpus, len(methods))))[at]
         self.vocab, self.methods = vocab, methods
 
-    def discounts(self, k):
-        """R, how many discounts order k has."""
-        return len(self.methods[k - 1].names)
-
     def tune(self, first, features):
-        """{k: Method} with the discounts under which the text is most likely. first: order 1 as a smoothing.Order;
-        features: those of the orders from 2 on.
+        """{k: Method} with the discounts under which the text is most likely. The likelihood includes n-grams that a
+        minimum will leave out. first: order 1 as a smoothing.Order; features: those of the orders from 2 on.
         """
         one = np.zeros(len(self.words), np.int64)
         event = first.counted & (first.word < self.vocab.V)
         of_words = self.of_words(1, (np.zeros_like(first.word), first.count, event), 1, one, self.words[:, 0])
-        return tune_orders([of_words, *features], self.methods, self.vocab.V)
+        features, before = [of_words, *features], -np.inf
+        D = [np.array([0.5, 1.0, 1.5])[: n.shape[1]] for _, _, n in features]
+        for _ in range(SWEEPS):
+            for k in range(len(D)):
+                D[k] = best_discounts(features, D, k, self.vocab.V)
+            gained = np.log(probability(features, D, self.vocab.V)[0]).mean()
+            if gained - before < ENOUGH:
+                break
+            before = gained
+        return {k: replace(self.methods[k - 1], parameters=tuple(map(float, d))) for k, d in enumerate(D, 1)}
 
     def of_levels(self, levels):
         """The features of the orders from 2 on, from smoothing.Orders of all orders."""
@@ -72,8 +77,8 @@ class HeldOut:
 
     def unseen(self):
         """Features of the orders from 2 on, all 0, for `of_estimator`."""
-        shapes = [(len(self.words), self.discounts(k)) for k in range(2, len(self.methods) + 1)]
-        return [(np.zeros(N), np.zeros((N, R)), np.zeros((N, R))) for N, R in shapes]
+        N, sizes = len(self.words), [len(method.names) for method in self.methods[1:]]
+        return [(np.zeros(N), np.zeros((N, R)), np.zeros((N, R))) for R in sizes]
 
     def of_estimator(self, work, features):
         """`of_levels` from an engine.Estimator: fills `features`, made by `unseen`, for the words whose last context
@@ -115,7 +120,7 @@ class HeldOut:
         predicted.
         """
         parent, count, event = grams
-        R, event = self.discounts(k), event & (count > 0)
+        R, event = len(self.methods[k - 1].names), event & (count > 0)
         kind = np.minimum(count, R).astype(np.int64)
         T = values(np.bincount(parent[event], count[event], H), context, 0.0)
         n = [np.bincount(parent[event & (kind == r)], minlength=H) for r in range(1, R + 1)]
@@ -126,22 +131,6 @@ class HeldOut:
         slope = np.zeros((len(node), R))
         slope[np.flatnonzero(seen), kind[node[seen]] - 1] = -1
         return c / T, slope / T[:, None], np.stack([values(x, context, 0) for x in n], 1) / T[:, None]
-
-
-def tune_orders(features, methods, V):
-    """{k: Method} with the discounts under which the words of these features are most likely. The likelihood includes
-    n-grams that a minimum will leave out.
-    """
-    D = [np.array([0.5, 1.0, 1.5])[: n.shape[1]] for _, _, n in features]
-    before = -np.inf
-    for _ in range(SWEEPS):
-        for k in range(len(D)):
-            D[k] = best_discounts(features, D, k, V)
-        gained = np.log(probability(features, D, V)[0]).mean()
-        if gained - before < ENOUGH:
-            break
-        before = gained
-    return {k: replace(methods[k - 1], parameters=tuple(map(float, d))) for k, d in enumerate(D, 1)}
 
 
 def probability(features, D, V):

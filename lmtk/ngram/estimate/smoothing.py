@@ -99,19 +99,13 @@ def counted_levels(counts, vocab, order, methods, kenlm=False):
         level.raw = level.count
     if not any((level.raw[level.word < vocab.V] > 0).any() for level in levels[: 1 if kenlm else None]):
         raise LmtkError("the counts have no word of the vocabulary")
-    for k, method in enumerate(methods[: len(levels) - 1], 1):
+    for method, level, above in zip(methods, levels, levels[1:]):
         if method.continued:
-            levels[k - 1].count = continuation_counts(levels, k, vocab.V)
+            # continuation counts (Kneser and Ney 1995): how many different words precede each n-gram; an n-gram whose
+            # first word is not predicted, such as <s>, keeps its raw count, since nothing precedes it
+            fresh = np.bincount(above.suffix[above.count > 0], minlength=len(level.keys)).astype(level.count.dtype)
+            level.count = np.where(level.first_word < vocab.V, fresh, level.count)
     return levels
-
-
-def continuation_counts(levels, k, V):
-    """The continuation counts of order k (Kneser and Ney 1995): how many different words precede each n-gram. An n-gram
-    whose first word is not predicted, such as <s>, keeps its raw count, since nothing precedes it.
-    """
-    level, above = levels[k - 1], levels[k]
-    fresh = np.bincount(above.suffix[above.count > 0], minlength=len(level.keys)).astype(level.count.dtype)
-    return np.where(level.first_word < V, fresh, level.count)
 
 
 def counts_of_counts(level, count, V, upto):

@@ -140,8 +140,7 @@ def place_children(job, k, size, above):
             back.add(b, child[dealt.get((b, r), np.int32)[::3]])
 
     def base(b):
-        place = job.shelf.get(("place of contexts", b), np.int32)
-        job.shelf.drop(("place of contexts", b))
+        place = job.shelf.take(("place of contexts", b), np.int32)
         child, kept = np.zeros(len(place), np.int32), np.flatnonzero(place >= 0)
         child[kept[np.argsort(ranges_of(place[kept], size), kind="stable")]] = back.get(b, np.int32)
         return child

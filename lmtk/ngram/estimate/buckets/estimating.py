@@ -193,11 +193,9 @@ def need_all(job, ends):
                     job.shelf.add(("needed", b, to), received[place : place + end - begin])
                     place += end - begin
         for b in job.rank_buckets if k > 2 and not job.work else ():
-            parts = [job.shelf.get(("needed", b, to), np.uint8) for to in range(len(job.bounds) - 1)]
+            parts = [job.shelf.take(("needed", b, to), np.uint8) for to in range(len(job.bounds) - 1)]
             name = ("marks", b, k - 1)
             job.shelf.replace(name, np.concatenate(parts) | job.shelf.get(name, np.uint8))
-            for to in range(len(job.bounds) - 1):
-                job.shelf.drop(("needed", b, to))
 
 
 def need_one(job, k, ends, b):

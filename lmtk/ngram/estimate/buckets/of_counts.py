@@ -70,13 +70,13 @@ def sort_bucket(job, b, last):
     n, W, (first, end) = job.order, len(job.seen), job.bounds[b : b + 2].tolist()
     rows, weights = [np.zeros((0, 1), np.int32)], [np.zeros(0, np.int64)]
     for k in range(2, n + 1):
-        events = take(job, ("event", k, b)).reshape(-1, k + 2)
+        events = job.shelf.take(("event", k, b), np.int32).reshape(-1, k + 2)
         rows.append(events[:, k - 1 :: -1])
         weights.append(np.ascontiguousarray(events[:, k:]).view(np.int64)[:, 0] + 1)
     keys, raw, events, (base, suffix, leaf, _) = in_suffix_order(rows, weights, W)
     raw = [None, *(count - 1 for count in raw)]  # -1 for n-grams that were not counted: counts went in with one more
     rows = [np.arange(first, end, dtype=np.int32)[:, None]]
-    rows += [take(job, ("context", k, b)).reshape(-1, k)[:, ::-1] for k in range(2, n + 1)]
+    rows += [job.shelf.take(("context", k, b), np.int32).reshape(-1, k)[:, ::-1] for k in range(2, n + 1)]
     nothing = [np.zeros(len(x), np.int64) for x in rows]
     context_keys, _, contexts, (context_base, _, _, first_leaf) = in_suffix_order(rows, nothing, W)
     # an n-gram's context is that of its suffix, with the oldest word before it
@@ -96,13 +96,6 @@ def sort_bucket(job, b, last):
             job.shelf.add((name, b, k), column)
     events = replace(events, come=leaf, raw=raw, fresh=fresh)
     return bigrams, *put_bucket(job, b, last, events, contexts)
-
-
-def take(job, name):
-    """An array of the shelf, which drops it."""
-    rows = job.shelf.get(name, np.int32)
-    job.shelf.drop(name)
-    return rows
 
 
 def in_suffix_order(rows, weights, W):

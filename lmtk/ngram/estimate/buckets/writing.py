@@ -9,6 +9,7 @@ from contextlib import nullcontext
 import numpy as np
 
 from lmtk.files.bounded import give_back
+from lmtk.files.column import put_at
 from lmtk.machine import threads
 from lmtk.ngram.arpa import printing
 from lmtk.ngram.estimate import suffix
@@ -111,13 +112,6 @@ def open_shared(out, comm):
         os.close(file)
         return name, None
     return name, file
-
-
-def put_at(file, data, at):
-    """Writes a memoryview of bytes to its place in a file."""
-    while len(data):
-        size = os.pwrite(file, data, at)
-        data, at = data[size:], at + size
 
 
 def orders_of(job, k):
