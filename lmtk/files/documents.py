@@ -35,7 +35,7 @@ class Part(NamedTuple):
         return part if 1 <= part.number <= part.parts else None
 
     def span(self, size):
-        """The bytes from which on and up to which lines of this part begin, in a file of `size` bytes."""
+        """(begin, end) in bytes, for a file of `size` bytes: this part has the lines that begin in this range."""
         return (size * (self.number - 1) // self.parts, size * self.number // self.parts)
 
 

@@ -44,7 +44,7 @@ def change(job, home=None, threshold=None):
     """Runs the steps before scoring and writing: (the model, the models that are mixed with it word by word, the
     weights of all these models).
 
-    home: as for `registry.load`. threshold: of -prune; None: the job's.
+    home: as for `registry.load`. threshold: one of the values of -prune, if there are several; otherwise unused.
     """
     from lmtk.jobs.loglinear import interpolate
     from lmtk.ngram.edit import contexts, prune, vocabulary
@@ -216,7 +216,7 @@ def merge_parts(model):
 
 
 def renormalize_model(model, whole, may_reuse):
-    """The model renormalized. Unless `whole`, the unknown word gets nothing of the mass that 1-grams leave."""
+    """The model renormalized. Unless `whole`, <unk> gets none of the left-over unigram mass."""
     from lmtk.ngram.edit import renormalize, vocabulary
 
     apart = not whole and model.vocab.predicts(model.vocab.unk) and renormalize.leaves_mass(model)

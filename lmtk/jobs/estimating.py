@@ -134,7 +134,9 @@ class EstimateJob:
 
     @property
     def is_shared(self):
-        """Whether machines share the job to its end: a model of texts, written with -lm alone, as it is estimated."""
+        """Whether the ranks share the work until -lm is written. That needs a model that is written as it is estimated:
+        no other model file, no counts read or written, no -maxent, no -verbose-header.
+        """
         count = self.count
         files = count.read or count.writes_counts or self.model_files.others("arpa") or self.class_lm
         return bool(self.lm and not (self.is_changed or self.maxent or files or self.verbose_header or self.keep))
@@ -224,10 +226,10 @@ RULES = (
 
 @dataclass(frozen=True)
 class Counted:
-    """What was counted. counts, written: lists with the counts for the model and those to write, which are emptied by
-    those who use them up. words: of the counts. contexts: for pruning, the result of `counts.contexts_of`; None if
-    texts can be read again. listed: the words of -limit-vocab-file, or None. is_changed: whether the model is changed
-    once it is estimated. header: the first lines of -lm.
+    """What was counted. counts, written: lists of one item, the counts for the model and the counts to write. Who uses
+    up the counts takes them out of the list, so that their memory is freed. words: of the counts. contexts: the result
+    of `counts.contexts_of`, if pruning needs it; None if the texts can be scored instead. listed: the words of
+    -limit-vocab-file, or None. is_changed: whether the estimated model is changed. header: the first lines of -lm.
     """
 
     counts: list

@@ -77,7 +77,7 @@ def default_of(about):
 
 
 def options_given(job, names):
-    """The options, of those that `names` lists with blanks between them, that are given: as "-name"."""
+    """The options that have another value than their default, as "-name". names: the fields to look at, "a b c"."""
     values = flatten(job)
     chosen = [values[name] for name in names.split()]
     return [f"-{option_name(about)}" for about, value in chosen if value != default_of(about)]
@@ -107,8 +107,8 @@ def names_of(models):
 
 
 def model_missing(lm, texts, option="-lm", content="model"):
-    """The message about a missing -lm, or None. Without -lm the model's file was read as a text. option, content:
-    another option than -lm, and what its file contains.
+    """The message for a user who forgot -lm before the model's file, so that the file was taken as a text; else None.
+    option, content: the option that takes the file, and what the file contains.
     """
     if lm or not texts or texts[0] == "-":
         return None
@@ -118,8 +118,8 @@ def model_missing(lm, texts, option="-lm", content="model"):
 
 
 def text_missing(models, most, clause="-text is missing"):
-    """The message about a missing -text. models: of -lm; if they are more than `most`, the last was a text. clause: the
-    beginning of the message.
+    """The message about a missing -text. models: of -lm. most: how many models the user can have meant; if there are
+    more, the last of them was probably the text. clause: the beginning of the message.
     """
     if len(models) > most:
         return f"{clause}, and {models[-1]} was taken as a model; give the text as -text FILE"
@@ -190,8 +190,8 @@ def from_stdin():
 
 
 def check_texts(texts, content, command, model):
-    """Raises LmtkError if a text, which has a `content` on each line, is missing; the user may have typed a line of it.
-    command, model: the command line that reads such lines from stdin.
+    """Raises LmtkError if the file of a text does not exist. The user may have given the text itself, so the message
+    shows how to pipe it into `command` with `model`. content: what a line of the text is, such as "phrase".
     """
     for path in texts:
         if path != "-" and not os.path.exists(path):

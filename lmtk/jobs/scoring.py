@@ -302,7 +302,7 @@ def report_count_file(model, path, scoring, write):
 
 
 def following(job, model):
-    """The model that scores one text: anew for each text with the options of FOLLOWING, else `model`."""
+    """The model that scores one text: with an option of FOLLOWING a fresh adaptive model, else `model` itself."""
     if job.oov_features:
         return open_vocabulary(model)
     return adaptive(job, model) if job.dynamic or job.cache else model

@@ -84,7 +84,7 @@ class Smoothing:
 
 
 def are_discounts(D):
-    """Whether D1, D2 and D3+ leave every count a part of it."""
+    """Whether D has three discounts, and none exceeds its count: D1 <= 1, D2 <= 2, D3+ <= 3."""
     return len(D) == 3 and all(0 <= d <= r for r, d in enumerate(D, 1))
 
 

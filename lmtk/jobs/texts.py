@@ -48,8 +48,8 @@ class Reading:
         return Reading(self.field)
 
     def source(self, path, apart=False):
-        """The name of a text, as the name of a Source if the text is converted. apart: a blank line follows the text of
-        each document, and there are none in it.
+        """The name of a text; if the text has to be converted, as a Source, which converts it while it is read. apart:
+        put a blank line after the text of each document, and remove the blank lines inside the text.
         """
         from lmtk.files.inputs import Source
 
@@ -107,8 +107,8 @@ class Reading:
         return [line.encode() for line in self.encoder.lines([line.decode("utf-8", "replace") for line in lines])]
 
     def as_lines(self, texts):
-        """Texts of documents, with the line ends that separate sentences; the one at the end of a text separates none.
-        CCNet's normalisation takes line ends away, and so makes one word of the words around them.
+        """The texts of documents, without the line end after the last sentence. For CCNet's normalisation, the other
+        line ends become INSIDE, which does not separate words: CCNet deletes line ends and so joins words.
         """
         if not self.normalize:
             return [text.removesuffix("\n") for text in texts]
@@ -207,8 +207,8 @@ class Reading:
         warnings.warn(f"{text}; {remedy}", LmtkWarning, stacklevel=1)
 
     def check_digest(self, of_model, name):
-        """Warn if `of_model`, the digest of the tokenizer that a model or an index remembers, or None, is that of
-        another one. name: what messages call the model.
+        """Warn if a model or an index was made with a tokenizer, and this Reading has another one or none. of_model:
+        the digest of the model's tokenizer, or None. name: what messages call the model.
         """
         if not of_model:
             return

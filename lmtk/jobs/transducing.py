@@ -82,8 +82,8 @@ def make_fst(job):
 
 
 def complete_symbols(job, ngrams, symbols):
-    """The Symbols of a FstJob: those read, or new ones if `symbols` is None. Raises FormatError if one is missing that
-    stands on arcs. <s> and </s> do not with -disambig, and so they get unused numbers if they are missing.
+    """The Symbols of a FstJob: those read, or new ones if `symbols` is None. Raises FormatError if a label of arcs is
+    missing: that of -disambig or, without it, <s> and </s>. With -disambig, missing <s> and </s> get unused numbers.
     """
     from lmtk.fst.symbols import Symbols, new_symbols, where
 

@@ -204,7 +204,7 @@ def expanded(model, most, path):
     """
     lm, C, W = backoff_of(model, path), len(model.lm.vocab.words), len(model.vocab.words)
     members, many = np.argsort(model.g, kind="stable"), np.bincount(model.g, minlength=C)
-    node, nodes = np.zeros(1, np.int64), 1  # the node of classes that each n-gram of words is from; how many these are
+    node, nodes = np.zeros(1, np.int64), 1  # for each n-gram of words, its n-gram of classes; the number of the latter
     orders, total = [], 0
     for k in range(1, lm.order + 1):
         rows, log10p, log10bow = lm.ngrams(k)

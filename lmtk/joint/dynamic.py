@@ -33,10 +33,10 @@ def rounded(logp):
 
 
 def sequence_log10p(scored, vocab, rows, unk):
-    """log10 p of each row of ids (N, L) with no words before it, by each model, (N, J), as in SRILM.
+    """log10 p of each row of ids (N, L), as a text of its own, by each of J models: (N, J), as in SRILM.
 
-    An opening <s> has the p of </s>. Words that are not predicted, such as <unk> without `unk`, are skipped. scored: a
-    function from a Corpus to ln p (., J).
+    An <s> at the beginning gets the probability of </s>. Words of probability 0 are skipped if they are not predicted
+    words; without `unk`, <unk> is not one of them. scored: a function from a Corpus to ln p (tokens, J).
     """
     N, L = rows.shape
     logp = scored(Corpus(rows.ravel(), np.arange(N + 1) * L, np.ones(N * L, bool))).reshape(N, L, -1)
@@ -53,8 +53,8 @@ def sequence_log10p(scored, vocab, rows, unk):
 class Bayes:
     """p = sum_j w_j p_j, with w_j proportional to weights[j] p_j(the `length` preceding words)^scale.
 
-    The parts have the same words. unk: whether <unk> is one of these words; if not, it is skipped if a part does not
-    predict it.
+    The parts have the same words. unk: whether <unk> counts as a word. If not, a part that gives <unk> the probability
+    0 skips it among the preceding words.
     """
 
     parts: list
@@ -110,8 +110,8 @@ class LogLinear:
     """p proportional to the product of p_j^weights[j], normalized over the vocabulary; the parts have the same words.
 
     Logarithms are in single precision, as in SRILM. unk: whether <unk> is one of the words that the product is summed
-    over. whole: log10 of the sum after each context so far; a context is cut to the words that one of the parts uses. A
-    class model uses all words of the sentence, as in SRILM.
+    over. whole: a cache, {context: log10 of the sum after it}. Its contexts are cut to the most words that any part
+    uses; if a part is a class model, these are all words of the sentence so far, as in SRILM.
     """
 
     parts: list

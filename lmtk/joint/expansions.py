@@ -25,7 +25,7 @@ from lmtk.ngram.model.backoff import Backoff
 from lmtk.text.corpus import Corpus
 from lmtk.text.vocab import EOS, SOS, Vocab, make_vocab, with_tokenizer
 
-LONG = 10  # words, in the mean, of the n-grams that -expand-most allows
+LONG = 10  # -expand-most N allows N n-grams, with N * LONG words in all
 NUMBER = re.compile(rb"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?$")
 
 
@@ -153,7 +153,7 @@ class Expanding:
                 logp[t] = np.log(p) if p > 0 else -np.inf
 
     def read(self, states, ids, scored):
-        """The states, {(context, rest): p}, after the last of the `ids` of a sentence, and its p after the others."""
+        """(the states {(context, rest): p} after the last of `ids`, p of this word). states: those before the word."""
         if ids[-1] == self.vocab.sos_id and not scored:
             return {(self.seen((int(self.inner_ids[ids[-1]]),)), ()): 1.0}, 1.0
         new = {}
@@ -219,7 +219,7 @@ def expanding_model(lm, name, rows, path):
     unk = inner.predicts(inner.unk) or inner.unk in words
     vocab = with_tokenizer(make_vocab(sorted(words), unk, inner.predicts(EOS), inner.unk, path), inner.tokenizer)
     inner_ids = np.array([inner.index.get(w, inner.unk_id) if w not in names else inner.unk_id for w in vocab.words])
-    # a word that lm does not have stands for itself nowhere
+    # a word that lm lacks can only be read as a part of a class: this id has the probability 0
     inner_ids[[w not in inner.index for w in vocab.words]] = len(inner.words)
     starts = {}
     for c, p, (first, *rest) in expansions:
@@ -232,10 +232,10 @@ def expanding_model(lm, name, rows, path):
 def expanded(model, order, exact, most, path):
     """A back-off model of words, about equal to an Expanding one, with n-grams up to `order` (0: all), as in SRILM.
 
-    The joint probability of an n-gram of words is the sum over the n-grams of classes that expand to it; expansions at
-    its ends may be cut. If the n-gram itself is not in the model, its probability by the model is added. p(w | h) is
-    the ratio of two joint probabilities; for n-grams of `exact` words or more it is computed by the model itself.
-    Raises LmtkError if there are more than `most`.
+    The joint probability of an n-gram of words is the sum over the n-grams of `model.lm` that expand to it; expansions
+    at its ends may be cut. If `model.lm` does not list the words themselves as an n-gram, their joint probability by
+    it is added. p(w | h) is the ratio of two joint probabilities; for n-grams of `exact` words or more (0: for none),
+    the model scores w after h instead. Raises LmtkError if there are more than `most` n-grams.
     """
     joint = joint_probabilities(model, most, path)
     longest = max(map(len, joint))

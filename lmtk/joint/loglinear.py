@@ -47,8 +47,9 @@ f32 = np.float32
 
 @dataclass(frozen=True)
 class United:
-    """The n-grams of several models. nodes: without probabilities; walks: a Walk of each model, over the words of
-    `vocab` and one more, `ghost`, which follows no context, so that its probability is a product of back-off weights.
+    """The n-grams of several models. nodes: all n-grams, without probabilities. walks: a Walk of each model over
+    `vocab` and the ghost, a word that has only a 1-gram, with p = 1. So p(ghost | h) is the product of the back-off
+    weights of h and its suffixes.
     """
 
     vocab: Vocab
@@ -144,8 +145,8 @@ def walk_of(model):
 
 
 def log_scores(walks, rows, V):
-    """(ln p of the last words, ln of the product of the back-off weights after them), (N, S) float32 each. rows (N, k +
-    1): n-grams, then a column that becomes the ghost V. Ids from V on are the next in a model.
+    """(ln p of the last word of each n-gram; ln of the product of the back-off weights after it), (N, S) float32 each.
+    rows (N, k + 1): k ids and a column for the ghost. The ghost has the id V in the walks, so ids from V on rise by 1.
     """
     rows = np.where(rows >= V, rows + 1, rows)
     rows[:, -1] = V
@@ -191,9 +192,9 @@ def interpolate(united, weights):
 
 @dataclass(frozen=True)
 class Sums:
-    """What the sums Z of contexts need, the shorter ones first. Of each order: above (C,), the places of the shorter
-    contexts h' in the order of all contexts; shorter (C, S), ln b_i(h); group (M,), which of the contexts an n-gram
-    extends; log_p, lower (M, S), ln p_i(w | h) and ln b_i(h) p_i(w | h').
+    """Computes the sums Z(h) from weights. orders: five arrays for each order of C contexts h and M n-grams h w, from
+    order 0 on. above (C,): the place of h' among the contexts of all orders; shorter (C, S): ln b_i(h); group (M,): the
+    place of h in its order; log_p (M, S): ln p_i(w | h); lower (M, S): ln b_i(h) p_i(w | h').
     """
 
     orders: list
@@ -224,8 +225,8 @@ class Sums:
 
 
 def sums_of(united, needed):
-    """(the Sums of the contexts that are marked in `needed` and of their suffixes; for each flat number of a context,
-    its place among these contexts). needed: a boolean for each flat number; the suffixes are marked in place.
+    """(the Sums of the needed contexts, the place of each needed context among them). needed: whether a context is
+    needed, by flat number; their suffixes are needed too, and are marked in this array. The places are by flat number.
     """
     contexts, nodes = united.contexts, united.nodes
     needed[0] = True

@@ -58,10 +58,10 @@ class Shortlist(Network):
 
     @cached_property
     def masses(self):
-        """The sums of P_B over the shortlist in each context of the rest, as in `mass.of_contexts`, and over the
-        vocabulary.
+        """(the sums of P_B over the shortlist, the sums of P_B over the network's vocabulary).
 
-        The latter are None if the vocabulary is that of the rest.
+        Each has one sum for every context of the back-off model, as `mass.of_contexts` returns them. The second is None
+        if both models predict the same words.
         """
         whole = self.vocab.V == self.rest.vocab.V
         return self.masses_of(self.shortlist), None if whole else self.masses_of(np.arange(self.vocab.V))

@@ -33,8 +33,8 @@ from lmtk.ngram.model.searching import find_children
 from lmtk.text.vocab import Vocab
 
 R = 3
-LEAST = 1e-3  # the least discount as a share of the largest, with which every context leaves something
-FARTHEST = 30.0  # of a parameter from 0
+LEAST = 1e-3  # the least discount; it is above 0, so that every context leaves probability mass to back off with
+FARTHEST = 30.0  # parameters are clipped to the range from -FARTHEST to FARTHEST
 PRIOR = 3.0  # standard deviation of a parameter before the held-out text is seen; it matters for short texts only
 PIECE = 1 << 13  # held-out words that a thread works at
 STEPS = 300

@@ -119,10 +119,10 @@ def score_any(model, corpus):
 def numbers(model, path):
     """KenLM's number of each word, as a list by id: 0 for <unk>.
 
-    path: the file of the model. A binary file of KenLM or build_binary states the numbers. A regular ARPA file is read
-    again, and numbers follow its order. Elsewhere (a pipe, another binary form) they follow the model's own list, which
-    does not have the place of <s>: <s> is put where SRILM or lmplz would put it. Other kinds of model: the order of
-    their list.
+    path: the file of the model. KenLM's binary files contain the numbers. For an ARPA file, they follow the order of
+    its 1-grams, so the file is read again. For a back-off model from a pipe or in another binary form, they follow the
+    order of its vocabulary. That order does not tell the place of <s>, so <s> is put where SRILM or lmplz would put it.
+    For other kinds of model, the numbers follow the order of the vocabulary.
     """
     if getattr(model, "number", None) is not None:
         return model.number.tolist()

@@ -227,18 +227,18 @@ def added(total, numbers):
 def is_piece(ends, block):
     """Whether a block of a text is a piece of a long line.
 
-    ends: the last byte of each block so far; that of this block is appended.
+    ends: a list whose last item is the last byte of the block before; the last byte of this block is appended.
     """
     ends[:] = [*ends[-1:], block[-1:]]
     return ends != [b"\n", b"\n"]
 
 
 def report_counts(model, name, passages, debug, write, unk=True, entropy=False):
-    """Write SRILM's report of n-gram counts: an n-gram is a prediction of its last word, which counts that many times.
+    """Write SRILM's report of n-gram counts. An n-gram is a prediction of its last word, with the count as its weight.
 
-    entropy: it counts as often as that times p of the whole n-gram, and all together are one word. passages: for each
-    passage, and for each order in it, rows (N, k) of ids and their counts (N,), added up where they repeat; and a line
-    that is written after it. An n-gram that ends in </s> is a sentence, else a word.
+    entropy: the weight is the count times p of the whole n-gram, and a passage counts as one word. Otherwise an n-gram
+    that ends in </s> counts as a sentence, any other as a word. passages: for each passage, its counts and a line that
+    is written after them. Counts: for each order, rows (N, k) of ids and their counts (N,); equal rows are added up.
     """
     whole, by_bytes = Tally(), []
     for counts, line in passages:

@@ -9,8 +9,8 @@ tag     (C,)     the tag of each candidate, int32
 word    (C,)     its id in the model, -1 if the model lacks it, int32
 node    (C,)     its 1-gram, -1 for none, int32
 alone   (C,)     log10 p(tag) without a context, float32
-first   (C,)     log10 p(word | tag), the score at the first position of a sentence, float32
-later   (C,)     mapw log10 p(word | tag), its part of the score at other positions, float64
+first   (C,)     log10 of the map's number: the whole score at the first position of a sentence, float32
+later   (C,)     mapw log10 p(word | tag): the map's part of the score at the other positions, float64
 """
 
 from dataclasses import dataclass, field
@@ -88,7 +88,7 @@ class Candidates(NamedTuple):
 
 def make_candidates(model, rows, log10, ids, mapw=1.0, is_inverse=False):
     """The Candidates of rows, {tag: number}, for a TagModel. log10: number -> log10 p(word | tag). ids: the model's id
-    of each tag, -1 for none. is_inverse: the numbers are p(tag | word) instead, which is divided by p(tag).
+    of each tag, -1 for none. is_inverse: the numbers are p(tag | word); for `later`, they are divided by p(tag).
     """
     ordered = in_order([[*row] for row in rows])
     tag = np.array([tag for tags in ordered for tag in tags], np.int32)

@@ -100,7 +100,7 @@ class Tagger:
     def __init__(self, job, mapping, counts, out):
         self.job, self.mapping, self.counts, self.out = job, mapping, counts, out
         self.words, self.tags, self.escape = mapping.words, mapping.tags, job.escape.encode("utf-8", "surrogateescape")
-        self.index, self.ids, self.spaced = {}, [], []  # of tags: ids in the model; the same; names and a blank
+        self.index, self.ids, self.spaced = {}, [], []  # {tag name: id in the model}; by tag number: id, name + blank
         self.model = self.load_model() if job.lm else TagModel()
         self.decoder = Decoder(self.model, job.lmw, job.nbest, job.kind)
 

@@ -31,8 +31,8 @@ def make_table(items, slots):
 
 
 def in_order(lists):
-    """The same lists of whole numbers, each in the order of a table into which its numbers are put one after another.
-    A number ~n removes n from the table.
+    """Sort lists of whole numbers: each as an SRILM hash table lists its numbers after they are put in one by one. A
+    number ~n removes n from the table, so n is not in the result.
     """
     if all(len(numbers) <= 1 << UNHASHED and min(numbers, default=0) >= 0 for numbers in lists):
         return lists

@@ -326,7 +326,7 @@ def sentences_of(parts, marks, sos, eos, before=NEWLINE):
 
 def read_ids(path, index, marks):
     """A whole text as (ids, starts (S + 1,), the number of blank lines), with marks as from `with_marks`. index:
-    Growing or Closed, with <s> and </s>; it must not have the id -1.
+    Growing or Closed, with <s> and </s>; no word in it, and not `unk`, may have the id -1, which is NEWLINE.
     """
     parts, starts, blank, N = [np.zeros(0, np.int32)], [np.zeros(1, np.int64)], 0, 0
     unmarked = ids_of(blocks(path, pieces=not marks.reverse, as_is=marks.open_end), index, marks.tolower)

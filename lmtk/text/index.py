@@ -100,9 +100,9 @@ def suffix_order(text):
     """The places of words in a text, ids (T,), sorted by the words from there to the border: (N,).
 
     Prefix doubling (Manber and Myers 1993): if places are sorted by h words, the ranks of p and p + h sort them by 2 h
-    words. Places whose rank is their own leave. Borders have ranks of their own, so no comparison passes a border.
-    Bound: a sort of the places that are left in each round. There are log2 m rounds if the longest phrase that occurs
-    twice has m words.
+    words. A place whose rank no other place shares is finished. Each border has a rank that no other place shares, so
+    no comparison passes a border. Bound: each round sorts the places that are not finished. There are log2 m rounds if
+    the longest phrase that occurs twice has m words.
     """
     kind = np.int32 if len(text) < 1 << 31 else np.int64
     borders = text == BORDER
@@ -171,9 +171,9 @@ def load(path):
 def count_phrases(index, ids, starts):
     """Count P phrases, ids from starts[i] to starts[i + 1]; other ids than 1 .. W are words that the corpus lacks.
 
-    Returns (P, 5) int64. The columns are: how often the phrase occurs; in how many documents; how many words the
-    longest context has that occurs, a context being the words right before the last word; how often this context is
-    followed by the last word; how often it occurs. A phrase without words has zeros.
+    Returns (P, 5) int64. The first two columns are how often the phrase occurs, and in how many documents. The others
+    are about its context, the longest run of words right before the last word that occurs in the corpus: how many words
+    it has, how often the last word follows it, and how often it occurs. A phrase without words has zeros.
     """
     query = np.where(ids > 0, ids, len(index.words) + 1).astype(np.int64)
     seen, counts = np.full(len(index.documents), -1, np.int64), np.zeros((len(starts) - 1, 5), np.int64)

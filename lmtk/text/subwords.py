@@ -23,7 +23,7 @@ def import_sentencepiece():
 
 
 def remedy(error):
-    """What to do about an error of sentencepiece's trainer, whose text has the bound that the number breaks."""
+    """What to do about an error of sentencepiece's trainer: its text may state the limit for the number."""
     for side, pattern in ("most", r"value <= (\d+)"), ("least", r"required_chars\. \d+ vs (\d+)"):
         if bound := re.search(pattern, str(error)):
             return f"give a number of at {side} {bound[1]}"
