@@ -112,7 +112,7 @@ def put_from_shelf(job, size, records):
 
 def place_children(job, k, size, above):
     """Sets the weights and the first children of the records of order k - 1. Returns a function, bucket -> where the
-    children of its n-grams of that order begin, (H,), numbered as in `of`.
+    children of its n-grams of that order begin, (H,), numbered as in `contexts`.
     """
     child = above["child"]
     dealt, back, total = Shelf(), Shelf(), 0
