@@ -45,7 +45,7 @@ class HeldOut:
 
     def tune(self, first, features):
         """{k: Method} with the discounts under which the text is most likely. The likelihood includes n-grams that a
-        minimum will leave out. first: order 1 as a smoothing.Order; features: those of the orders from 2 on.
+        minimum will leave out. first: order 1 as a smoothing.Order; features: of each order from 2 on.
         """
         one = np.zeros(len(self.words), np.int64)
         event = first.counted & (first.word < self.vocab.V)

@@ -426,8 +426,8 @@ def backed_off(levels, k):
 
 
 def backoff_weights(log10p, context, lower, H):
-    """log10 back-off weights of H contexts; 0 for a context without n-grams. log10p (N,): of the n-grams that extend
-    a context each, nan if left out; context, lower (N,): their contexts, and p of their suffixes.
+    """log10 back-off weights of H contexts; 0 for a context without n-grams. log10p (N,): of n-grams,
+    nan for one that is left out; context (N,): the context of each; lower (N,): p of its suffix.
 
     If the lower order leaves nothing, log10p is scaled in place, so that p sums to one.
     """
