@@ -55,11 +55,11 @@ def __getattr__(name):
 
     if name == "errors":
         return import_module("lmtk.errors")
-    if name in FUNCTIONS:
-        return getattr(import_module("lmtk.functions"), name)
-    if name in KENLM:
-        return getattr(import_module("lmtk.kenlm_module"), name)
-    raise AttributeError(f"module 'lmtk' has no attribute '{name}'")
+    if name not in (*FUNCTIONS, *KENLM):
+        raise AttributeError(f"module 'lmtk' has no attribute '{name}'")
+    module = import_module("lmtk.functions" if name in FUNCTIONS else "lmtk.kenlm_module")
+    value = globals()[name] = getattr(module, name)  # so that Python finds it from now on by itself
+    return value
 
 
 def __dir__():

@@ -23,7 +23,7 @@ from lmtk.reports.following import Follower, extend_state, largest
 from lmtk.text.corpus import NEWLINE, Corpus, Table, sentences
 from lmtk.text.vocab import EOS, SOS
 
-FEW = 100  # sentences that are scored without kernels, by a small model; words for which numba is not imported
+FEW = 100  # sentences that are scored without kernels, by a small model
 KEPT = 64  # states of a neural model whose probabilities are kept
 TOGETHER = 512  # sentences of score_many that a thread takes at once
 BLANKS = bytes.maketrans(b"\t\n\v\f\r", b"     ")
@@ -235,9 +235,8 @@ class Model:
                 raise wrong_state(e, null, in_state, out_state) from None
             return p
 
-        if "_step" in vars(self):  # from now on the instance has this method itself, with what it needs at hand
-            base_score.follower = self._follower  # the handle has addresses of its arrays
-            self.BaseScore = base_score
+        base_score.follower = self._follower  # the handle has addresses of its arrays
+        self.BaseScore = base_score  # from now on the instance has this method itself, with what it needs at hand
         return base_score(in_state, word, out_state)
 
     def BaseFullScore(self, in_state, word, out_state):
@@ -331,17 +330,12 @@ class Model:
     def _full(self):
         return kenlm.scorer(self.lm)
 
-    def _step(self, handle, word, state):
-        """`walking.step`. An instance that calls it often gets its own, compiled, for which numba is imported."""
+    @cached_property
+    def _step(self):
+        """`walking.step` or, for other models than back-off models, a function with the same arguments and results."""
         if not isinstance(self.lm, Backoff):
-            self._step = self._step_of_any
-            return self._step(handle, word, state)
-        self._scored += 1
-        if self._scored > FEW:
-            from lmtk.machine.fallback import for_python
-
-            self._step = for_python(walking.step).compile("(int64, int64, int64)")
-        return walking.step(handle, word, state)
+            return self._step_of_any
+        return of_numbers(walking.step, self._handle, self._index.unk, self._null)
 
     @cached_property
     def _full_walk(self):

@@ -57,9 +57,21 @@ def test_a_kernel_takes_arrays_of_any_stride_numbers_none_and_tuples():
 
 def test_numbers_of_numpy_and_python_share_machine_code():
     pairs = (2, np.int64(2)), (2.5, np.float64(2.5)), (True, np.bool_(True))
-    assert all(jit.kinds_of((a,), []) == jit.kinds_of((b,), []) for a, b in pairs)
-    kinds = {jit.kinds_of((number,), []) for number in (2, 2.5, True, np.float32(2.5), np.int32(2))}
+    assert all(jit.kinds_of((a,)) == jit.kinds_of((b,)) for a, b in pairs)
+    kinds = {jit.kinds_of((number,)) for number in (2, 2.5, True, np.float32(2.5), np.int32(2))}
     assert len(kinds) == 5
+
+
+@jit.jit
+def as_float(number):
+    return float(number)
+
+
+def test_numbers_of_all_types_are_passed_whole():
+    numbers = np.uint64(2**63), np.uint8(255), np.int8(-4), -(2**63), np.int64(2**62), np.float32(0.1)
+    assert [as_float(number) for number in numbers] == list(map(float, numbers))
+    with pytest.raises(OverflowError):
+        as_float(2**63)
 
 
 @jit.jit

@@ -1,7 +1,6 @@
 """Compiles kernels to object files by numba, with parts of it that are not public. `objects` loads and calls them."""
 
 from contextlib import contextmanager
-from itertools import count
 from types import NoneType
 
 import numba
@@ -14,9 +13,10 @@ from numba.core.registry import cpu_target
 from numba.core.runtime.nrt import rtsys as runtime
 
 from lmtk.machine.intrinsics import array_of
-from lmtk.machine.jit import dispatcher_of
+from lmtk.machine.jit import BYTES, dispatcher_of
 
-BYTE, WORD, DOUBLE = ir.IntType(8), ir.IntType(64), ir.DoubleType()
+INT, WORD, DOUBLE, VOID = ir.IntType(32), ir.IntType(64), ir.DoubleType(), ir.VoidType()
+OBJECT = ir.IntType(8).as_pointer()  # C's PyObject *
 
 
 def options(settings):
@@ -80,21 +80,15 @@ def apart():
 
 
 def compiled(kernel, kinds, entry):
-    """(results, object file) of a kernel for arguments of these kinds.
-
-    The file has a function `entry` around the kernel. It takes the address of the values of `jit.kinds_of`, in the form
-    of `jit.format_of`, writes the results in their place, and returns 1 if all went well. results: the format by which
-    Python's struct reads them; for a tuple, a list of one format.
+    """The object file of a kernel for arguments of these kinds. Its function `entry` is a C function of Python (of the
+    kind METH_FASTCALL) that calls the kernel with the same arguments. Its `self` is the type of the exception that it
+    raises if the kernel has not enough memory.
     """
     dispatcher, arguments = dispatcher_of(kernel, options), tuple(map(type_of, kinds))
     with apart():
         dispatcher.compile(arguments)
         code = dispatcher.overloads[arguments]
-        file = LIBRARIES.object_file(entry_of(code, kinds, entry), entry)
-    result = code.signature.return_type
-    numbers = numbers_of(result)
-    read = "".join(map(form, numbers))
-    return read if numbers == [result] else [read], file
+        return LIBRARIES.object_file(entry_of(kernel, code, kinds, entry), entry)
 
 
 def type_of(kind):
@@ -111,40 +105,29 @@ def type_of(kind):
     return types.BaseTuple.from_types([type_of(inner) for inner in kind])
 
 
-def numbers_of(result):
-    """The types of the numbers in a kernel's result."""
-    if isinstance(result, types.BaseTuple):
-        return list(result.types)
-    return [] if result is types.none else [result]
-
-
-def form(kind):
-    """The format by which Python's struct reads 8 bytes with a number of numba's type `kind`. Raises TypeError."""
-    for number, letters in ((types.Boolean, "?7x"), (types.Float, "d"), (types.Integer, "q")):
-        if isinstance(kind, number):
-            return letters
-    raise TypeError(f"a kernel returns {kind}, which is not a number")
-
-
-def entry_of(code, kinds, name):
+def entry_of(kernel, code, kinds, name):
     """The Library of the function that `compiled` describes; code: numba's compilation of the kernel."""
     context, result = code.target_context, code.signature.return_type
     module = context.create_module(name)
-    entry = ir.Function(module, ir.FunctionType(WORD, [WORD]), name)
+    entry = ir.Function(module, ir.FunctionType(OBJECT, [OBJECT, OBJECT.as_pointer(), WORD]), name)
     builder = ir.IRBuilder(entry.append_basic_block())
-    values = (word_at(builder, entry.args[0], i) for i in count())
-    arguments = [argument(context, builder, kind, values) for kind in kinds]
-    call = context.call_conv.get_function_type(result, code.signature.args)
-    kernel = ir.Function(module, call, code.fndesc.llvm_func_name)
-    status, returned = context.call_conv.call_function(builder, kernel, result, code.signature.args, arguments)
+    error, objects, _ = entry.args
+    arguments = [argument(context, builder, kind, field(builder, objects, i, OBJECT)) for i, kind in enumerate(kinds)]
+    wrong = call_python(builder, "PyErr_Occurred", OBJECT)
+    with builder.if_then(builder.icmp_unsigned("!=", wrong, OBJECT(None)), likely=False):
+        builder.ret(OBJECT(None))
+    nogil = kernel.kernel_settings["nogil"]
+    thread = call_python(builder, "PyEval_SaveThread", OBJECT) if nogil else None
+    kind = context.call_conv.get_function_type(result, code.signature.args)
+    call = ir.Function(module, kind, code.fndesc.llvm_func_name)
+    status, returned = context.call_conv.call_function(builder, call, result, code.signature.args, arguments)
+    if nogil:
+        call_python(builder, "PyEval_RestoreThread", VOID, thread)
     with builder.if_then(status.is_error, likely=False):
-        builder.ret(WORD(0))
-    out = pointer(builder, entry.args[0], WORD)
-    for i, kind in enumerate(numbers_of(result)):
-        value = returned if kind is result else builder.extract_value(returned, i)
-        value = context.cast(builder, value, kind, types.float64 if form(kind) == "d" else types.int64)
-        builder.store(builder.bitcast(value, WORD), builder.gep(out, [WORD(i)]))
-    builder.ret(WORD(1))
+        message = context.insert_const_string(module, f"{kernel.__name__}: not enough memory for its work")
+        call_python(builder, "PyErr_SetString", VOID, error, message)
+        builder.ret(OBJECT(None))
+    builder.ret(object_of(context, builder, result, returned))
     library = context.codegen().create_library(name)
     library.add_linking_library(code.library)
     library.add_ir_module(module)
@@ -152,35 +135,61 @@ def entry_of(code, kinds, name):
     return library
 
 
-def argument(context, builder, kind, values):
-    """numba's value of an argument of this kind, from the next of the `values`, an iterator."""
+def object_of(context, builder, kind, value):
+    """Python's object for a kernel's result of numba's type `kind`: None, a number or a tuple. Raises TypeError."""
+    if kind is types.none:
+        none = ir.GlobalVariable(builder.module, OBJECT.pointee, "_Py_NoneStruct")
+        call_python(builder, "Py_IncRef", VOID, none)
+        return none
+    if isinstance(kind, types.BaseTuple):
+        items = call_python(builder, "PyTuple_New", OBJECT, WORD(len(kind)))
+        for i, inner in enumerate(kind):
+            item = object_of(context, builder, inner, builder.extract_value(value, i))
+            call_python(builder, "PyTuple_SetItem", INT, items, WORD(i), item)
+        return items
+    if isinstance(kind, types.Float):
+        return call_python(builder, "PyFloat_FromDouble", OBJECT, context.cast(builder, value, kind, types.float64))
+    if isinstance(kind, (types.Boolean, types.Integer)):
+        function = "PyLong_FromLongLong" if isinstance(kind, types.Integer) else "PyBool_FromLong"
+        return call_python(builder, function, OBJECT, context.cast(builder, value, kind, types.int64))
+    raise TypeError(f"a kernel returns {kind}, which is not a number")
+
+
+def argument(context, builder, kind, value):
+    """numba's value of an argument of this kind; value: Python's object."""
     if kind is NoneType:
         return context.get_dummy_value()
     if kind is bytes:
-        return array_of(context, builder, type_of(kind), pointer(builder, next(values), BYTE), [next(values)])
+        data = builder.gep(value, [WORD(BYTES)])
+        return array_of(context, builder, type_of(kind), data, [call_python(builder, "PyBytes_Size", WORD, value)])
     if isinstance(kind, type):
-        number, word = type_of(kind), next(values)
+        number = type_of(kind)
         if number == types.boolean:
-            return builder.icmp_unsigned("!=", word, WORD(0))
+            return builder.icmp_signed("!=", call_python(builder, "PyObject_IsTrue", INT, value), INT(0))
         if isinstance(number, types.Float):
-            return context.cast(builder, builder.bitcast(word, DOUBLE), types.float64, number)
-        return context.cast(builder, word, types.int64, number)
+            return context.cast(builder, call_python(builder, "PyFloat_AsDouble", DOUBLE, value), types.float64, number)
+        function = "PyLong_AsLongLong" if number.signed else "PyLong_AsUnsignedLongLongMask"  # of uint64, all bits
+        return context.cast(builder, call_python(builder, function, WORD, value), types.int64, number)
     if not isinstance(kind[0], np.dtype):
-        parts = [argument(context, builder, inner, values) for inner in kind]
-        return context.make_tuple(builder, type_of(kind), parts)
+        items = [call_python(builder, "PyTuple_GetItem", OBJECT, value, WORD(i)) for i in range(len(kind))]
+        return context.make_tuple(
+            builder, type_of(kind), [argument(context, builder, inner, item) for inner, item in zip(kind, items)]
+        )
     # numpy's PyArrayObject: the address of the data, the number of dimensions, the addresses of shape and strides
-    fields = builder.add(next(values), WORD(object.__basicsize__))
-    data, _, lengths, strides = (word_at(builder, fields, i) for i in range(4))
-    shape, steps = ([word_at(builder, place, i) for i in range(kind[1])] for place in (lengths, strides))
-    whole = type_of(kind)
-    data = pointer(builder, data, context.get_data_type(whole.dtype))
+    whole, start = type_of(kind), object.__basicsize__ // 8
+    data = field(builder, value, start, context.get_data_type(whole.dtype).as_pointer())
+    lengths, strides = (field(builder, value, start + i, WORD.as_pointer()) for i in (2, 3))
+    shape, steps = ([field(builder, place, i) for i in range(kind[1])] for place in (lengths, strides))
     # numpy's strides of a contiguous array can be anything along an axis of one item
     return array_of(context, builder, whole, data, shape, None if whole.layout == "C" else steps)
 
 
-def pointer(builder, address, kind):
-    return builder.inttoptr(address, kind.as_pointer())
+def call_python(builder, name, result, *arguments):
+    """Calls a function of Python's C interface, which returns `result`, a type of LLVM."""
+    kind = ir.FunctionType(result, [value.type for value in arguments])
+    return builder.call(builder.module.globals.get(name) or ir.Function(builder.module, kind, name), arguments)
 
 
-def word_at(builder, address, i):
-    return builder.load(builder.gep(pointer(builder, address, WORD), [WORD(i)]))
+def field(builder, place, i, kind=WORD):
+    """Word i after a pointer, of a type of LLVM."""
+    return builder.load(builder.gep(builder.bitcast(place, kind.as_pointer()), [WORD(i)]))

@@ -16,7 +16,7 @@ from contextlib import suppress
 from functools import cache, partial, wraps
 from importlib import import_module
 from threading import RLock
-from types import CodeType, FunctionType, NoneType, SimpleNamespace
+from types import CodeType, FunctionType, SimpleNamespace
 
 import numpy as np
 
@@ -28,7 +28,6 @@ from lmtk.machine.kernel_cache import digest
 PARTS = "jit", "objects", "compiling", "intrinsics"
 CONTIGUOUS = 0x1  # numpy's bit of flags.num
 BYTES = bytes.__basicsize__ - 1  # where the content of a bytes object begins
-NUMBERS = {int, float, bool}
 PLAIN = {np.int64: int, np.float64: float, np.bool_: bool}  # numpy's numbers with the same machine code as Python's
 lock = RLock()
 used = {}  # the keys are this process's kernels with the kinds of their arguments, in the order of their first calls
@@ -45,14 +44,13 @@ def jit(function=None, is_inlined=False, allocates=True, **settings):
 
     @wraps(function)
     def call(*arguments):
-        values = []
-        kinds = kinds_of(arguments, values)
+        kinds = kinds_of(arguments)
         code = codes.get(kinds)
         if code is None:
             with lock:
                 code = codes[kinds] = codes.get(kinds) or code_for(call, kinds)
                 used[call, kinds] = None
-        return code(*values) if code is not fallback else fallback(call, arguments)
+        return code(*arguments) if code is not fallback else fallback(call, arguments)
 
     settings = {"nogil": True, "error_model": "numpy"} | settings
     call.kernel_settings, call.codes = settings | {"is_inlined": is_inlined, "allocates": allocates}, codes
@@ -110,29 +108,22 @@ def compiler(name):
 def of_numbers(kernel, *numbers):
     """A function that calls the kernel for numbers of the same types as these, and does not look at types again."""
     kernel(*numbers)
-    code = kernel.codes[kinds_of(numbers, [])]
+    code = kernel.codes[kinds_of(numbers)]
     return code if code is not fallback else lambda *others: fallback(kernel, others)
 
 
-def kinds_of(arguments, values):
+def kinds_of(arguments):
     """The kinds of a call's arguments, a tuple to use as a key. The kind of an array is (dtype, dimensions, whether it
-    is contiguous), of a number its type, or Python's by PLAIN, of a tuple the kinds of its items. Appends to `values`
-    what the machine code gets: an array's address as an object, the address and length of bytes, a number as it is.
+    is contiguous), of a number its type, or Python's by PLAIN, of a tuple the kinds of its items.
     """
     kinds = []
     for argument in arguments:
         kind = type(argument)
-        if kind in NUMBERS:
-            values.append(argument)
-        elif kind is bytes:
-            values += id(argument) + BYTES, len(argument)
-        elif isinstance(argument, np.ndarray):
+        if isinstance(argument, np.ndarray):
             kind = argument.dtype, argument.ndim, argument.flags.num & CONTIGUOUS
-            values.append(id(argument))
         elif kind is tuple:
-            kind = kinds_of(argument, values)
-        elif argument is not None:
-            values.append(argument.item())
+            kind = kinds_of(argument)
+        else:
             kind = PLAIN.get(kind, kind)
         kinds.append(kind)
     return tuple(kinds)
@@ -182,9 +173,7 @@ def stamps(paths):
 
 
 def code_for(kernel, kinds):
-    """A function that calls the kernel's machine code for arguments of these kinds with the values of `kinds_of`;
-    `fallback` if there is no such code.
-    """
+    """The kernel's machine code for arguments of these kinds, a function; `fallback` if there is no such code."""
     if not objects.is_usable():
         return fallback
     name = file_of(kernel, kinds)
@@ -194,31 +183,13 @@ def code_for(kernel, kinds):
         try:
             compiled = compiler("compiling").compiled
             memory.try_out(lambda: compiled(kernel, kinds, entry), "a kernel's compilation")
-            results, code = compiled(kernel, kinds, entry)
+            data = compiled(kernel, kinds, entry)
         except MemoryError:
             raise
         except Exception:  # a version of numba whose inner parts are different; if the kernel is wrong, numba says so
             return fallback
-        data = json.dumps(results).encode() + b"\n" + code
         kernel_cache.write(name, data)
-    results, _, code = data.partition(b"\n")
-    address = objects.load(entry, code)
-    return objects.native(
-        kernel.__name__, address, format_of(kinds), json.loads(results), kernel.kernel_settings["nogil"]
-    )
-
-
-def format_of(kinds):
-    """The format by which Python's struct writes the values of `kinds_of`, each in 8 bytes."""
-    letters = ""
-    for kind in kinds:
-        if kind is bytes:
-            letters += "qq"
-        elif isinstance(kind, type):
-            letters += "" if kind is NoneType else {"f": "d", "b": "?7x", "u": "Q", "i": "q"}[np.dtype(kind).kind]
-        else:
-            letters += "q" if isinstance(kind[0], np.dtype) else format_of(kind)
-    return letters
+    return objects.native(kernel.__name__, objects.load(entry, data))
 
 
 @cache

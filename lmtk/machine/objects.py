@@ -1,4 +1,4 @@
-"""The machine code of kernels: loaded by llvmlite, without numba, and called through ctypes."""
+"""The machine code of kernels: loaded by llvmlite, without numba, and called as built-in functions."""
 
 import ctypes
 import os
@@ -7,12 +7,12 @@ from functools import cache
 from importlib import import_module
 from importlib.machinery import EXTENSION_SUFFIXES
 from importlib.util import find_spec, module_from_spec, spec_from_file_location
-from struct import Struct, calcsize
 
 from lmtk.machine import memory
 
 ENTRY = "entry"  # the beginning of the names of the functions that are called
-LOADED = []  # object files, which must outlive their code
+METH_FASTCALL = 0x80  # of Python's methodobject.h
+LOADED = []  # object files and definitions of functions, which must outlive the functions
 
 
 def package_file(package, *names):
@@ -69,21 +69,19 @@ def load(entry, code):
     return linked.get_function_address(entry)
 
 
-def native(name, address, arguments, results, nogil=True):
-    """A Python function that calls the machine code at `address`. arguments: the format of its values, as from
-    `jit.format_of`; results: as from `compiling.compiled`; nogil: whether it releases Python's lock.
-    """
-    kind = ctypes.CFUNCTYPE if nogil else ctypes.PYFUNCTYPE
-    run = kind(ctypes.c_int64, ctypes.c_char_p)(address)
-    is_single = isinstance(results, str)
-    read = Struct(results if is_single else results[0])
-    write = Struct(f"{arguments}{max(read.size - calcsize(arguments), 0)}x")
+class Definition(ctypes.Structure):
+    """Python's PyMethodDef."""
 
-    def call(*values):
-        words = write.pack(*values)  # new bytes, over which the code writes its results: 1 us faster than an array
-        if not run(words):
-            raise MemoryError(f"{name}: not enough memory for its work")
-        numbers = read.unpack_from(words)
-        return numbers[0] if is_single else numbers or None
+    _fields_ = (
+        ("name", ctypes.c_char_p),
+        ("function", ctypes.c_void_p),
+        ("flags", ctypes.c_int),
+        ("doc", ctypes.c_char_p),
+    )
 
-    return call
+
+def native(name, address):
+    """The built-in function of Python whose code, as from `compiling.compiled`, is at `address`."""
+    LOADED.append(Definition(name.encode(), address, METH_FASTCALL))
+    new = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)
+    return new(("PyCFunction_NewEx", ctypes.pythonapi))(ctypes.addressof(LOADED[-1]), MemoryError, None)
