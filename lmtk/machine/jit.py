@@ -109,7 +109,7 @@ def of_numbers(kernel, *numbers):
     """A function that calls the kernel for numbers of the same types as these, and does not look at types again."""
     kernel(*numbers)
     code = kernel.codes[kinds_of(numbers)]
-    return code if code is not fallback else lambda *others: fallback(kernel, others)
+    return code if code is not fallback else compiler("fallback").for_python(kernel)
 
 
 def kinds_of(arguments):
