@@ -58,7 +58,7 @@ def __getattr__(name):
     if name not in (*FUNCTIONS, *KENLM):
         raise AttributeError(f"module 'lmtk' has no attribute '{name}'")
     module = import_module("lmtk.functions" if name in FUNCTIONS else "lmtk.kenlm_module")
-    value = globals()[name] = getattr(module, name)  # so that Python finds it from now on by itself
+    value = globals()[name] = getattr(module, name)  # so that Python does not ask for it again
     return value
 
 

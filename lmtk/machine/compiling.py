@@ -81,8 +81,8 @@ def apart():
 
 def compiled(kernel, kinds, entry):
     """The object file of a kernel for arguments of these kinds. Its function `entry` is a C function of Python (of the
-    kind METH_FASTCALL) that calls the kernel with the same arguments. Its `self` is the type of the exception that it
-    raises if the kernel has not enough memory.
+    kind METH_FASTCALL) that calls the kernel with the same arguments. Its `self` is the type of exception to raise when
+    memory runs out.
     """
     dispatcher, arguments = dispatcher_of(kernel, options), tuple(map(type_of, kinds))
     with apart():
@@ -172,9 +172,8 @@ def argument(context, builder, kind, value):
         return context.cast(builder, call_python(builder, function, WORD, value), types.int64, number)
     if not isinstance(kind[0], np.dtype):
         items = [call_python(builder, "PyTuple_GetItem", OBJECT, value, WORD(i)) for i in range(len(kind))]
-        return context.make_tuple(
-            builder, type_of(kind), [argument(context, builder, inner, item) for inner, item in zip(kind, items)]
-        )
+        parts = [argument(context, builder, inner, item) for inner, item in zip(kind, items)]
+        return context.make_tuple(builder, type_of(kind), parts)
     # numpy's PyArrayObject: the address of the data, the number of dimensions, the addresses of shape and strides
     whole, start = type_of(kind), object.__basicsize__ // 8
     data = field(builder, value, start, context.get_data_type(whole.dtype).as_pointer())

@@ -173,7 +173,7 @@ def stamps(paths):
 
 
 def code_for(kernel, kinds):
-    """The kernel's machine code for arguments of these kinds, a function; `fallback` if there is no such code."""
+    """Return a function that runs the kernel's machine code for these kinds, or `fallback` if there is no such code."""
     if not objects.is_usable():
         return fallback
     name = file_of(kernel, kinds)
