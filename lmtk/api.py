@@ -13,11 +13,10 @@ import numpy as np
 from lmtk.errors import FormatError, UsageError
 from lmtk.files.registry import load
 from lmtk.lm import LN10, after, reach
-from lmtk.machine.jit import BYTES, of_numbers
+from lmtk.machine.jit import for_kinds_of
 from lmtk.machine.threads import map_in_order
 from lmtk.ngram.model import walking
 from lmtk.ngram.model.backoff import Backoff
-from lmtk.ngram.model.nodes import address_of
 from lmtk.reports import kenlm
 from lmtk.reports.following import Follower, extend_state, largest
 from lmtk.text.corpus import NEWLINE, Corpus, Table, sentences
@@ -226,16 +225,15 @@ class Model:
 
     def BaseScore(self, in_state, word, out_state):
         """log10 p of a word after in_state. out_state is set to the state after this word."""
-        step, handle, ids, null = self._step, self._handle, self._ids, self._null
+        step, arrays, ids, null = self._step, self._arrays, self._ids, self._null
 
         def base_score(in_state, word, out_state):
             try:
-                p, _, out_state.nodes = step(handle, ids[word], in_state.nodes or null)
+                p, _, out_state.nodes = step(arrays, ids[word], in_state.nodes or null)
             except Exception as e:
                 raise wrong_state(e, null, in_state, out_state) from None
             return p
 
-        base_score.follower = self._follower  # the handle has addresses of its arrays
         self.BaseScore = base_score  # from now on the instance has this method itself, with what it needs at hand
         return base_score(in_state, word, out_state)
 
@@ -245,7 +243,7 @@ class Model:
         """
         try:
             number = self._ids[word]
-            p, length, out_state.nodes = self._step(self._full_handle, number, in_state.nodes or self._null)
+            p, length, out_state.nodes = self._step(self._full_arrays, number, in_state.nodes or self._null)
         except Exception as e:
             raise wrong_state(e, self._null, in_state, out_state) from None
         return FullScoreReturn(p, length, number == self._index.unk)
@@ -322,9 +320,9 @@ class Model:
         return Follower(self.lm)
 
     @property
-    def _handle(self):
-        """The address of the walk's handle."""
-        return self._follower.handle
+    def _arrays(self):
+        """The arrays of the walk; None for other models than back-off models."""
+        return self._follower.arrays
 
     @cached_property
     def _full(self):
@@ -335,16 +333,12 @@ class Model:
         """`walking.step` or, for other models than back-off models, a function with the same arguments and results."""
         if not isinstance(self.lm, Backoff):
             return self._step_of_any
-        return of_numbers(walking.step, self._handle, self._index.unk, self._null)
+        return for_kinds_of(walking.step, self._arrays, self._index.unk, self._null)
 
     @cached_property
-    def _full_walk(self):
-        """The walk with KenLM's lengths."""
-        return kenlm.walk(self.lm)
-
-    @cached_property
-    def _full_handle(self):
-        return address_of(self._full_walk.handle) if isinstance(self.lm, Backoff) else 0
+    def _full_arrays(self):
+        """The arrays of the walk with KenLM's lengths; None for other models than back-off models."""
+        return kenlm.walk(self.lm).arrays if isinstance(self.lm, Backoff) else None
 
     @cached_property
     def _null(self):
@@ -355,7 +349,7 @@ class Model:
         sos = self._index[SOS]
         if not isinstance(self.lm, Backoff):
             return (sos,)
-        return self._step(self._handle, sos, self._null)[2]
+        return self._step(self._arrays, sos, self._null)[2]
 
     @cached_property
     def _is_network(self):
@@ -388,21 +382,15 @@ class Model:
             log10p = [np.float32(p) for p, *_ in self.full_scores(sentence, bos, eos)]
             return float(sum(log10p, np.float32(0))), len(log10p)
         text = as_bytes(sentence).translate(BLANKS) + b" "
-        score_text, handle, table, unk, first, last = self._scoring
-        return score_text(handle, table, unk, first if bos else -1, last if eos else -1, id(text) + BYTES, len(text))
-
-    @cached_property
-    def _table_handle(self):
-        return walking.make_table_handle(*self._table.arrays())
+        score_text, arrays, table, unk, first, last = self._scoring
+        return score_text(arrays, table, unk, first if bos else -1, last if eos else -1, text)
 
     @cached_property
     def _scoring(self):
-        """`walking.score_text` and arguments of it: the addresses of the model and of the table of words, the ids of
-        <unk>, <s> and </s>.
-        """
-        index, blank = self._index, b" "
-        numbers = self._handle, address_of(self._table_handle), index.unk, index[SOS], index[EOS]
-        return of_numbers(walking.score_text, *numbers, id(blank) + BYTES, len(blank)), *numbers
+        """`walking.score_text` and its arguments but the text."""
+        index = self._index
+        arguments = self._arrays, self._table.arrays(), index.unk, index[SOS], index[EOS]
+        return for_kinds_of(walking.score_text, *arguments, b" "), *arguments
 
     @cached_property
     def _plain(self):
@@ -412,7 +400,7 @@ class Model:
     def _sums(self, ids, sos, eos):
         """log10 p of each line of ids, (S,)."""
         sums = np.empty(np.count_nonzero(ids == NEWLINE) + 1)
-        walking.score_lines(self._handle, ids, sos, eos, sums)
+        walking.score_lines(self._arrays, ids, sos, eos, sums)
         return sums
 
     def _parts_of_texts(self, sentences):

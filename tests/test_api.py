@@ -1,7 +1,6 @@
 """lmtk from Python: the interface of lmtk.load, KenLM's figures, and the README's examples."""
 
 import copy
-import gc
 import inspect
 import json
 import math
@@ -12,7 +11,6 @@ import re
 import subprocess
 import sys
 import warnings
-import weakref
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
@@ -24,7 +22,7 @@ from hypothesis import strategies as st
 from small_models import models
 
 import lmtk
-from lmtk.api import FEW, Model
+from lmtk.api import Model
 from lmtk.arguments import run_of
 from lmtk.errors import FormatError, LmtkError, LmtkWarning, UsageError
 from lmtk.files import bounded
@@ -309,16 +307,6 @@ def test_states_and_many_sentences_give_the_same_numbers(large_from, name, large
         with pytest.raises(ValueError, match="starts must be ascending whole numbers from 0 to 3, "):
             model.score_many((np.array([1, 2, 3]), starts))
     assert len(model.score_many((np.array([1, 2, 3]), []))) == 0
-
-
-def test_a_method_keeps_the_arrays_of_its_model():
-    model, state = lmtk.Model(FILES / "wb.arpa"), lmtk.State()
-    model.BeginSentenceWrite(state)
-    before = [model.BaseScore(state, "the", lmtk.State()) for _ in range(2 * FEW)]
-    follower, base_score = weakref.ref(model._follower), model.BaseScore
-    del model
-    gc.collect()
-    assert follower() is not None and base_score(state, "the", lmtk.State()) == before[0]
 
 
 def test_a_large_model_is_loaded_with_its_tables(large_from):

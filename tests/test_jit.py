@@ -183,10 +183,10 @@ def test_a_smaller_job_is_large_where_the_cache_has_its_kernels(tmp_path, monkey
 
 
 def test_a_kernel_of_numbers(monkeypatch):
-    assert jit.of_numbers(takes, 3)(5) == 0.0
+    assert jit.for_kinds_of(takes, 3)(5) == 0.0
     monkeypatch.setattr(objects, "is_usable", lambda: False)
     monkeypatch.setattr(jit, "fallback", lambda kernel, arguments: arguments)
-    assert jit.of_numbers(jit.jit(takes.__wrapped__), 3)(5) == 0.0
+    assert jit.for_kinds_of(jit.jit(takes.__wrapped__), 3)(5) == 0.0
 
 
 def test_the_parts_of_a_job_add_up(monkeypatch):

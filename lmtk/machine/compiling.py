@@ -13,10 +13,11 @@ from numba.core.registry import cpu_target
 from numba.core.runtime.nrt import rtsys as runtime
 
 from lmtk.machine.intrinsics import array_of
-from lmtk.machine.jit import BYTES, dispatcher_of
+from lmtk.machine.jit import dispatcher_of
 
 INT, WORD, DOUBLE, VOID = ir.IntType(32), ir.IntType(64), ir.DoubleType(), ir.VoidType()
 OBJECT = ir.IntType(8).as_pointer()  # C's PyObject *
+BYTES = bytes.__basicsize__ - 1  # where the content of a bytes object begins
 
 
 def options(settings):
@@ -171,7 +172,7 @@ def argument(context, builder, kind, value):
         function = "PyLong_AsLongLong" if number.signed else "PyLong_AsUnsignedLongLongMask"  # of uint64, all bits
         return context.cast(builder, call_python(builder, function, WORD, value), types.int64, number)
     if not isinstance(kind[0], np.dtype):
-        items = [call_python(builder, "PyTuple_GetItem", OBJECT, value, WORD(i)) for i in range(len(kind))]
+        items = [field(builder, value, tuple.__basicsize__ // 8 + i, OBJECT) for i in range(len(kind))]
         parts = [argument(context, builder, inner, item) for inner, item in zip(kind, items)]
         return context.make_tuple(builder, type_of(kind), parts)
     # numpy's PyArrayObject: the address of the data, the number of dimensions, the addresses of shape and strides

@@ -134,17 +134,15 @@ def local(typing, size, kind):
 
 
 @intrinsic
-def array_at(typing, address, shape, kind):
-    """The array at an address; shape: a number or a tuple; kind: the type of its numbers, such as np.int32."""
-    n = shape.count if isinstance(shape, types.BaseTuple) else 0
-    array = types.Array(kind.dtype, n or 1, "C")
+def array_at(typing, address, size, kind):
+    """The array (size,) at an address; kind: the type of its numbers, such as np.int32."""
+    array = types.Array(kind.dtype, 1, "C")
 
     def build(context, builder, signature, arguments):
         data = builder.inttoptr(arguments[0], context.get_data_type(kind.dtype).as_pointer())
-        sizes = [builder.extract_value(arguments[1], i) for i in range(n)] or [arguments[1]]
-        return array_of(context, builder, array, data, sizes)
+        return array_of(context, builder, array, data, [arguments[1]])
 
-    return array(types.int64, types.UniTuple(types.int64, n) if n else types.int64, kind), build
+    return array(types.int64, types.int64, kind), build
 
 
 def zeros_of(name):

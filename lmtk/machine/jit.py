@@ -27,7 +27,6 @@ from lmtk.machine.kernel_cache import digest
 # modules of this package on which the code of all kernels depends
 PARTS = "jit", "objects", "compiling", "intrinsics"
 CONTIGUOUS = 0x1  # numpy's bit of flags.num
-BYTES = bytes.__basicsize__ - 1  # where the content of a bytes object begins
 PLAIN = {np.int64: int, np.float64: float, np.bool_: bool}  # numpy's numbers with the same machine code as Python's
 lock = RLock()
 used = {}  # the keys are this process's kernels with the kinds of their arguments, in the order of their first calls
@@ -105,10 +104,10 @@ def compiler(name):
     return import_module(module)
 
 
-def of_numbers(kernel, *numbers):
-    """A function that calls the kernel for numbers of the same types as these, and does not look at types again."""
-    kernel(*numbers)
-    code = kernel.codes[kinds_of(numbers)]
+def for_kinds_of(kernel, *arguments):
+    """A function that calls the kernel for arguments of the same kinds as these, and does not look at kinds again."""
+    kernel(*arguments)
+    code = kernel.codes[kinds_of(arguments)]
     return code if code is not fallback else compiler("fallback").for_python(kernel)
 
 

@@ -14,7 +14,6 @@ from lmtk.lm import LN10, after_each, distinct_contexts, reach
 from lmtk.machine.threads import map_in_order
 from lmtk.ngram.model import following, walking
 from lmtk.ngram.model.backoff import Backoff
-from lmtk.ngram.model.nodes import address_of
 from lmtk.reports import kenlm
 from lmtk.text.vocab import SOS
 
@@ -49,9 +48,9 @@ class Follower:
         return kenlm.walk(self.lm, lengths=False)
 
     @cached_property
-    def handle(self):
-        """The address of the walk's handle; 0 for a model of another kind."""
-        return address_of(self.walk.handle) if isinstance(self.lm, Backoff) else 0
+    def arrays(self):
+        """The arrays of the walk; None for a model of another kind."""
+        return self.walk.arrays if isinstance(self.lm, Backoff) else None
 
     def states(self, size, bos):
         """`size` states at the start of a sentence, or without context."""
@@ -84,7 +83,7 @@ class Follower:
         """The states after a word each; ids (B,)."""
         if isinstance(self.lm, Backoff):
             advanced = np.empty(len(states), np.int64)
-            following.advance(self.handle, states, np.asarray(ids, np.int32), advanced)
+            following.advance(self.arrays, states, np.asarray(ids, np.int32), advanced)
             return advanced
         length, advanced = reach(self.lm), np.empty(len(states), object)
         advanced[:] = [extend_state(state, int(word), length) for state, word in zip(states, ids)]
@@ -98,7 +97,7 @@ class Follower:
 
         def fill(first):
             part = slice(first, first + ROWS)
-            following.fill_scores(self.handle, states[part], scores[part])
+            following.fill_scores(self.arrays, states[part], scores[part])
 
         for _ in map_in_order(fill, range(0, len(states), ROWS)):
             pass

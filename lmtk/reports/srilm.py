@@ -13,8 +13,7 @@ import numpy as np
 from lmtk.errors import FormatError
 from lmtk.lm import ABSENT, LN10, NONE, UNKNOWN, unique_rows, vocabulary_sums
 from lmtk.machine.threads import Scratch, map_in_order
-from lmtk.ngram.model import summing, walking
-from lmtk.ngram.model.nodes import address_of
+from lmtk.ngram.model import summing
 from lmtk.reports.tally import Tally
 from lmtk.text.corpus import Closed, Table, corpora, sentences
 from lmtk.text.vocab import SOS, lower
@@ -186,9 +185,7 @@ def report_sums(model, name, texts, marks, write):
     between. marks: must not be those of a stream.
     """
     vocab = model.vocab
-    words = Table(Closed(vocab.index, vocab.unk_id))
-    table = walking.make_table_handle(*words.arrays())
-    handles = address_of(model.walk.handle), address_of(table)
+    table = Table(Closed(vocab.index, vocab.unk_id)).arrays()
     ids = vocab.V, vocab.unk_id, vocab.sos_id, vocab.eos_id, marks.sos, marks.eos
     whole, blank, unknown, of_pieces, scratch = Tally(), 0, 0, [], Scratch()
 
@@ -204,7 +201,7 @@ def report_sums(model, name, texts, marks, write):
     def summed(text):
         with scratch.lent() as room:
             arrays = tuple(room(name, n * (len(text) + 2), kind) for name, (kind, n) in summing.ROOM.items())
-            lines, *numbers = summing.sum_text(*handles, ids, text, arrays)
+            lines, *numbers = summing.sum_text(model.walk.arrays, table, ids, text, arrays)
             return arrays[0][:lines].copy(), numbers
 
     for sums, (*numbers, unknown_here, blank_here) in map_in_order(summed, whole_lines()):

@@ -227,7 +227,7 @@ class Table:
         self.n_words = 0
 
     def look_up(self, text, start, new_id, ids):
-        start, n_ids, self.n_words = look_up(text, start, *self.arrays(), self.n_words, new_id, self.unk, ids)
+        start, n_ids, self.n_words = look_up(text, start, self.arrays(), self.n_words, new_id, self.unk, ids)
         return start, n_ids
 
     def arrays(self):
@@ -248,7 +248,7 @@ class Table:
 
     def read_lines(self, text, at, k, rows):
         """`kernels.read_lines` with this table, of a Closed index. It may run in several threads."""
-        return read_lines(text, at, k, *self.arrays(), self.unk, rows, rows.view(np.float32))
+        return read_lines(text, at, k, self.arrays(), self.unk, rows, rows.view(np.float32))
 
     def ids(self, block):
         """The ids of a block of text. If the index is Closed, several threads may call this function."""

@@ -6,6 +6,7 @@ slots    (2^s, 2)   an open-addressing table, uint64: a word's key (0: a free sl
 letters  (L,)       the words in the table, each followed by a line's end, uint8; this is a text itself
 ends     (2^(s-1)+1,)  word j is letters[ends[j] : ends[j + 1] - 1], int64
 value    (2^(s-1),) the id of word j, int32
+table    -          the four arrays above, as a tuple
 """
 
 import numpy as np
@@ -80,8 +81,9 @@ def slot_of(key, slots):
 
 
 @inlined
-def find_word(text, first, length, key, slots, letters, ends):
+def find_word(text, first, length, key, table):
     """(the number of the word text[first : first + length], or -1; the slot where it is or would be)."""
+    slots, letters, ends, _ = table
     slot, mask = slot_of(key, slots), u64(len(slots) - 1)
     while slots[slot, 0] != u64(0):
         if slots[slot, 0] == key:
@@ -102,7 +104,7 @@ def find_word(text, first, length, key, slots, letters, ends):
 
 
 @sealed
-def look_up(text, start, slots, letters, ends, value, n_words, new_id, unk, ids):
+def look_up(text, start, table, n_words, new_id, unk, ids):
     """ids <- the ids of the tokens of text[start:]; a line's end is NEWLINE.
 
     The table has `n_words` words. New words are added, with the ids from `new_id` on; if `new_id` is negative, they are
@@ -110,8 +112,8 @@ def look_up(text, start, slots, letters, ends, value, n_words, new_id, unk, ids)
     `letters` has no room), the number of ids, and the number of words of the table. Words are looked up BATCH at a
     time, so that their random reads overlap.
     """
-    size = len(text)
-    n_ids, at = 0, start
+    slots, letters, ends, value = table
+    size, n_ids, at = len(text), 0, start
     begin, width = local(BATCH, np.int64), local(BATCH, np.int64)
     keys = local(BATCH, np.uint64)
     while at < size:
@@ -135,7 +137,7 @@ def look_up(text, start, slots, letters, ends, value, n_words, new_id, unk, ids)
                 ids[n_ids] = NEWLINE
                 n_ids += 1
                 continue
-            word, slot = find_word(text, first, length, keys[i], slots, letters, ends)
+            word, slot = find_word(text, first, length, keys[i], table)
             if word >= 0:
                 ids[n_ids] = value[word]
             elif new_id < 0:
@@ -248,7 +250,7 @@ def read_power(text, i):
 
 
 @jit
-def read_lines(text, at, k, slots, letters, ends, value, unknown, rows, numbers):
+def read_lines(text, at, k, table, unknown, rows, numbers):
     """rows (N, k + 2) <- the n-grams of the lines of text[at:]: log10 p, k words and an optional log10 weight.
 
     A row has the ids, then log10 p and the weight as float32; `numbers` is the same memory. A word that is not in
@@ -260,7 +262,7 @@ def read_lines(text, at, k, slots, letters, ends, value, unknown, rows, numbers)
     the largest of these; the place, row * k + column, of the first word that the table lacks, or -1. Bound by
     instructions, about two a byte.
     """
-    size = len(text)
+    size, slots = len(text), table[0]
     row, lines, positive, worst, outside = 0, 0, 0, 0.0, -1
     begin, width, keys = np.empty(BATCH + k, np.int64), np.empty(BATCH + k, np.int64), np.empty(BATCH + k, np.uint64)
     waiting, settled = 0, 0  # how many words wait to be looked up; how many rows have all their ids
@@ -310,24 +312,25 @@ def read_lines(text, at, k, slots, letters, ends, value, unknown, rows, numbers)
         lines += 1
         at = i + 1
         if waiting >= BATCH:
-            outside = settle(text, k, begin, width, keys, slots, letters, ends, value, rows, settled, row, outside)
+            outside = settle(text, k, (begin, width, keys), table, rows, (settled, row), outside)
             waiting, settled = 0, row
-    outside = settle(text, k, begin, width, keys, slots, letters, ends, value, rows, settled, row, outside)
+    outside = settle(text, k, (begin, width, keys), table, rows, (settled, row), outside)
     return at, row, lines, positive, worst, outside
 
 
 @inlined
-def settle(text, k, begin, width, keys, slots, letters, ends, value, rows, settled, end, outside):
-    """Sets the ids of the rows from `settled` up to `end`. Words that are not SAME are in order in begin, width and
-    keys. Returns `outside` or, if that is -1, the place of the first word that the table lacks.
+def settle(text, k, words, table, rows, span, outside):
+    """Sets the ids of the rows from span[0] up to span[1]. words: where each word that is not SAME begins, its length
+    and its key, in the order of the rows. Returns `outside` or, if that is -1, the place of the first word that the
+    table lacks.
     """
-    i = 0
-    for row in range(settled, end):
+    (begin, width, keys), value, i = words, table[3], 0
+    for row in range(span[0], span[1]):
         for j in range(k):
             if rows[row, j] == SAME:
                 rows[row, j] = rows[row - 1, j]
                 continue
-            word, _ = find_word(text, begin[i], width[i], keys[i], slots, letters, ends)
+            word, _ = find_word(text, begin[i], width[i], keys[i], table)
             if word >= 0:
                 rows[row, j] = value[word]
             elif outside < 0:

@@ -20,7 +20,7 @@ from lmtk.machine.threads import map_in_order
 from lmtk.ngram.model.building import file_arrays, read_arrays
 from lmtk.ngram.model.nodes import NARROW, WIDE, Nodes, find_unigrams
 from lmtk.ngram.model.searching import add_tables
-from lmtk.ngram.model.walking import find_context_nodes, make_handle, walk, walk_plain
+from lmtk.ngram.model.walking import find_context_nodes, walk, walk_plain
 from lmtk.text.vocab import Vocab, vocab_of, vocab_settings
 
 BLOCK = 1 << 16  # tokens that a thread scores at once
@@ -28,8 +28,8 @@ BLOCK = 1 << 16  # tokens that a thread scores at once
 
 @dataclass(frozen=True)
 class Walk:
-    """The arrays that `walking.walk` takes. unigram (W,) int32: the 1-gram of each word, -1 for none; log10p_1 (W,)
-    float32: its log10 p; V: only words below V have a probability; single: whether to score with KenLM's rounding.
+    """Scores texts. unigram and log10p_1: as in `walking`; V: only words below V have a probability; single: whether to
+    score with KenLM's rounding.
     """
 
     nodes: Nodes
@@ -46,16 +46,15 @@ class Walk:
         fresh[:1] = True
         if not pays("ngrams", N, "score"):
             return walk_plain(self.nodes, self.unigram, self.log10p_1, self.V, self.single, ids, fresh)
-        log10p, used, nodes = np.empty(N, np.float32), np.empty(N, np.int8), self.nodes
-        arrays = nodes.memory, nodes.logs, nodes.where, nodes.far, nodes.slots, nodes.spans, self.unigram, self.log10p_1
+        log10p, used = np.empty(N, np.float32), np.empty(N, np.int8)
 
         def score_block(first):
             # a block begins with the last words of the block before it, as contexts
-            begin, end = max(first - nodes.order + 1, 0), min(first + BLOCK, N)
+            begin, end = max(first - self.nodes.order + 1, 0), min(first + BLOCK, N)
             p, length = np.empty(end - begin, np.float32), np.empty(end - begin, np.int8)
             block_fresh = fresh[begin:end].copy()
             block_fresh[0] = True
-            walk(*arrays, self.V, self.single, ids[begin:end], block_fresh, p, length)
+            walk(self.arrays, self.V, self.single, ids[begin:end], block_fresh, p, length)
             log10p[first:end], used[first:end] = p[first - begin :], length[first - begin :]
 
         for _ in map_in_order(score_block, range(0, N, BLOCK)):
@@ -63,9 +62,10 @@ class Walk:
         return log10p, used
 
     @cached_property
-    def handle(self):
-        """The arrays of this walk as addresses, for kernels that are called often; the walk has to outlive it."""
-        return make_handle(self.nodes, self.unigram, self.log10p_1)
+    def arrays(self):
+        """The arrays that the kernels of `walking` take."""
+        nodes = self.nodes
+        return nodes.memory, nodes.logs, nodes.where, nodes.far, nodes.slots, nodes.spans, self.unigram, self.log10p_1
 
 
 @dataclass(frozen=True)

@@ -4,26 +4,26 @@ import numpy as np
 
 from lmtk.machine.jit import jit
 from lmtk.ngram.model.nodes import AT, BOW, WIDE, WIDTH, P, children_of, suffix_of
-from lmtk.ngram.model.walking import arrays_at, convert_p, step, weight_after
+from lmtk.ngram.model.walking import convert_p, step, weight_after
 
 u64 = np.uint64
 
 
 @jit(nogil=False)
-def advance(handle, states, ids, after):
+def advance(arrays, states, ids, after):
     """after (B,) <- the state after each of the words ids (B,) in the states (B,), as `step` makes it."""
     for i in range(len(states)):
-        after[i] = step(handle, ids[i], states[i])[2]
+        after[i] = step(arrays, ids[i], states[i])[2]
 
 
 @jit
-def fill_scores(handle, states, scores):
+def fill_scores(arrays, states, scores):
     """scores (B, V) float32 <- log10 p of each word in each of the states (B,), in KenLM's arithmetic.
 
     Contexts are taken from the shortest to the longest: the weight of a context is added to all words, and its children
     get their own probability. Bound: V numbers are written for each context, V being the size of the vocabulary.
     """
-    memory, logs, where, far, _, _, _, first = arrays_at(handle)
+    memory, logs, where, far, _, _, _, first = arrays
     n, V = len(where), scores.shape[1]
     orders, nodes = np.empty(n + 1, np.int64), np.empty(n + 1, np.int64)
     for i in range(len(states)):

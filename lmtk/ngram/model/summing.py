@@ -7,7 +7,7 @@ and returns a sum for each line and the counts of a report, as `reports.srilm.ou
 import numpy as np
 
 from lmtk.machine.jit import sealed
-from lmtk.ngram.model.walking import arrays_at, put_line, table_at, walk
+from lmtk.ngram.model.walking import put_line, walk
 from lmtk.text.kernels import look_up
 
 # the arrays in which `sum_text` works: name -> (type, entries for each byte of the text; two more bytes are assumed)
@@ -23,21 +23,19 @@ ROOM = {
 
 
 @sealed
-def sum_text(handle, table, marks, text, room):
+def sum_text(arrays, table, marks, text, room):
     """sums (S,) <- the sum of log10 p over the words of each line that is not blank, added one after the other in
     double precision. Words of probability 0 are left out.
 
-    handle: the address of an array made by `walking.make_handle`; table: the address of one made by
-    `walking.make_table_handle`. marks: V; the ids of <unk>, <s> and </s>; whether <s>, and whether </s>, is added to
-    lines without it. room: the arrays of ROOM.
+    arrays: those of `walking`; table: the arrays of a `text.corpus.Table`. marks: V; the ids of <unk>, <s> and </s>;
+    whether <s>, and whether </s>, is added to lines without it. room: the arrays of ROOM.
 
     Returns the number of sums; of sentences; of words; of `unk` with p = 0; of other words with p = 0; of `unk` with
     p > 0; of blank lines.
     """
     V, unk, sos, eos, add_sos, add_eos = marks
     sums, ends, ids, tokens, log10p, fresh, used = room
-    slots, letters, ends_of, value = table_at(table)
-    n = look_up(text, 0, slots, letters, ends_of, value, 0, -1, unk, ids)[1]
+    n = look_up(text, 0, table, 0, -1, unk, ids)[1]
     if n and ids[n - 1] >= 0:
         ids[n] = -1
         n += 1
@@ -53,8 +51,7 @@ def sum_text(handle, table, marks, text, room):
             ends[lines] = at = put_line(ids, start, i, (before, after), tokens, fresh, at)
             lines += 1
         start = i + 1
-    memory, logs, where, far, slots, spans, unigram, log10p_1 = arrays_at(handle)
-    walk(memory, logs, where, far, slots, spans, unigram, log10p_1, V, False, tokens[:at], fresh[:at], log10p, used)
+    walk(arrays, V, False, tokens[:at], fresh[:at], log10p, used)
     at = sentences = words = oovs = zeros = unknown = 0
     for line in range(lines):
         total = 0.0

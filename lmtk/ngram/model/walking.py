@@ -1,16 +1,19 @@
 """Scores texts with a back-off model: the back-off recursion in kernels and in numpy.
 
-The arrays are those of the table in `nodes`. `walk` scores the tokens of a large text in one kernel, and `walk_plain`
-those of a small text in numpy. `step` scores one word, and `score_text` and `score_lines` score sentences in KenLM's
-arithmetic; these three take the arrays as a handle, an array of addresses.
+`walk` scores the tokens of a large text in one kernel, and `walk_plain` those of a small text in numpy. `step` scores
+one word, and `score_text` and `score_lines` score sentences in KenLM's arithmetic.
+
+The kernels take a tuple of arrays: memory, logs, where, far, slots and spans of the table in `nodes`; unigram (W,)
+int32: the 1-gram of each word, -1 for none; log10p_1 (W,) float32: its log10 p.
 """
 
 from itertools import pairwise
 
 import numpy as np
 
+from lmtk.files.declared import MAX_ORDER
 from lmtk.machine.jit import inlined, intrinsic, jit, sealed
-from lmtk.ngram.model.nodes import AT, BOW, CHILD, WIDE, WIDTH, ZERO, P, address_of, children_of, number, suffix_of
+from lmtk.ngram.model.nodes import AT, BOW, CHILD, WIDE, WIDTH, ZERO, P, children_of, number, suffix_of
 from lmtk.ngram.model.searching import FEW, find_batch, find_children, probe, search, slot_of
 from lmtk.text.kernels import look_up
 
@@ -19,7 +22,7 @@ LISTED, WEIGHTS = LANES + 1, 100 * LANES  # the sizes of a list of parts, and of
 PART = 64  # tokens of a part, at least
 AFTER_NOTHING, AFTER_UNKNOWN = 0, 1  # states: after nothing, and after a word without a 1-gram
 u64 = np.uint64
-prefetch, local, array_at = (intrinsic(name) for name in ("prefetch", "local", "array_at"))
+prefetch, local = intrinsic("prefetch"), intrinsic("local")
 
 
 def walk_plain(nodes, unigram, log10p_1, V, single, ids, fresh):
@@ -154,16 +157,16 @@ def search_round(trie, lanes, lists, lives):
 
 
 @sealed
-def walk(memory, logs, where, far, slots, spans, unigram, log10p_1, V, single, ids, fresh, log10p, used):
+def walk(arrays, V, single, ids, fresh, log10p, used):
     """Hard to read: the parts of a text are scored side by side, in rounds of passes over lists of parts.
 
     The back-off recursion (Katz 1987) for the tokens ids (N,):
 
         p(w | c) = p of the n-gram c w if there is one, else bow(c) p(w | c without its oldest word).
 
-    log10p (N,) float32 <- log10 p; used (N,) int8 <- the length of the n-gram that gave it. unigram (W,) int32: the
-    1-gram of each word, -1 for none; log10p_1 (W,) float32, its log10 p. fresh (N,): whether a token has no context.
-    Words from V on do not have a probability. single: whether to use KenLM's rounding and signs of zero.
+    log10p (N,) float32 <- log10 p; used (N,) int8 <- the length of the n-gram that gave it. fresh (N,): whether a token
+    has no context. Words from V on do not have a probability. single: whether to use KenLM's rounding and signs of
+    zero.
 
     The search goes from the longest context to shorter ones, by suffix links. The first node found is the next token's
     context; at the highest order, its suffix is. So a token whose n-gram is in the model takes one search. A log10p of
@@ -174,6 +177,7 @@ def walk(memory, logs, where, far, slots, spans, unigram, log10p_1, V, single, i
     pass sorts a list of parts into new lists, since a processor cannot predict a branch on the result of a search.
     Bound: these reads and the instructions, about equally. Children and suffixes of a damaged file stay in their order.
     """
+    memory, logs, where, far, slots, spans, unigram, log10p_1 = arrays
     n, size = len(where), len(ids)
     parts = max(min(LANES, size // (PART + n), WEIGHTS // (n + 1)), 1) if size else 0
     t, begin, stop = local(LANES, np.int64), local(LANES, np.int64), local(LANES, np.int64)
@@ -255,38 +259,17 @@ def walk(memory, logs, where, far, slots, spans, unigram, log10p_1, V, single, i
             roots += order[a] == 0
 
 
-def make_handle(nodes, unigram, log10p_1):
-    """Make a handle: an int64 array with the addresses and lengths of a Walk's arrays, and scratch memory for the
-    weights of `step` and `score_text`, which hold Python's lock. Kernels that are called often take a handle, since
-    passing an array costs 0.1 us. The arrays must outlive the handle.
-    """
-    arrays = nodes.memory, nodes.where, unigram, log10p_1, nodes.far, nodes.slots, nodes.spans
-    sizes = nodes.memory.size, nodes.order, len(unigram), len(nodes.far), nodes.slots.size, len(nodes.spans)
-    return np.array([*map(address_of, arrays), *sizes, *[0] * nodes.order], np.int64)
-
-
-@inlined
-def arrays_at(handle):
-    """memory, logs, where, far, slots, spans, unigram, log10p_1 of the handle at this address."""
-    h = array_at(handle, 13, np.int64)
-    memory, logs = array_at(h[0], h[7], np.int32), array_at(h[0], h[7], np.float32)
-    where, far = array_at(h[1], (h[8], 4), np.int64), array_at(h[4], (h[10], 2), np.int32)
-    slots, spans = array_at(h[5], h[11], np.int32), array_at(h[6], (h[12], 2), np.int64)
-    unigram, log10p_1 = array_at(h[2], h[9], np.int32), array_at(h[3], h[9], np.float32)
-    return memory, logs, where, far, slots, spans, unigram, log10p_1
-
-
 @jit(nogil=False)
-def step(handle, w, state):
+def step(arrays, w, state):
     """Score one word w in KenLM's arithmetic: (log10 p, the length of the n-gram used, the state after w). The kernel
-    holds Python's lock, since all calls share the scratch memory of the handle.
+    holds Python's lock, since to release it takes a tenth of the time.
 
     state: the longest context, order << 32 | place; AFTER_NOTHING or AFTER_UNKNOWN if there is none. As in KenLM, a
     context that no n-gram extends, and whose weight is 0, is shortened.
     """
-    memory, logs, where, far, slots, spans, unigram, log10p_1 = arrays_at(handle)
+    memory, logs, where, far, slots, spans, unigram, log10p_1 = arrays
     n, k, node = len(where), state >> 32, state & 0xFFFFFFFF
-    weights, many, p, used = array_at(handle + 8 * 13, 2 * n, np.float32), 0, log10p_1[w], 1
+    weights, many, p, used = local(MAX_ORDER, np.float32), 0, log10p_1[w], 1
     after_order, after = np.int64(-1), np.int64(0)
     if k == 0 and node == AFTER_UNKNOWN:
         weights[0], many = 0, 1
@@ -339,35 +322,20 @@ def seek(memory, where, slots, spans, k, node, w):
     return low, high, np.int64(-1)
 
 
-def make_table_handle(slots, letters, ends, value):
-    """Make a handle of a text.corpus.Table: an int64 array with the addresses and lengths of the table's arrays."""
-    arrays = slots, letters, ends, value
-    return np.array([*map(address_of, arrays), *map(len, arrays)], np.int64)
-
-
-@inlined
-def table_at(table):
-    """slots, letters, ends, value of the table whose handle is at this address."""
-    t = array_at(table, 8, np.int64)
-    slots, letters = array_at(t[0], (t[4], 2), np.uint64), array_at(t[1], t[5], np.uint8)
-    return slots, letters, array_at(t[2], t[6], np.int64), array_at(t[3], t[7], np.int32)
-
-
 @jit(nogil=False)
-def score_text(handle, table, unk, sos, eos, address, size):
-    """(KenLM's log10 p of a sentence, in single precision; the number of its words, </s> included). address, size: of
-    the bytes of the sentence and a blank; table: the address of a `make_table_handle`; sos, eos: the ids of the marks
-    around the sentence, or -1 for none. All arguments are numbers, since arrays and bytes take time to pass.
+def score_text(arrays, table, unk, sos, eos, text):
+    """(KenLM's log10 p of a sentence, in single precision; the number of its words, </s> included). text: the bytes of
+    the sentence and a blank; table: the arrays of a `text.corpus.Table`; sos, eos: the ids of the marks around the
+    sentence, or -1 for none.
 
     All n-grams of the sentence are found first, an order at a time, so that their random reads overlap: the k-gram that
     ends at token i extends the (k - 1)-gram that ends at i - 1. `walk` makes fewer searches, but needs many tokens for
     its reads to overlap.
     """
-    memory, logs, where, _, slots, spans, unigram, log10p_1 = arrays_at(handle)
-    keys, letters, ends, value = table_at(table)
-    ids, n, begin = np.empty(size + 2, np.int32), len(where), np.int64(sos >= 0)
+    memory, logs, where, _, slots, spans, unigram, log10p_1 = arrays
+    ids, n, begin = np.empty(len(text) + 2, np.int32), len(where), np.int64(sos >= 0)
     ids[0] = sos
-    N = begin + look_up(array_at(address, size, np.uint8), 0, keys, letters, ends, value, 0, -1, unk, ids[begin:])[1]
+    N = begin + look_up(text, 0, table, 0, -1, unk, ids[begin:])[1]
     if eos >= 0:
         ids[N] = eos
         N += 1
@@ -389,7 +357,7 @@ def score_text(handle, table, unk, sos, eos, address, size):
             node[k, at[j]] = child[j]
             if child[j] >= 0 and k + 1 < n:
                 fetch(memory, where, k + 1, child[j])
-    total, weights = np.float32(0), array_at(handle + 8 * 13, 2 * n, np.float32)
+    total, weights = np.float32(0), local(MAX_ORDER, np.float32)
     for i in range(begin, N):
         p, many = log10p_1[u64(ids[i])], 0
         if i and node[0, i - 1] < 0 and (node[:, i - 1] < 0).all():
@@ -430,7 +398,7 @@ def put_line(ids, begin, end, marks, tokens, fresh, at):
 
 
 @jit
-def score_lines(handle, ids, sos, eos, sums):
+def score_lines(arrays, ids, sos, eos, sums):
     """sums (S,) float64 <- KenLM's log10 p of each line of `ids`, in which -1 separates lines: the sum over its words
     in single precision, one after the other. sos, eos: the ids of marks to put before and after each line, or -1 for
     none.
@@ -444,8 +412,7 @@ def score_lines(handle, ids, sos, eos, sums):
             ends[line] = at = put_line(ids, start, i, (sos, eos), tokens, fresh, at)
             start, line = i + 1, line + 1
     log10p, used = np.empty(N, np.float32), np.empty(N, np.int8)
-    memory, logs, where, far, slots, spans, unigram, log10p_1 = arrays_at(handle)
-    walk(memory, logs, where, far, slots, spans, unigram, log10p_1, len(unigram), True, tokens, fresh, log10p, used)
+    walk(arrays, len(arrays[-1]), True, tokens, fresh, log10p, used)
     at = 0
     for line in range(lines):
         total = np.float32(0)
