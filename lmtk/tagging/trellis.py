@@ -223,7 +223,7 @@ def extend(model, candidates, c, s, new, states):
         low, high = children_of(memory, where, k, context)
         child = i64(-1)
         if word[c] >= 0:
-            child = search(memory, where[k, AT], where[k, WIDTH], low, high, word[c])
+            child = search(memory, where, k + 1, low, high, word[c])
         if child < 0:
             continue
         value = logs[where[k, AT] + where[k, WIDTH] * child + where[k, P]]

@@ -82,7 +82,8 @@ def write_order(write, x, columns, k, layout, scratch):
                 rows[0, :-1] = np.arange(first, last)
             else:
                 word = int(np.searchsorted(x.start, cuts[q], "right")) - 1
-                suffix.words_of(x.begins, k, cuts[q], cuts[q + 1], nodes[:, q], word, x.start, x.words, x.base, rows)
+                span, oldest = (cuts[q], cuts[q + 1]), (x.words, x.base)
+                suffix.words_of(x.begins, k, span, nodes[:, q], oldest, (x.start, word), rows)
             flags, is_bare = marks & 1, np.isnan(log10bow)  # as `print_rows` wants them
             if len(log10bow):
                 flags |= np.where(is_bare, marks & 2, np.uint8(2))

@@ -12,7 +12,7 @@ from lmtk.lm import LN10
 from lmtk.machine.jit import jit
 from lmtk.ngram.counting.counts import find_rows
 from lmtk.ngram.edit.renormalize import log10p_of_all
-from lmtk.ngram.model.nodes import AT, WIDTH, children_of, find_unigrams, view_records
+from lmtk.ngram.model.nodes import children_of, find_unigrams, view_records
 from lmtk.ngram.model.searching import search
 from lmtk.text.corpus import Corpus
 from lmtk.text.vocab import SOS
@@ -111,7 +111,7 @@ def count_contexts(memory, where, unigrams, text, times, base):
                 before, ends[k] = ends[k - 1], -1
                 if before >= 0:
                     low, high = children_of(memory, where, k - 1, before)
-                    ends[k] = search(memory, where[k - 1, AT], where[k - 1, WIDTH], low, high, word)
+                    ends[k] = search(memory, where, k, low, high, word)
             ends[1] = unigrams[word]
             if is_new[t]:
                 for k in range(1, order + 1):

@@ -269,7 +269,7 @@ def unite(models, ids, W, weights=None, may_reuse=False):
 
         map_at_once(partial(put_records, memory, where, k), zip(begins, pieces))
         if k > 1:
-            far = add_suffixes(memory, where, table, np.array([[0, len(table)]] * n), k, one, far)
+            far = add_suffixes((memory, where, table, np.array([[0, len(table)]] * n)), k, one, far)
 
         def numbers(part, k=k, far=far):
             begin, (first, _, _, _, place) = part

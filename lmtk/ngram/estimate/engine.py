@@ -48,9 +48,9 @@ def gather(x, segment, room):
     n, sizes = x.order, np.empty(x.order + 1, np.int64)
     local = contexts_of(x, 1, n - 1, segment, room)
     blocks = x.by[first], x.by[last]
-    suffix.sizes_of(x.rank, x.blocks, *blocks, sizes)
+    suffix.sizes_of(x.rank, x.blocks, blocks, sizes)
     rows = room("rows", (sizes.sum(), 5), np.int32)
-    suffix.gather(x.begins, x.come, x.rank, x.blocks, *blocks, begin, local, sizes, rows.reshape(-1))
+    suffix.gather(x.arrays, blocks, (begin, local), sizes, rows.reshape(-1))
     nodes = [first, *(int(x.nodes(k, [begin])[0]) for k in range(2, n))]
     rows = np.split(rows, np.cumsum(sizes[2:-1]))
     orders = [Gathered(*columns.T, node, int(H) + 1) for columns, node, H in zip(rows, nodes, local[-1], strict=True)]
@@ -114,8 +114,8 @@ class Estimator:
                 with self.scratch.lent() as room:
                     counts = room("tally", (2, int(cuts[q + 1] - cuts[q]) + 1), np.int32)
                     is_continued = self.continued(k) and method.counts == "before"
-                    places, words = (cuts[q], cuts[q + 1]), (x.oldest(k), first[q], V)
-                    suffix.tally(begins, k, *places, *words, is_continued, counts, parts[q])
+                    span, words = (cuts[q], cuts[q + 1]), (x.oldest(k), first[q], V)
+                    suffix.tally(begins, k, span, words, is_continued, counts, parts[q])
 
             map_at_once(piece, range(len(parts)) if method.highest else ())
             of_counts.append(parts.sum(0)[1:])

@@ -276,7 +276,7 @@ def smooth_large(k, events, H, method, V, kenlm, room):
     log10p, p = room("log10p", len(raw), f32), room(f"p{k % 2}", len(raw), np.float64)
     lower, sums = room("lower", len(raw), np.float64), room("sums", (H, 2), np.float64)
     rule = np.array(f), float(less), float(method.minimum), cutoff, bool(kenlm)
-    interpolate(context, count, raw, parent, lower_p, *rule, share, p, lower, sums)
+    interpolate(events, rule, share, p, lower, sums)
     full = np.zeros(H, bool) if method.idle or kenlm else (sums[:, 0] > 1 - EPSILON) & (types[0] < V)
     with np.errstate(divide="ignore", invalid="ignore"):
         np.log10(p, out=p)
@@ -313,10 +313,12 @@ def sum_counts(context, count, raw, cutoff, h, lost):
 
 
 @jit
-def interpolate(context, count, raw, parent, lower_p, f, less, minimum, cutoff, kenlm, share, p, lower, sums):
+def interpolate(events, rule, share, p, lower, sums):
     """p (N,) <- f(c) / q + weight p of the lower order, nan for an n-gram that is left out; lower (N,) <- p of the
-    lower order; sums[:, 0] (H,) <- the sum of p. share (H, 2): q and weight; f, less: of discounted_counts.
+    lower order; sums[:, 0] (H,) <- the sum of p. events: as for `smooth`; share (H, 2): q and weight; rule: what
+    discounted_counts of a Method returns, its minimum and cutoff, and whether the rules are KenLM's.
     """
+    (context, count, raw, parent, lower_p), (f, less, minimum, cutoff, kenlm) = events, rule
     sums[:] = 0
     for i in range(len(context)):
         at, c = context[i], count[i]

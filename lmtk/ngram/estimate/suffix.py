@@ -20,6 +20,7 @@ words   (M,)         int32: the oldest word of each n-gram of order k > 1, from 
 blocks  (3, M_2)     for each bigram v w: its first place j, the place after its last, and w; int32. They are sorted by
                      v, where the border is W, then by w
 by      (W + 2,)     where the blocks of each v begin
+arrays  -            begins, come, rank and blocks, as a tuple for kernels
 segment -            a range of words v; the border is a segment by itself. The n-grams whose context ends in a word of
                      a segment depend on no other segment
 
@@ -74,6 +75,10 @@ class Suffixes:
     @property
     def order(self):
         return len(self.sizes)
+
+    @property
+    def arrays(self):
+        return self.begins, self.come, self.rank, self.blocks
 
     @cached_property
     def segments(self):
@@ -137,8 +142,8 @@ def compared(x, order, come, n, start, marks, threads=None):
     def oldest_words(place):
         with scratch.lent() as room:
             oldest, sizes = room("words", (n, RANGE + 1), np.int32), np.zeros(n, np.int64)
-            places = place, min(place + RANGE, N)
-            compare(x, n, order, come, *places, W, marks.sos, marks.eos, begins, sizes, oldest)
+            span = place, min(place + RANGE, N)
+            compare(x, n, (order, come), span, (W, marks.sos, marks.eos), begins, sizes, oldest)
             return [oldest[k, : sizes[k]].copy() for k in range(1, n)]
 
     for oldest in map_in_order(oldest_words, range(0, N, RANGE), threads):
@@ -240,14 +245,16 @@ def sort_next(x, order, begin, end, head, wants_places, out):
 
 
 @jit
-def compare(x, n, order, come, begin, end, W, sos, eos, begins, sizes, oldest):
+def compare(x, n, places, span, marks, begins, sizes, oldest):
     """Hard to read: BATCH places at a time are compared word by word, in loops without branches.
-    begins <- at the places begin .. end, by comparing each place with the one before. sizes (n,), 0 before, <- how many
-    n-grams of each order from 2 on begin there; oldest (n, RANGE + 1) <- their oldest words, W for the border. x: the
-    last n - 1 positions of the text, the text, and its first position. sos, eos: whether <s> and </s> count.
+    begins <- at the places of the span, (first, end), by comparing each place with the one before. sizes (n,), 0
+    before, <- how many n-grams of each order from 2 on begin there; oldest (n, RANGE + 1) <- their oldest words, W for
+    the border. x: the last n - 1 positions of the text, the text, and its first position. places: order and come;
+    marks: W, whether <s> counts, and whether </s> does.
 
     Bound by two random reads a place.
     """
+    (order, come), (begin, end), (W, sos, eos) = places, span, marks
     words = np.empty((n, BATCH + 1), np.int32)
     same, common, inside, longest = np.empty((4, BATCH), np.int32)
     place = np.empty(BATCH, np.int64)
@@ -375,11 +382,12 @@ def find_blocks(begins, ended, oldest, head, blocks):
 
 
 @inlined
-def first_reads(begins, come, rank, k, blocks, start, size, nodes):
-    """nodes (BATCH,) <- for each of some blocks, the first n-gram of order k that begins at its first place or later.
-    Returns a number that depends on all reads, so that the compiler keeps those that are only made ahead.
+def first_reads(arrays, k, start, size, nodes):
+    """nodes (BATCH,) <- for each of `size` blocks from `start` on, the first n-gram of order k that begins at its first
+    place or later. Returns a number that depends on all reads, so that the compiler keeps those that are only made
+    ahead.
     """
-    ahead = 0
+    (begins, come, rank, blocks), ahead = arrays, 0
     for r in range(size):
         begin = blocks[0, start + r]
         nodes[r] = number(rank, k, begin)
@@ -388,26 +396,28 @@ def first_reads(begins, come, rank, k, blocks, start, size, nodes):
 
 
 @jit
-def sizes_of(rank, blocks, a, z, sizes):
-    """sizes (n + 1,) <- how many n-grams of each order k > 1 begin in the blocks a .. z."""
+def sizes_of(rank, blocks, part, sizes):
+    """sizes (n + 1,) <- how many n-grams of each order k > 1 begin in a part of the blocks, (first, end)."""
     sizes[:] = 0
-    for b in range(a, z):
+    for b in range(part[0], part[1]):
         for k in range(2, len(sizes)):
             sizes[k] += number(rank, k, blocks[1, b]) - number(rank, k, blocks[0, b])
 
 
 @jit
-def gather(begins, come, rank, blocks, a, z, first, local, sizes, rows):
+def gather(arrays, part, places, sizes, rows):
     """Hard to read: all orders are gathered in one pass, and two columns first hold running sums.
-    rows (5 N,) <- the n-grams of all orders k > 1 in the blocks a .. z, sizes[k] of each order, order after order.
+    rows (5 N,) <- the n-grams of all orders k > 1 in a part of the blocks, (first, end): sizes[k] of each order, order
+    after order. places: the first place of the segment, and `local` of `contexts_at`.
 
-    Each has five numbers: its node; its context, numbered as in `local`, which has the places from `first` on; its
-    suffix, the last word at order 2, else a number among the gathered n-grams of the order below; how many n-grams of
-    order k + 1 end in it; how often it was seen. Returns a number as `first_reads` does.
+    Each has five numbers: its node; its context, numbered as in `local`; its suffix, the last word at order 2, else a
+    number among the gathered n-grams of the order below; how many n-grams of order k + 1 end in it; how often it was
+    seen. Returns a number as `first_reads` does.
 
     A block has few places and is bound by their first reads, which are made together for BATCH blocks. The last two
     numbers are differences of running sums.
     """
+    (begins, come, _, blocks), (a, z), (first, local) = arrays, part, places
     n, walked, ahead = len(sizes) - 1, 0, 0
     base = np.zeros(n + 2, np.int64)
     for k in range(1, n + 1):
@@ -418,7 +428,7 @@ def gather(begins, come, rank, blocks, a, z, first, local, sizes, rows):
     for start in range(a, z, BATCH):
         size = min(BATCH, z - start)
         for k in range(2, n + 1):
-            ahead += first_reads(begins, come, rank, k, blocks, start, size, nodes[k])
+            ahead += first_reads(arrays, k, start, size, nodes[k])
         for r in range(size):
             last = blocks[2, start + r]
             for k in range(2, n + 1):
@@ -446,23 +456,24 @@ def gather(begins, come, rank, blocks, a, z, first, local, sizes, rows):
 
 
 @jit
-def place(
-    begins, come, rank, k, blocks, a, z, first, local, head, below, marks, log10p, log10bow, types, rows, logs, new
-):
-    """rows <- the records of the n-grams of order k in the blocks a .. z that are in the model. Those of each context
-    begin at head (H,), which advances in place. new <- the row of each n-gram. local, first: as in `gather`.
+def place(arrays, k, part, places, head, columns, records):
+    """The records of the n-grams of order k in a part of the blocks that are in the model. Those of each context begin
+    at the row head (H,), which advances in place. part, places: as in `gather`.
 
-    below: the rows of the n-grams of the order below, -1 for none. types: how many n-grams extend each; it takes the
-    place of the first child until `sum_up`. logs: rows as float32. Returns how many n-grams lack their suffix, and a
-    number as `first_reads` does. Bound by a random write a row; BATCH are fetched together.
+    records: rows; logs, the same memory as float32; new, the row of each n-gram; all are filled. columns: the row of
+    each n-gram of the order below, -1 for none; marks, log10p, log10bow and types of an engine.Estimator. The number of
+    types takes the place of the first child until `sum_up`. Returns how many n-grams lack their suffix, and a number as
+    `first_reads` does. Bound by a random write a row; BATCH are fetched together.
     """
+    (begins, come, _, blocks), (a, z), (first, local) = arrays, part, places
+    (below, marks, log10p, log10bow, types), rows = columns, records[0]
     lacking, many, ahead, wide = 0, 0, 0, rows.shape[1]
     nodes, parents, at, number, suffix, word = np.empty((6, BATCH), np.int32)
     batch = at, number, suffix, word
     for start in range(a, z, BATCH):
         size = min(BATCH, z - start)
-        ahead += first_reads(begins, come, rank, k, blocks, start, size, nodes)
-        ahead += first_reads(begins, come, rank, k - 1, blocks, start, size, parents)
+        ahead += first_reads(arrays, k, start, size, nodes)
+        ahead += first_reads(arrays, k - 1, start, size, parents)
         for r in range(size):
             g = np.int64(nodes[r])
             prefetch(marks, g)
@@ -486,16 +497,16 @@ def place(
                     head[context] += 1
                     many += 1
                     if many == BATCH:
-                        lacking += put_rows(batch, many, below, log10p, log10bow, types, rows, logs, new)
+                        lacking += put_rows(batch, many, columns, records)
                         many = 0
                 g += 1
-    return lacking + put_rows(batch, many, below, log10p, log10bow, types, rows, logs, new), ahead
+    return lacking + put_rows(batch, many, columns, records), ahead
 
 
 @inlined
-def put_rows(batch, many, below, log10p, log10bow, types, rows, logs, new):
-    """Writes the rows of `place` for the first `many` n-grams of a batch. Returns how many lack their suffix."""
-    at, number, suffix, word = batch
+def put_rows(batch, many, columns, records):
+    """Writes the records of `place` for the first `many` n-grams of a batch. Returns how many lack their suffix."""
+    (at, number, suffix, word), (below, _, log10p, log10bow, types), (rows, logs, new) = batch, columns, records
     lacking, wide, last = 0, len(log10bow) > 0, rows.shape[1] - 1
     for i in range(many):
         g, row = number[i], at[i]
@@ -536,14 +547,14 @@ def cut_places(begins, every, most, cuts):
 
 
 @jit
-def tally(begins, k, begin, end, oldest, node, V, continuation, counts, n):
-    """Counts of counts of the n-grams of order k that begin in begin .. end: n[r], r = 1 .. R - 1, += the number of
-    those with count r; n[0] += the number of those with a higher count. With `continuation` and an oldest word below V,
-    the count is the number of n-grams of order k + 1 that end in the n-gram; else how often it was seen. node: the
-    first node; counts (2, N + 1) int32: scratch.
+def tally(begins, k, span, words, is_continued, counts, n):
+    """Counts of counts of the n-grams of order k that begin in a span of places, (first, end): n[r], r = 1 .. R - 1, +=
+    the number of those with count r; n[0] += the number of those with a higher count. If `is_continued`, the count of
+    an n-gram whose oldest word is below V is the number of n-grams of order k + 1 that end in it; else it is how often
+    it was seen. words: the oldest word of each n-gram; the first node of the span; V. counts (2, N + 1) int32: scratch.
     """
     n_ngrams, seen, fresh = 0, 0, 0
-    children, raw = counts
+    (begin, end), (oldest, node, V), (children, raw) = span, words, counts
     for j in range(begin, end):
         f, m = orders_at(begins, j)
         children[n_ngrams], raw[n_ngrams] = fresh, seen
@@ -552,17 +563,19 @@ def tally(begins, k, begin, end, oldest, node, V, continuation, counts, n):
         fresh += (f <= k + 1) & (k < m)
     children[n_ngrams], raw[n_ngrams] = fresh, seen
     for i in range(n_ngrams):
-        plain = not continuation or oldest[node + i] >= V
+        plain = not is_continued or oldest[node + i] >= V
         c = raw[i + 1] - raw[i] if plain else children[i + 1] - children[i]
         n[c if c < len(n) else 0] += 1
 
 
 @jit
-def words_of(begins, k, begin, end, node, word, start, words, base, rows):
-    """rows (k, N + 1) <- the words, the oldest first, of the n-grams of order k > 1 that begin in begin .. end. node
-    (k,): the first node of each order there; word: the last word at the place `begin`. An n-gram's d-th word from the
-    end is the oldest word of its suffix of order d, which began at its place or before.
+def words_of(begins, k, span, node, oldest, last, rows):
+    """rows (k, N + 1) <- the words, the oldest first, of the n-grams of order k > 1 that begin in a span of places,
+    (first, end). node (k,): the first node of each order there; oldest: words and base; last: `start`, and the last
+    word at the first place. An n-gram's d-th word from the end is the oldest word of its suffix of order d, which began
+    at its place or before.
     """
+    (begin, end), (words, base), (start, word) = span, oldest, last
     for d in range(1, k + 1):
         row, column, at = rows[k - d], 0, base[d] + node[d - 1] - 1
         for j in range(begin, end):

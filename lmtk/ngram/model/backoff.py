@@ -64,8 +64,7 @@ class Walk:
     @cached_property
     def arrays(self):
         """The arrays that the kernels of `walking` take."""
-        nodes = self.nodes
-        return nodes.memory, nodes.logs, nodes.where, nodes.far, nodes.slots, nodes.spans, self.unigram, self.log10p_1
+        return self.nodes.trie, self.nodes.logs, self.nodes.far, self.unigram, self.log10p_1
 
 
 @dataclass(frozen=True)

@@ -58,33 +58,35 @@ def finish(memory, where, W, linked=False, home=None):
         return replace(nodes, far=freeze(link_suffixes_plain(view_records(memory, where), one)))
     nodes, far = add_tables(nodes, home), ROOT
     for k in range(2, order + 1) if not linked else ():
-        far = add_suffixes(memory, where, nodes.slots, nodes.spans, k, one, far)
+        far = add_suffixes((memory, where, nodes.slots, nodes.spans), k, one, far)
     return replace(nodes, far=freeze(far))
 
 
-def add_suffixes(memory, where, slots, spans, k, one, far):
+def add_suffixes(trie, k, one, far):
     """Set the suffixes of the k-grams; shorter n-grams must have theirs. Returns `far`, extended by the far suffixes of
-    the k-grams. slots, spans: the hash tables; that of order k - 1 is used. one (W,): the 1-gram of each word.
+    the k-grams. trie: as in `nodes`; only the hash table of order k - 1 is used. one (W,): the 1-gram of each word.
     """
+    memory, where, *_ = trie
     parts = parts_of(int(where[k - 2, N]))
-    missing = map_at_once(lambda part: link_suffixes(memory, where, slots, spans, k, *part, one), parts)
+    missing = map_at_once(lambda part: link_suffixes(trie, k, part, one), parts)
     if not any(missing):
         return far
     more, begins = np.empty((sum(missing), 2), np.int32), np.cumsum([0, *missing]).tolist()
-    map_at_once(lambda part: link_far(memory, where, k, *part[0], one, far, more, part[1]), zip(parts, begins))
+    map_at_once(lambda pair: link_far(memory, where, k, pair[0], one, far, more, pair[1]), zip(parts, begins))
     return np.concatenate((far, more))
 
 
 @jit
-def link_suffixes(memory, where, slots, spans, k, first, last, one):
+def link_suffixes(trie, k, contexts, one):
     """Hard to read: searches are collected and done BATCH at a time, so that their random reads overlap.
 
-    Sets the suffixes of the k-grams, k > 1, that extend the contexts from `first` up to `last`. The suffix of the
-    n-gram h w is the child w of the suffix of h, so shorter n-grams must have their suffixes. A suffix becomes -1 if
-    order k - 1 does not have it; returns the number of these. one (W,): the 1-gram of each word.
+    Sets the suffixes of the k-grams, k > 1, that extend a range of contexts, (first, end). The suffix of the n-gram h w
+    is the child w of the suffix of h, so shorter n-grams must have their suffixes. A suffix becomes -1 if order k - 1
+    does not have it; returns the number of these. one (W,): the 1-gram of each word.
 
     Bound: two or three random reads an n-gram.
     """
+    (memory, where, _, _), (first, last) = trie, contexts
     begin, width, missing = where[k - 1, AT], where[k - 1, WIDTH], 0
     above, size = where[k - 2, AT], where[k - 2, WIDTH]
     up, wide = where[max(k - 3, 0), AT], where[max(k - 3, 0), WIDTH]
@@ -110,20 +112,21 @@ def link_suffixes(memory, where, slots, spans, k, first, last, one):
             ats[many], lows[many], highs[many] = at, low, high
             many += 1
             if many == BATCH:
-                missing += link_batch(memory, slots, spans[k - 1], above, size, width, *room, many)
+                missing += link_batch(trie, k, room, many)
                 many = 0
-    return missing + link_batch(memory, slots, spans[k - 1], above, size, width, *room, many)
+    return missing + link_batch(trie, k, room, many)
 
 
 @inlined
-def link_batch(memory, slots, span, above, size, width, ats, words, lows, highs, nodes, many):
-    """Search for the suffixes of the first `many` records at `ats`, and set them; -1 for none. Returns the number of
-    records without one. words, nodes: scratch memory of `find_batch`.
+def link_batch(trie, k, room, many):
+    """Search for the suffixes of `many` k-grams, and set them; -1 for none. Returns the number of k-grams without one.
+    room: where the records of the k-grams are; words, to be filled; lows, highs and nodes, as for `find_batch`.
     """
-    missing = 0
+    (memory, where, _, _), (ats, words, lows, highs, nodes) = trie, room
+    missing, width = 0, where[k - 1, WIDTH]
     for j in range(many):
         words[j] = number(memory, ats[j])
-    find_batch(memory, slots, span, above, size, words, lows, highs, nodes, many)
+    find_batch(trie, k - 1, words, lows, highs, nodes, many)
     for j in range(many):
         memory[u64(ats[j] + width - 1)] = nodes[j]
         missing += nodes[j] < 0
@@ -131,10 +134,11 @@ def link_batch(memory, slots, span, above, size, width, ats, words, lows, highs,
 
 
 @jit
-def link_far(memory, where, k, first, last, one, far, more, j):
+def link_far(memory, where, k, contexts, one, far, more, j):
     """Set the suffixes that `link_suffixes` left at -1. Such an n-gram gets its longest suffix of at most k - 2 words,
     or the root. (order, place) of the suffix is written to more (., 2), from j on; the caller appends `more` to `far`.
     """
+    first, last = contexts
     begin, width = where[k - 1, AT], where[k - 1, WIDTH]
     above, size = where[k - 2, AT], where[k - 2, WIDTH]
     for i in range(first, last):
@@ -146,7 +150,7 @@ def link_far(memory, where, k, first, last, one, far, more, j):
             node = np.int64(-1)
             while order and node < 0:
                 low, high = children_of(memory, where, order, context)
-                node = search(memory, where[order, AT], where[order, WIDTH], low, high, memory[at])
+                node = search(memory, where, order + 1, low, high, memory[at])
                 if node < 0:
                     order, context = suffix_of(memory, where, far, order, context)
             if node < 0:

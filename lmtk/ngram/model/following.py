@@ -23,7 +23,7 @@ def fill_scores(arrays, states, scores):
     Contexts are taken from the shortest to the longest: the weight of a context is added to all words, and its children
     get their own probability. Bound: V numbers are written for each context, V being the size of the vocabulary.
     """
-    memory, logs, where, far, _, _, _, first = arrays
+    (memory, where, _, _), logs, far, _, first = arrays
     n, V = len(where), scores.shape[1]
     orders, nodes = np.empty(n + 1, np.int64), np.empty(n + 1, np.int64)
     for i in range(len(states)):

@@ -17,6 +17,7 @@ far     (F, 2)  order and place of suffixes that are more than a word shorter; f
 slots   (S,)    open-addressing hash tables, one for each order, of the children of contexts with more than FEW
                 children: places in the order, int32
 spans   (n + 1, 2)  where the table of an order begins in slots, and its size, a power of two or 0; int64
+trie    -       memory, where, slots and spans, as a tuple for kernels
 
 A log10 of -inf is the logarithm of 0. A log10p of nan marks a bare prefix: a node that is needed only for its children
 and has no probability. A damaged file may have wrong words, children, suffixes or slots; every look-up keeps them
@@ -69,6 +70,10 @@ class Nodes:
     @cached_property
     def logs(self):
         return self.memory.view(np.float32)
+
+    @property
+    def trie(self):
+        return self.memory, self.where, self.slots, self.spans
 
     @property
     def order(self):

@@ -2,7 +2,7 @@
 
 Kernels call `search`, `probe` and, for several searches at once, `find_batch`. In numpy, `find_children` finds one
 child for each of many nodes, and `find_rows` finds whole n-grams. `add_tables` makes the hash tables of a model, which
-are its arrays `slots` and `spans` (see `nodes`).
+are its arrays slots and spans (see `nodes`).
 """
 
 from dataclasses import replace
@@ -17,6 +17,7 @@ from lmtk.ngram.model.nodes import AT, CHILD, WIDTH, N, freeze, number
 FEW = 8  # children; among so few, binary search is as fast as a hash table
 MANY = 1 << 18  # n-grams; a smaller model gets no tables
 NO_TABLE = np.empty(0, np.int32)
+u64 = np.uint64
 prefetch = intrinsic("prefetch")
 
 
@@ -28,13 +29,13 @@ def slot_of(low, word, size):
 
 
 @inlined
-def search(memory, begin, width, low, high, w):
-    """Binary search: the node from `low` up to `high` that has the word w; -1 for none. `begin` is where the records of
-    the order begin in the memory, `width` their size. The last FEW nodes take three steps without a branch, since a
-    processor could not predict where the search ends.
+def search(memory, where, k, low, high, w):
+    """Binary search: the node of order k, from `low` up to `high`, that has the word w; -1 for none. The last FEW nodes
+    take three steps without a branch, since a processor could not predict where the search ends.
     """
     if low >= high:
         return np.int64(-1)
+    begin, width = where[u64(k - 1), AT], where[u64(k - 1), WIDTH]
     while high - low > FEW:
         middle = (low + high) >> 1
         if number(memory, begin + width * middle) <= w:
@@ -61,10 +62,11 @@ def count_below(memory, begin, width, size, x):
 
 
 @inlined
-def probe(memory, slots, table, places, slot, begin, width, low, high, w):
-    """The same search in a hash table of `places` slots that begins at the slot `table`; slot: the first to look at.
-    The other arguments are those of `search`.
-    """
+def probe(trie, k, slot, low, high, w):
+    """The same search in the hash table of order k; slot: the first to look at."""
+    memory, where, slots, spans = trie
+    begin, width = where[u64(k - 1), AT], where[u64(k - 1), WIDTH]
+    table, places = spans[u64(k), 0], spans[u64(k), 1]
     for _ in range(places):
         node = number(slots, slot)
         if node < 0 or (low <= node < high and number(memory, begin + width * node) == w):
@@ -74,12 +76,13 @@ def probe(memory, slots, table, places, slot, begin, width, low, high, w):
 
 
 @inlined
-def find_batch(memory, slots, span, begin, width, words, lows, highs, nodes, many):
-    """Do `many` searches at once, so that their random reads overlap. nodes (many,) <- for each search j, the node from
-    lows[j] up to highs[j] that has words[j]; -1 for none. span: the row of `spans` of the order; begin, width: as for
-    `search`.
+def find_batch(trie, k, words, lows, highs, nodes, many):
+    """Do `many` searches at once, so that their random reads overlap. nodes (many,) <- for each search j, the node of
+    order k, from lows[j] up to highs[j], that has words[j]; -1 for none.
     """
-    table, places = span[0], span[1]
+    memory, where, slots, spans = trie
+    begin, width = where[u64(k - 1), AT], where[u64(k - 1), WIDTH]
+    table, places = spans[u64(k), 0], spans[u64(k), 1]
     for j in range(many):
         nodes[j] = -1
         if places and highs[j] - lows[j] > FEW:
@@ -93,9 +96,9 @@ def find_batch(memory, slots, span, begin, width, words, lows, highs, nodes, man
             prefetch(memory, begin + width * number(slots, nodes[j]))
     for j in range(many):
         if nodes[j] >= 0:
-            nodes[j] = probe(memory, slots, table, places, nodes[j], begin, width, lows[j], highs[j], words[j])
+            nodes[j] = probe(trie, k, nodes[j], lows[j], highs[j], words[j])
         else:
-            nodes[j] = search(memory, begin, width, lows[j], highs[j], words[j])
+            nodes[j] = search(memory, where, k, lows[j], highs[j], words[j])
 
 
 def find_children(above, level, node, word):

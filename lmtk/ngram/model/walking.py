@@ -3,8 +3,8 @@
 `walk` scores the tokens of a large text in one kernel, and `walk_plain` those of a small text in numpy. `step` scores
 one word, and `score_text` and `score_lines` score sentences in KenLM's arithmetic.
 
-The kernels take a tuple of arrays: memory, logs, where, far, slots and spans of the table in `nodes`; unigram (W,)
-int32: the 1-gram of each word, -1 for none; log10p_1 (W,) float32: its log10 p.
+The kernels take a tuple of arrays: trie, logs and far of the table in `nodes`; unigram (W,) int32: the 1-gram of each
+word, -1 for none; log10p_1 (W,) float32: its log10 p.
 """
 
 from itertools import pairwise
@@ -140,14 +140,10 @@ def search_round(trie, lanes, lists, lives):
         prefetch(memory, where[k, AT] + where[k, WIDTH] * number(slots, slot[a]))
     for j in range(fews):
         a = few[j]
-        k = u64(order[a])
-        child[a] = search(memory, where[k, AT], where[k, WIDTH], low[a], high[a], word[a])
+        child[a] = search(memory, where, order[a] + 1, low[a], high[a], word[a])
     for j in range(tables):
         a = table[j]
-        k = u64(order[a])
-        at, places = spans[k + u64(1), 0], spans[k + u64(1), 1]
-        query = where[k, AT], where[k, WIDTH], low[a], high[a], word[a]
-        child[a] = probe(memory, slots, at, places, slot[a], *query)
+        child[a] = probe(trie, order[a] + 1, slot[a], low[a], high[a], word[a])
     for j in range(lives):
         a = live[j]
         hit[hits] = live[misses] = a
@@ -177,7 +173,8 @@ def walk(arrays, V, single, ids, fresh, log10p, used):
     pass sorts a list of parts into new lists, since a processor cannot predict a branch on the result of a search.
     Bound: these reads and the instructions, about equally. Children and suffixes of a damaged file stay in their order.
     """
-    memory, logs, where, far, slots, spans, unigram, log10p_1 = arrays
+    trie, logs, far, unigram, log10p_1 = arrays
+    memory, where, _, _ = trie
     n, size = len(where), len(ids)
     parts = max(min(LANES, size // (PART + n), WEIGHTS // (n + 1)), 1) if size else 0
     t, begin, stop = local(LANES, np.int64), local(LANES, np.int64), local(LANES, np.int64)
@@ -189,8 +186,7 @@ def walk(arrays, V, single, ids, fresh, log10p, used):
     live, few, table = local(LISTED, u64), local(LISTED, u64), local(LISTED, u64)
     hit, root, done = local(LISTED, u64), local(LISTED, u64), local(LISTED, u64)
     weights = local(WEIGHTS, np.float32)
-    trie, lanes = (memory, where, slots, spans), (word, order, node, low, high, slot, child)
-    lists = live, few, table, hit
+    lanes, lists = (word, order, node, low, high, slot, child), (live, few, table, hit)
     for a in range(parts):
         begin[a], stop[a] = size * a // parts, size * (a + 1) // parts
         t[a] = max(begin[a] - n + 1, 0)
@@ -267,26 +263,23 @@ def step(arrays, w, state):
     state: the longest context, order << 32 | place; AFTER_NOTHING or AFTER_UNKNOWN if there is none. As in KenLM, a
     context that no n-gram extends, and whose weight is 0, is shortened.
     """
-    memory, logs, where, far, slots, spans, unigram, log10p_1 = arrays
+    trie, logs, far, unigram, log10p_1 = arrays
+    memory, where, _, _ = trie
     n, k, node = len(where), state >> 32, state & 0xFFFFFFFF
     weights, many, p, used = local(MAX_ORDER, np.float32), 0, log10p_1[w], 1
     after_order, after = np.int64(-1), np.int64(0)
     if k == 0 and node == AFTER_UNKNOWN:
         weights[0], many = 0, 1
-    low, high, slot = seek(memory, where, slots, spans, k, node, w)
+    low, high, slot = seek(trie, k, node, w)
     while k:
         # the next search begins before this one is done, so that their random reads overlap
         next_k, next_node = suffix_of(memory, where, far, k, node)
-        next_low, next_high, next_slot = seek(memory, where, slots, spans, next_k, next_node, w)
-        begin, width, child = where[k, AT], where[k, WIDTH], np.int64(-1)
-        if slot >= 0:
-            child = probe(memory, slots, spans[k + 1, 0], spans[k + 1, 1], slot, begin, width, low, high, w)
-        else:
-            child = search(memory, begin, width, low, high, w)
+        next_low, next_high, next_slot = seek(trie, next_k, next_node, w)
+        child = probe(trie, k + 1, slot, low, high, w) if slot >= 0 else search(memory, where, k + 1, low, high, w)
         if child >= 0:
             if after_order < 0:
                 after_order, after = k + 1, child
-            value = logs[begin + width * child + where[k, P]]
+            value = logs[where[k, AT] + where[k, WIDTH] * child + where[k, P]]
             if value == value and used == 1:
                 used = k + 1
             if value < np.inf:
@@ -309,8 +302,9 @@ def step(arrays, w, state):
 
 
 @inlined
-def seek(memory, where, slots, spans, k, node, w):
+def seek(trie, k, node, w):
     """Begin the search for w among the children of a node of order k: (first child, end, first slot or -1)."""
+    memory, where, slots, spans = trie
     if k == 0:
         return np.int64(0), np.int64(0), np.int64(-1)
     low, high = children_of(memory, where, k, node)
@@ -332,7 +326,8 @@ def score_text(arrays, table, unk, sos, eos, text):
     ends at token i extends the (k - 1)-gram that ends at i - 1. `walk` makes fewer searches, but needs many tokens for
     its reads to overlap.
     """
-    memory, logs, where, _, slots, spans, unigram, log10p_1 = arrays
+    trie, logs, _, unigram, log10p_1 = arrays
+    memory, where, _, _ = trie
     ids, n, begin = np.empty(len(text) + 2, np.int32), len(where), np.int64(sos >= 0)
     ids[0] = sos
     N = begin + look_up(text, 0, table, 0, -1, unk, ids[begin:])[1]
@@ -352,7 +347,7 @@ def score_text(arrays, table, unk, sos, eos, text):
                 at[many], words[many] = i, ids[i]
                 lows[many], highs[many] = children_of(memory, where, k, node[k - 1, i - 1])
                 many += highs[many] > lows[many]
-        find_batch(memory, slots, spans[k + 1], where[k, AT], where[k, WIDTH], words, lows, highs, child, many)
+        find_batch(trie, k + 1, words, lows, highs, child, many)
         for j in range(many):
             node[k, at[j]] = child[j]
             if child[j] >= 0 and k + 1 < n:

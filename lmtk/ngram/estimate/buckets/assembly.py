@@ -86,10 +86,9 @@ def put_segment(work, k, place, child, new, rows, segment):
         first = segment[0] if k == 2 else x.nodes(k - 1, segment[2:3])[0]
         head = room("head", local[-1] + 1, np.int32)
         head[:] = child[place[first : first + len(head)]]
-        columns = (column[k] for column in (work.marks, work.log10p, work.log10bow, work.types))
-        blocks = x.blocks, x.by[segment[0]], x.by[segment[1]]
-        places = x.begins, x.come, x.rank
-        return suffix.place(*places, k, *blocks, segment[2], local, head, place, *columns, rows, rows.view(f32), new)[0]
+        columns = place, work.marks[k], work.log10p[k], work.log10bow[k], work.types[k]
+        part, places, records = (x.by[segment[0]], x.by[segment[1]]), (segment[2], local), (rows, rows.view(f32), new)
+        return suffix.place(x.arrays, k, part, places, head, columns, records)[0]
 
 
 def put_from_shelf(job, size, records):
