@@ -90,29 +90,27 @@ def print_predictions(sentences, sos, tag, numbers, names, text, stops):
     sentences: starts, ids and scored of the corpus. tag (N,): the tag of each token. numbers: the cells of p and of its
     logarithm. names: the `word_cells` of the vocabulary and of the tags.
     """
-    (starts, ids, scored), (p, logs) = sentences, numbers
-    (letters, ends, cells), (tags, tag_ends, tag_cells) = names
-    at = 0
+    (starts, ids, scored), (p, logs), (words, tags), at = sentences, numbers, names, 0
     for i in range(len(stops)):
         for t in range(starts[i], starts[i + 1]):
             if not scored[t]:
                 continue
             store8(text, at, WORD)
-            at = put_word(text, at + 4, ids[t], letters, ends, cells)
+            at = put_word(text, at + 4, ids[t], words)
             store8(text, at, GIVEN)
             at += 2
             if t == starts[i]:
                 text[at] = BLANK
                 at += 1
             else:
-                at = put_word(text, at, ids[t - 1], letters, ends, cells)
+                at = put_word(text, at, ids[t - 1], words)
             if t == starts[i] or (t - 1 == starts[i] and ids[t - 1] == sos):
                 store8(text, at, FIRST)
                 at += 5
             else:
                 store8(text, at, LATER)
                 at += 8
-            at = put(text, put_word(text, at, tag[t], tags, tag_ends, tag_cells), p, t)
+            at = put(text, put_word(text, at, tag[t], tags), p, t)
             store8(text, at, LOG)
             at = put(text, at + 2, logs, t)
             store8(text, at, CLOSE)

@@ -45,7 +45,7 @@ def layout(vocab, order):
 
 def lines_of(words, order):
     """`lines` of a printing.Layout for n-grams that are in order and all printed; rows have places in `words`."""
-    (letters, ends, cells), sos = word_cells(words), words.index(SOS)
+    names, sos = word_cells(words), words.index(SOS)
 
     def lines(rows, log10p, weights, flags, k, room):
         p, weight = (np.where(np.isneginf(x), np.float32(ZERO), x + np.float32(0)) for x in (log10p, weights))
@@ -53,9 +53,9 @@ def lines_of(words, order):
             p[rows[0] == sos] = 0
         p, flags = print_short(p, 9), np.full(len(p), 3 if k < order else 1, np.uint8)
         weight = print_short(weight, 10) if k < order else p
-        text = np.empty(int(np.diff(ends)[rows].sum()) + len(p) * (48 + k) + 64, np.uint8)
+        text = np.empty(int(np.diff(names[1])[rows].sum()) + len(p) * (48 + k) + 64, np.uint8)
         rows = np.ascontiguousarray(rows, np.int32)
-        return text[: print_rows(rows, p, weight, flags, cells, letters, ends, text, len(text))].data
+        return text[: print_rows((rows, p, weight, flags), names, text, len(text))].data
 
     return lines
 

@@ -46,14 +46,14 @@ class Layout:
 
 def plain(words):
     """Return the Layout of SRILM's files."""
-    letters, ends, cells = word_cells(words)
-    most = int(np.diff(ends).max(initial=0)) + 1  # bytes of a word and a blank
+    names = word_cells(words)
+    most = int(np.diff(names[1]).max(initial=0)) + 1  # bytes of a word and a blank
 
     def lines(rows, p, bow, flags, k, room):
-        numbers = [print_some(x, end, room(name, (len(x), 2), u64)) for x, end, name in ((p, 9, "p"), (bow, 10, "bow"))]
+        p, bow = (print_some(x, end, room(name, (len(x), 2), u64)) for x, end, name in ((p, 9, "p"), (bow, 10, "bow")))
         text = room("text", len(p) * (32 + 8 * len(rows)) + (1 << 16), np.uint8)
         longest = len(rows) * most + 64
-        while (filled := print_rows(rows, *numbers, flags, cells, letters, ends, text, len(text) - longest)) < 0:
+        while (filled := print_rows((rows, p, bow, flags), names, text, len(text) - longest)) < 0:
             text = room("text", 2 * len(text) + longest, np.uint8)
         return text[:filled].data
 
@@ -133,12 +133,11 @@ def write_sorted(out, model, rank, may_reuse=False):
                 rows, flags = room("rows", (k, after - before), np.int32), room("flags", after - before, np.uint8)
                 p = room("log10p", after - before, np.float32)
                 bow = room("weights", after - before if k < nodes.order else 0, np.float32)
-                gather_lines(
-                    contexts[begin:end], memory, nodes.logs, where, turned[k - 1], weighted[k - 1], rows, p, bow, flags
-                )
+                arrays, gathered = (memory, nodes.logs, where), (rows, p, bow, flags)
+                gather_lines(contexts[begin:end], arrays, turned[k - 1], weighted[k - 1], gathered)
                 if may_reuse and k == nodes.order:  # of lower orders the next contexts are still being made
                     give_back(contexts[begin:end])
-                return bytes(lines(rows, p, bow, flags, k, room))
+                return bytes(lines(*gathered, k, room))
 
         out.writelines(map_in_order(lines_of, pairwise(cuts)))
         written = contexts
@@ -211,13 +210,14 @@ def order_contexts(contexts, k, memory, where, rank, out):
 
 
 @jit
-def gather_lines(contexts, memory, logs, where, rank, weighted, rows, p, bow, flags):
-    """rows (k, N), p, bow and flags (N,) <- the n-grams that extend some contexts, as `print_rows` wants them; p and
-    bow are log10.
+def gather_lines(contexts, arrays, rank, weighted, lines):
+    """lines, as `print_rows` wants them, <- the n-grams that extend some contexts; p and bow (N,) are log10.
 
-    rank (W,): each word's place in byte order, or (0,) if children are sorted already. weighted: whether the weight of
-    a node is written; (0,) at the highest order. Bound by a random read a context.
+    arrays: memory, logs and where of `nodes`; rank (W,): each word's place in byte order, or (0,) if children are
+    sorted already; weighted: whether the weight of a node is written, (0,) at the highest order. Bound by a random read
+    a context.
     """
+    (memory, logs, where), (rows, p, bow, flags) = arrays, lines
     k, line = len(rows), 0
     below, width, at_p = where[k - 1, AT], where[k - 1, WIDTH], where[k - 1, P]
     items = np.empty(len(flags) if len(rank) else 0, u64)
@@ -249,12 +249,13 @@ def gather_lines(contexts, memory, logs, where, rank, weighted, rows, p, bow, fl
 
 
 @jit
-def print_rows(rows, p, bow, flags, cells, letters, ends, text, end):
-    """text <- the lines of the n-grams, rows (k, N), whose flags have the bit 1; with the bit 2, a line ends with a
-    weight. p, bow: cells of numbers; cells, letters, ends: from `word_cells`. Returns how far text is filled, or -1 if
-    a line would begin after `end`. Bound by copying, 16 bytes at once.
+def print_rows(lines, names, text, end):
+    """text <- lines of n-grams. lines: rows (k, N), the n-grams; p and bow, cells of numbers; flags (N,), whose bit 1
+    says that an n-gram is printed, and bit 2 that its line ends with a weight. names: the `word_cells` of the
+    vocabulary. Returns how far text is filled, or -1 if a line would begin after `end`. Bound by copying, 16 bytes at
+    once.
     """
-    at = 0
+    (rows, p, bow, flags), at = lines, 0
     for i in range(len(flags)):
         if not flags[i] & 1:
             continue
@@ -262,7 +263,7 @@ def print_rows(rows, p, bow, flags, cells, letters, ends, text, end):
             return -1
         at = put(text, at, p, i)
         for j in range(len(rows)):
-            at = put_word(text, at, rows[j, i], letters, ends, cells)
+            at = put_word(text, at, rows[j, i], names)
         text[at - 1] = 10
         if flags[i] & 2:
             text[at - 1] = 9
@@ -389,8 +390,9 @@ def put(text, at, cells, i):
 
 
 @inlined
-def put_word(text, at, w, letters, ends, cells):
-    """Puts a word and a blank into text, from `word_cells`. Returns where they end."""
+def put_word(text, at, w, names):
+    """Puts the word w of `word_cells` and a blank into text. Returns where they end."""
+    letters, ends, cells = names
     after = put(text, at, cells, w)
     if after > at:
         return after

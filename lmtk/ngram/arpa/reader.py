@@ -442,7 +442,7 @@ def trie_of(rows, W, home=None):
 def sorted_rows(rows, W):
     """The permutation (N,) that sorts rows (N, k + 2) by their ids; equal rows keep their order."""
     places, k = (np.empty(len(rows), np.int32), np.empty(len(rows), np.int32)), rows.shape[1] - 2
-    return places[sort_rows(rows, k, 0, W, W, np.ones(k, bool), np.empty(W + 1, np.int32), *places)]
+    return places[sort_rows(rows, k, (0, W, W), np.ones(k, bool), np.empty(W + 1, np.int32), *places)]
 
 
 def mend(rows, W):

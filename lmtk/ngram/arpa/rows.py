@@ -44,9 +44,9 @@ class Trie:
         place, deals = np.empty(len(rows), np.int32), np.empty((len(rows) // DEAL + 2, 2), np.int64)
         deals = deals[: deal_rows(rows, self.W, max(DEAL, self.W), place, deals)].tolist()
 
-        def put(part):
-            (first, low), (last, high) = part
-            return put_rows(rows, k, self.W, place, first, last, low, high, self.memory, self.where)
+        def put(bounds):
+            (first, low), (last, high) = bounds
+            return put_rows(rows, k, place[first:last], first, (low, high, self.W), self.memory, self.where)
 
         if any(map_at_once(put, pairwise(deals))):
             return False
@@ -82,44 +82,43 @@ def deal_rows(rows, W, least, place, deals):
 
 
 @jit
-def put_rows(rows, k, W, place, first, last, low, high, memory, where):
-    """memory <- the records of the n-grams of order k in a range, and the children of the range's contexts. The range
-    has the first ids from `low` up to `high`; its rows are `place` from `first` up to `last`. memory, where: as in
-    `nodes`; suffixes are not set. Returns 0, or WRONG.
+def put_rows(rows, k, place, begin, ids, memory, where):
+    """memory <- the records of the n-grams of order k in a range, and the children of the range's contexts. place (n,):
+    the rows of the range; begin: the first record; ids: the least first id and the end of the first ids, and W. memory,
+    where: as in `nodes`; suffixes are not set. Returns 0, or WRONG.
     """
-    n = last - first
+    n, (low, high, W) = len(place), ids
     part, order, other = np.empty((n, k + 2), np.int32), np.empty(n, np.int32), np.empty(n, np.int32)
     falling, start = np.zeros(k, np.bool_), np.empty(W + 1, np.int32)
     for i in range(n):
         if i + AHEAD < n:
-            prefetch(rows, np.int64(place[first + i + AHEAD]) * (k + 2))
-        row = u64(place[first + i])
+            prefetch(rows, np.int64(place[i + AHEAD]) * (k + 2))
+        row = u64(place[i])
         for j in range(k + 2):
             part[i, j] = rows[row, j]
         for j in range(k if i else 0):
             falling[j] |= part[i, j] < part[i - 1, j]
     # if the file is sorted by contexts, the last words are in order and a sort by the contexts suffices
     status = FALLING
-    for ids in range(k - 1, k + 1):
+    for columns in range(k - 1, k + 1):
         if status == FALLING:
-            if sort_rows(part, ids, low, high, W, falling, start, order, other):
-                status = link_rows(part, other, k, first, low, high, memory, where)
+            if sort_rows(part, columns, ids, falling, start, order, other):
+                status = link_rows(part, other, k, begin, (low, high), memory, where)
             else:
-                status = link_rows(part, order, k, first, low, high, memory, where)
+                status = link_rows(part, order, k, begin, (low, high), memory, where)
     return status
 
 
 @jit
-def sort_rows(rows, ids, low, high, W, falling, start, place, other):
-    """place or other (N,) <- the rows, stably sorted by their first `ids` numbers, with a counting sort for each
-    number, from the last one back. The last numbers are skipped as long as `falling` says that they do not fall from
-    row to row. First ids are from low up to high, others below W; start (W + 1,): scratch. Returns whether the result
-    is in `other`.
+def sort_rows(rows, columns, ids, falling, start, place, other):
+    """place or other (N,) <- the rows, stably sorted by their first columns, with a counting sort for each column, from
+    the last one back. The last columns are skipped as long as `falling` says that they do not fall from row to row.
+    ids: as for `put_rows`; start (W + 1,): scratch. Returns whether the result is in `other`.
     """
-    size, straight, turned = len(rows), True, False
+    (low, high, W), size, straight, turned = ids, len(rows), True, False
     for i in range(size):
         place[i] = i
-    for j in range(ids - 1, -1, -1):
+    for j in range(columns - 1, -1, -1):
         if straight and not falling[j]:
             continue
         straight, turned = False, not turned
@@ -139,13 +138,13 @@ def sort_rows(rows, ids, low, high, W, falling, start, place, other):
 
 
 @jit
-def link_rows(rows, place, k, begin, low, high, memory, where):
+def link_rows(rows, place, k, begin, first_ids, memory, where):
     """Hard to read: the context of the current row and all its prefixes are followed through the trie, so that no
     context is searched.
     memory <- the records of rows in the order `place`, from node `begin` on, and the children of the contexts whose
-    first ids are from low up to high. Returns 0, WRONG or FALLING. Bound by one pass over the rows.
+    first ids are in a range. Returns 0, WRONG or FALLING. Bound by one pass over the rows.
     """
-    numbers, logs, size = rows.view(np.float32), memory.view(np.float32), len(rows)
+    (low, high), numbers, logs, size = first_ids, rows.view(np.float32), memory.view(np.float32), len(rows)
     base, width, p = where[k - 1, AT], where[k - 1, WIDTH], where[k - 1, P]
     up = where[max(k - 2, 0), AT]
     # for the prefixes of the current context: their last words, their nodes, and where the nodes' children end

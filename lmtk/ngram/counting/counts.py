@@ -375,11 +375,11 @@ def print_counts(out, counts, by_bytes, only):
         words.append(word[order].astype(np.int32))
         numbers.append(level.count[order])
     base = np.cumsum([0, *map(len, words)])
-    columns = [np.concatenate(column) for column in (parents, words, numbers)]
+    columns = tuple(np.concatenate(column) for column in (parents, words, numbers))
     cursor, depth, room, text = np.zeros(counts.order, np.int64), 0, 1 << 20, np.empty(0, np.uint8)
     while room:
         text = np.empty(max(len(text), room), np.uint8)
-        depth, filled, room = kernels.print_counts(cursor, depth, base, *columns, only or 0, letters, ends, text)
+        depth, filled, room = kernels.print_counts(cursor, depth, base, columns, only or 0, (letters, ends), text)
         out.write(text[:filled].data)
 
 

@@ -127,18 +127,18 @@ def count_rows(order, words, base, weight, W, keys, count, first, sizes):
 
 
 @jit
-def print_counts(cursor, depth, base, parent, word, count, only, letters, ends, text):
+def print_counts(cursor, depth, base, columns, only, names, text):
     """text (uint8) <- lines "words<TAB>count" of n-grams, each n-gram before its extensions, until a line does not fit
     or all are written. Returns the depth reached, how far `text` is filled, and the bytes that the next line needs, 0
     at the end.
 
-    Orders lie end to end, order k from base[k - 1] on, each in the order of its lines. Each n-gram has its parent (a
-    place in the order below), word (int32) and count. cursor (n,): how many n-grams of each order are done, in place;
-    depth: the length of the last n-gram. The word w is letters[ends[w] : ends[w + 1]]; `letters` has 16 bytes more at
-    the end. only: the one order to write, or 0. Bound by copying.
+    columns: the parent (a place in the order below), the word (int32) and the count of each n-gram. Orders lie end to
+    end, order k from base[k - 1] on, each in the order of its lines. cursor (n,): how many n-grams of each order are
+    done, in place; depth: the length of the last n-gram. names: letters and ends; the word w is letters[ends[w] :
+    ends[w + 1]], and `letters` has 16 bytes more at the end. only: the one order to write, or 0. Bound by copying.
     """
-    n = len(cursor)
-    at, path = 0, np.zeros(n, np.int32)
+    (parent, word, count), (letters, ends), n, at = columns, names, len(cursor), 0
+    path = np.zeros(n, np.int32)
     for k in range(depth):
         path[k] = word[base[k] + cursor[k] - 1]
     while True:

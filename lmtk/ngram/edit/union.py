@@ -77,11 +77,12 @@ def count_children(models, k, above):
 
 
 @jit
-def merge_children(tries, where, ids, k, above, most, child, word, place):
+def merge_children(united, k, above, most, child, word, place):
     """child (C + 1,) <- where the children of each context begin; word (N,) <- their words, sorted in each context;
-    place (N, T) <- their places. above (C, T): the places of the contexts; k: the order of the children; most: the most
-    children that a context has in all tries. Returns how many children there are.
+    place (N, T) <- their places. united: from `arrays_of`; k: the order of the children; above (C, T): the contexts'
+    places; most: the most children that a context has in all tries. Returns how many children there are.
     """
+    tries, where, ids = united
     T, n = len(tries), 0
     items, head = np.empty(most + T, u64), np.empty(T, np.int64)
     for q in range(len(above)):
@@ -152,20 +153,22 @@ def put_records(memory, where, k, part):
 
 
 @jit
-def mix_numbers(tries, old, weights, k, first, node0, place, memory, logs, where, far, base, rows):
-    """memory <- log10 p of the n-grams of order k after the contexts from `first` on, log10 sum_m weights[m] p_m, nan
-    if no model has the n-gram; and the first model's back-off weights. node0: the first node of these n-grams; place:
-    as in `merge_children`.
+def mix_numbers(united, weights, k, part, arrays, suffixes):
+    """memory <- log10 p of some n-grams of order k, log10 sum_m weights[m] p_m, nan if no model has the n-gram; and the
+    first model's back-off weights. united: from `arrays_of`; part: the first context, the first n-gram, and `place` of
+    `merge_children`; arrays: memory, logs, where and far of the result.
 
-    rows (., T, 3), from base[k] on: for the n-grams of each order k below the highest, in each trie, log10 p of the
-    longest suffix with a probability; the sum of the back-off weights that go with it; the n-gram's own back-off
-    weight. The rows of order k are written.
+    suffixes: base, and rows (., T, 3), which has from base[k] on, for the n-grams of each order k below the highest in
+    each trie: log10 p of the longest suffix with a probability; the sum of the back-off weights that go with it; the
+    n-gram's own back-off weight. The rows of order k are written.
 
         p(w | c) = p of the n-gram c w if there is one, else bow(c) p(w | c without its oldest word)
 
     Back-off weights are added in single precision, those of short contexts first, as in `walking.backed_off`.
     """
-    T, n, q = len(tries), len(where), first
+    (tries, old, _), (q, node0, place) = united, part
+    (memory, logs, where, far), (base, rows), T = arrays, suffixes, len(tries)
+    n = len(where)
     below, width, up = where[k - 1, AT], where[k - 1, WIDTH], where[max(k - 2, 0), AT]
     order, row, chain = np.empty(BATCH, np.int64), np.empty(BATCH, np.int64), np.empty(n + 1, np.int64)
     model_p, has_p = np.empty(T * BATCH), np.empty(BATCH, np.bool_)
@@ -219,10 +222,11 @@ def mix_numbers(tries, old, weights, k, first, node0, place, memory, logs, where
 
 
 @jit
-def copy_numbers(tries, old, k, node0, place, logs, where):
-    """logs <- log10 p and weights of the n-grams of order k, from node0 on, from the first trie. N-grams that the
-    first trie lacks become bare.
+def copy_numbers(united, k, part, logs, where):
+    """logs <- log10 p and weights of some n-grams of order k, from the first trie. N-grams that the first trie lacks
+    become bare. united, part: as for `mix_numbers`.
     """
+    (tries, old, _), (_, node0, place) = united, part
     source, target = array_at(tries[0, 0], tries[0, 1], np.float32), where[k - 1, AT] + where[k - 1, WIDTH] * node0
     for i in range(len(place)):
         has_ngram, at = place[i, 0] >= 0, old[0, k - 1, AT] + old[0, k - 1, WIDTH] * np.int64(place[i, 0])
@@ -242,8 +246,8 @@ def unite(models, ids, W, weights=None, may_reuse=False):
     the n-grams of all models together; the part that is never written costs nothing.
     """
     n = max(model.nodes.order for model in models)
-    tries, old, number_of = arrays_of(models, ids, n)
-    most = old[:, :, N].sum(axis=0)
+    united = arrays_of(models, ids, n)
+    most = united[1][:, :, N].sum(axis=0)
     widths = [*[WIDE] * (n - 1), NARROW]
     memory, where = np.empty(int((most + 1) @ widths), np.int32), np.zeros((n, 4), np.int64)
     where[:, WIDTH], where[:, P] = widths, [PLACE[width] for width in widths]
@@ -252,7 +256,7 @@ def unite(models, ids, W, weights=None, may_reuse=False):
     base, rows = np.zeros(n, np.int64), np.empty((1 + most[:-1].sum(), len(models), 3), f32)
     rows[0] = -np.inf, 0, 0
     for k in range(1, n + 1):
-        pieces = merged_order(models, tries, old, number_of, k, parts)
+        pieces = merged_order(models, united, k, parts)
         for model in models if may_reuse and k > 1 else ():
             release_order(model.nodes, k - 1)
         begins = np.cumsum([0, *(len(word) for *_, word, _ in pieces)]).tolist()
@@ -271,18 +275,18 @@ def unite(models, ids, W, weights=None, may_reuse=False):
         if k > 1:
             far = add_suffixes((memory, where, table, np.array([[0, len(table)]] * n)), k, one, far)
 
-        def numbers(part, k=k, far=far):
-            begin, (first, _, _, _, place) = part
+        def numbers(pair, k=k, far=far):
+            begin, (first, *_, place) = pair
+            part = first, begin, place
             if weights is None:
-                copy_numbers(tries, old, k, begin, place, logs, where)
+                copy_numbers(united, k, part, logs, where)
             else:
-                mixture = np.array(weights, np.float64), k, first, begin, place
-                mix_numbers(tries, old, *mixture, memory, logs, where, far, base, rows)
+                mix_numbers(united, np.array(weights, float), k, part, (memory, logs, where, far), (base, rows))
 
         def find(k=k):  # for the suffixes of the next order
             return build_table(memory, where, k) if 1 < k < n else none
 
-        table, *_ = map_at_once(lambda job: job(), [find, *(partial(numbers, part) for part in zip(begins, pieces))])
+        table, *_ = map_at_once(lambda job: job(), [find, *(partial(numbers, pair) for pair in zip(begins, pieces))])
         parts = [(begin, place) for begin, (*_, place) in zip(begins, pieces)]
         del pieces, numbers
     for model in models if may_reuse else ():
@@ -306,7 +310,7 @@ def arrays_of(models, ids, n):
     return tries, old, number_of
 
 
-def merged_order(models, tries, old, ids, k, parts):
+def merged_order(models, united, k, parts):
     """A list of (first, last, child, word, place): the n-grams of order k after the contexts first .. last, as
     `merge_children` makes them. parts: [(node, place)], the places (., T) of the contexts from `node` on.
     """
@@ -317,8 +321,8 @@ def merged_order(models, tries, old, ids, k, parts):
         first, above = piece
         counts = count_children(models, k, above)
         child, word = np.empty(len(above) + 1, np.int32), np.empty(counts.sum(), np.int32)
-        place = np.empty((len(word), len(tries)), np.int32)
-        size_merged = merge_children(tries, old, ids, k, above, counts.max(initial=0), child, word, place)
+        place = np.empty((len(word), len(models)), np.int32)
+        size_merged = merge_children(united, k, above, counts.max(initial=0), child, word, place)
         return first, first + len(above), child, word[:size_merged], place[:size_merged]
 
     return map_at_once(merge, pieces)
