@@ -258,7 +258,7 @@ def walk(arrays, V, single, ids, fresh, log10p, used):
 @jit(nogil=False)
 def step(arrays, w, state):
     """Score one word w in KenLM's arithmetic: (log10 p, the length of the n-gram used, the state after w). The kernel
-    holds Python's lock, since to release it takes a tenth of the time.
+    holds Python's lock, since it is short.
 
     state: the longest context, order << 32 | place; AFTER_NOTHING or AFTER_UNKNOWN if there is none. As in KenLM, a
     context that no n-gram extends, and whose weight is 0, is shortened.
@@ -316,7 +316,7 @@ def seek(trie, k, node, w):
     return low, high, np.int64(-1)
 
 
-@jit(nogil=False)
+@jit
 def score_text(arrays, table, unk, sos, eos, text):
     """(KenLM's log10 p of a sentence, in single precision; the number of its words, </s> included). text: the bytes of
     the sentence and a blank; table: the arrays of a `text.corpus.Table`; sos, eos: the ids of the marks around the
