@@ -3,6 +3,7 @@
 import hashlib
 import io
 import re
+import struct
 from contextlib import suppress
 from dataclasses import replace
 
@@ -13,12 +14,15 @@ from helpers import FILES
 import lmtk
 from lmtk import cli
 from lmtk.errors import FormatError, LmtkError
+from lmtk.files.declared import MAX_ORDER
 from lmtk.files.registry import describe, load
 from lmtk.jobs.kenlm_files import convert, write_kenlm
 from lmtk.kenlm import reading
-from lmtk.kenlm.layout import Form
+from lmtk.kenlm.layout import FIXED, Form
 from lmtk.ngram.arpa import reader, writer
 from lmtk.ngram.edit.closing import close, is_closed
+from lmtk.ngram.model.backoff import Walk
+from lmtk.ngram.model.building import build_nodes
 from lmtk.programs.kenlm import binary_form
 from lmtk.reports import kenlm
 from lmtk.text.corpus import Marks, read_corpus
@@ -225,6 +229,18 @@ def spoilt(tmp_path, data, places, corpus):
 def test_kenlms_other_files_are_one_line():
     with pytest.raises(FormatError, match="without its words"):
         load(str(FILES / "kenlm" / "nowords"))
+
+
+def test_an_order_beyond_those_of_lmtk_is_an_error(tmp_path):
+    """Kernels have room for the weights of MAX_ORDER contexts."""
+    head = struct.pack("<BxxxfIBxxxI", MAX_ORDER + 1, 1.5, 2, 1, 1) + bytes(8 * (MAX_ORDER + 1))
+    (tmp_path / "deep").write_bytes((FILES / "kenlm" / "trie").read_bytes()[:FIXED] + head)
+    with pytest.raises(FormatError, match="the order 100 is too high"):
+        load(str(tmp_path / "deep"))
+    key = np.zeros(1, np.int64), np.zeros(1, np.float32), np.zeros(1, np.float32)
+    deep = Walk(build_nodes([key] * (MAX_ORDER + 1), 1), np.zeros(1, np.int32), np.zeros(1, np.float32), 1)
+    with pytest.raises(LmtkError, match="the order 100 is too high"):
+        deep.arrays  # noqa: B018
 
 
 @pytest.mark.parametrize("kind", ["probing", "trie"])

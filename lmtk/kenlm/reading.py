@@ -11,6 +11,7 @@ import struct
 import numpy as np
 
 from lmtk.errors import FormatError
+from lmtk.files.declared import MAX_ORDER
 from lmtk.files.inputs import is_file
 from lmtk.kenlm.hashed import Hashed, lay_out
 from lmtk.kenlm.layout import FIXED, INCOMPLETE, KINDS, MAGIC, MISSING, VERSION, chop_bits, header_size
@@ -44,6 +45,8 @@ def read(stream, path):
         raise FormatError(path, "a KenLM binary file without its words; build it without -v")
     if order < 2 or min(counts) < 0 or max(counts) > len(data):
         raise FormatError(path, "the file is incomplete or damaged")
+    if order > MAX_ORDER:
+        raise FormatError(path, f"the order {order} is too high; lmtk reads models up to order {MAX_ORDER}")
     try:
         if kind == 0:
             return read_probing(data, counts, multiplier, path), name

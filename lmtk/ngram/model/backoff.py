@@ -11,9 +11,9 @@ from itertools import pairwise
 
 import numpy as np
 
-from lmtk.errors import FormatError
+from lmtk.errors import FormatError, LmtkError
 from lmtk.files import container
-from lmtk.files.declared import ORDER, VOCABULARY, Array, check_contents
+from lmtk.files.declared import MAX_ORDER, ORDER, VOCABULARY, Array, check_contents
 from lmtk.lm import LN10, UNKNOWN, Scores
 from lmtk.machine.large import pays
 from lmtk.machine.threads import map_in_order
@@ -28,9 +28,7 @@ BLOCK = 1 << 16  # tokens that a thread scores at once
 
 @dataclass(frozen=True)
 class Walk:
-    """Scores texts. unigram and log10p_1: as in `walking`; V: only words below V have a probability; single: whether to
-    score with KenLM's rounding.
-    """
+    """Scores texts. unigram, log10p_1: as in `walking`; V and single: as in `walking.walk`."""
 
     nodes: Nodes
     unigram: np.ndarray
@@ -63,7 +61,9 @@ class Walk:
 
     @cached_property
     def arrays(self):
-        """The arrays that the kernels of `walking` take."""
+        """The arrays that the kernels of `walking` take. Raises LmtkError for an order above MAX_ORDER."""
+        if (order := self.nodes.order) > MAX_ORDER:
+            raise LmtkError(f"the order {order} is too high; lmtk scores with models up to order {MAX_ORDER}")
         return self.nodes.trie, self.nodes.logs, self.nodes.far, self.unigram, self.log10p_1
 
 

@@ -161,8 +161,7 @@ def walk(arrays, V, single, ids, fresh, log10p, used):
         p(w | c) = p of the n-gram c w if there is one, else bow(c) p(w | c without its oldest word).
 
     log10p (N,) float32 <- log10 p; used (N,) int8 <- the length of the n-gram that gave it. fresh (N,): whether a token
-    has no context. Words from V on do not have a probability. single: whether to use KenLM's rounding and signs of
-    zero.
+    has no context. Words from V on have no probability. single: whether to use KenLM's rounding and signs of zero.
 
     The search goes from the longest context to shorter ones, by suffix links. The first node found is the next token's
     context; at the highest order, its suffix is. So a token whose n-gram is in the model takes one search. A log10p of
