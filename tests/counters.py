@@ -122,7 +122,7 @@ LIMITS = {
     "modules that a small ngram-count enters": (16, 16),
     "calls between modules of a small ngram-count": (64, 64),
     "lines of lmtk/ngram": (10625, 9000),
-    "lines of lmtk/machine": (1840, 1400),
+    "lines of lmtk/machine": (1841, 1400),
 }
 
 

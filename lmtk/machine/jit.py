@@ -76,7 +76,7 @@ def dispatcher_of(kernel, options, **more):
         if callee := getattr(scope.get(name), "in_numba", None):
             scope[name] = callee(options)
     copy = FunctionType(function.__code__, scope, function.__name__, function.__defaults__)
-    return numba.njit(**options(kernel.kernel_settings), **more)(copy)
+    return numba.njit(**options(kernel.kernel_settings) | more)(copy)
 
 
 def intrinsic(name):
