@@ -1,6 +1,7 @@
 """lmtk from Python: the interface of lmtk.load, KenLM's figures, and the README's examples."""
 
 import copy
+import gc
 import inspect
 import json
 import math
@@ -11,6 +12,7 @@ import re
 import subprocess
 import sys
 import warnings
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
@@ -22,7 +24,7 @@ from hypothesis import strategies as st
 from small_models import models
 
 import lmtk
-from lmtk.api import Model
+from lmtk.api import FEW, Model
 from lmtk.arguments import run_of
 from lmtk.errors import FormatError, LmtkError, LmtkWarning, UsageError
 from lmtk.files import bounded
@@ -307,6 +309,16 @@ def test_states_and_many_sentences_give_the_same_numbers(large_from, name, large
         with pytest.raises(ValueError, match="starts must be ascending whole numbers from 0 to 3, "):
             model.score_many((np.array([1, 2, 3]), starts))
     assert len(model.score_many((np.array([1, 2, 3]), []))) == 0
+
+
+def test_a_method_keeps_the_arrays_of_its_model():
+    model, state = lmtk.Model(FILES / "wb.arpa"), lmtk.State()
+    model.BeginSentenceWrite(state)
+    before = [model.BaseScore(state, "the", lmtk.State()) for _ in range(2 * FEW)]
+    memory, base_score = weakref.ref(model.lm.nodes.memory), model.BaseScore
+    del model
+    gc.collect()
+    assert memory() is not None and base_score(state, "the", lmtk.State()) == before[0]
 
 
 def test_a_large_model_is_loaded_with_its_tables(large_from):

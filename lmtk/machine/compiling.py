@@ -85,7 +85,7 @@ def compiled(kernel, kinds, entry):
     kind METH_FASTCALL) that calls the kernel with the same arguments. Its `self` is the type of exception to raise when
     memory runs out.
     """
-    # the kernel becomes a part of `entry`, which so reads only those fields of arrays that the kernel uses
+    # the kernel becomes a part of `entry`, so that only the fields of arrays that the kernel uses are read
     dispatcher, arguments = dispatcher_of(kernel, options, forceinline=True), tuple(map(type_of, kinds))
     with apart():
         dispatcher.compile(arguments)

@@ -172,7 +172,7 @@ def stamps(paths):
 
 
 def code_for(kernel, kinds):
-    """Return a function that runs the kernel's machine code for these kinds, or `fallback` if there is no such code."""
+    """Return the compiled kernel for arguments of these kinds, a function. If it cannot be made, return `fallback`."""
     if not objects.is_usable():
         return fallback
     name = file_of(kernel, kinds)
