@@ -60,7 +60,7 @@ HELP = """usage: lmtk COMMAND [OPTION ...]
 
 lmtk COMMAND -help lists a command's options; man lmtk-COMMAND says more.
 lmtk completion bash (or zsh, fish) prints a completion script for the shell.
-lmtk -compile compiles all kernels now, so that no later run has to; use it for containers and clusters.
+lmtk -compile compiles all kernels now, so that later jobs hardly ever have to; use it for containers and clusters.
 lmtk -bin prints a folder of programs for SRILM and KenLM scripts: PATH=$(lmtk -bin):$PATH make
 Options have one dash or two. The file name "-" is stdin or stdout. logprob in reports is log10 p.
 """

@@ -5,7 +5,7 @@ from lmtk.jobs.rules import build
 OPTIONS = {
     "Data": {
         "index": option("The index, made by lmtk index.", "FILE"),
-        "text": option("Phrases, one a line (default: stdin).", "FILE"),
+        "text": option("Phrases, one per line (default: stdin).", "FILE"),
         **shared("field tokenizer encode normalize"),
     },
     "Output": {"write": option("Write the table to this file (-: stdout).", "FILE")},

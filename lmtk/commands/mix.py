@@ -8,8 +8,11 @@ READ = "no_sos no_eos stream tolower field tokenizer encode normalize"
 OPTIONS = {
     "Data": {"lm": MODELS, **shared("heldout"), "unk": UNK_AS_IS, **shared(READ)},
     "Weights": {
-        "weight": option("A weight for each model; the last may be left out (default: learned on -heldout).", "X"),
-        "bins": option("Learn separate weights for each range of context frequencies."),
+        "weight": option(
+            "A weight for each model; the last may be left out. EM on -heldout starts from these (default: equal).",
+            "X",
+        ),
+        "bins": option("Learn separate weights for each range of context frequencies; needs a model of ngram-interp."),
     },
     "Output": {
         "write": option("Write the mixture, which can be used like any model (-: stdout).", "FILE"),
@@ -42,7 +45,7 @@ def command(unk, **options):
     """Mix models of any kind, with the weights of -lambda or with weights learned on held-out text by EM.
 
     The learned weights are printed in the form of SRILM's compute-best-mix; -debug 1 also prints the weights of each
-    iteration. The file of -write contains the names of the models, so the model files must not be moved.
+    iteration. The file of -write contains the names of the model files, relative to its folder; move them together.
 
     \b
     Example: lmtk mix -lm interp.lm -lm nplm.bin -heldout valid.txt -write mix.lm

@@ -5,7 +5,7 @@ from lmtk.jobs.rules import build
 OPTIONS = {
     "Data": {
         "lm": option("Model of any kind.", "FILE"),
-        "text": option("Contexts, one a line (default: stdin).", "FILE"),
+        "text": option("Contexts, one per line (default: stdin).", "FILE"),
         **shared("tolower field tokenizer encode normalize"),
         "no_sos": option("Do not add <s> before a context."),
     },

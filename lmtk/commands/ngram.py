@@ -50,7 +50,7 @@ OPTIONS = {
     },
     "Mixture": {
         "mix_lm": option("Models to merge with -lm.", "FILE"),
-        "weight": option("A weight for -lm and for each -mix-lm; the last may be left out.", "X"),
+        "weight": option("A weight for -lm and each -mix-lm; the last may be left out (default: equal weights).", "X"),
         "mix_lm_n": option(
             "More models to merge, after -mix-lm: -mix-lm2, -mix-lm3, and so on up to -mix-lm9, as in SRILM.",
             "FILE",
@@ -110,9 +110,10 @@ def command(memuse, write_bin_lm, mix_lm_n, mix_lambda_n, **options):
     """Prune, merge, renormalise, convert and score back-off models, and print random sentences. Write a class model as
     one file, or turn a class model into a model of words.
 
-    The steps run in this order: -order, -map-unk, -limit-vocab, -vocab, -mix-lm, -renorm, -classes, -expand-classes,
-    -prune, -prune-lowprobs, -bayes or -loglinear-mix, -cache, -ppl, -counts, -gen, -gen-prefixes, then writing. -mix-lm
-    makes a back-off model that approximates the mixture; lmtk mix makes the exact mixture.
+    The steps run in this order: -order, -map-unk, -limit-vocab, -vocab, -mix-lm (or -loglinear-mix, if the result is
+    written), -renorm, -classes, -expand-classes, -prune, -prune-lowprobs, -bayes or -loglinear-mix, -cache, -ppl,
+    -counts, -gen, -gen-prefixes, then writing. -mix-lm makes a back-off model that approximates the mixture; lmtk mix
+    makes the exact mixture.
 
     Example: lmtk ngram -lm big.arpa.gz -prune 1e-8 -write-bin small.bin
     """

@@ -74,7 +74,8 @@ OPTIONS = {
 def command(**options):
     """Train the translation model of Bahdanau et al. 2015, RNNsearch.
 
-    The model of the epoch with the highest held-out BLEU is written. -debug 1 prints one line per epoch.
+    The model of the epoch with the highest held-out BLEU is written; without held-out text, the model of the last
+    epoch. -debug 1 prints one line per epoch.
 
     \b
     Example: lmtk nmt-train -source train.en -target train.fr -shortlist 6000 -model en-fr.bin

@@ -15,7 +15,8 @@ OPTIONS = {
         ),
         "target_weights": option("With -model energy: separate output weights v for each word."),
         "order": option(
-            "n: each word is predicted from the n-1 words before it (default: 8, rnn 10, gru and lstm 32).",
+            "n: each word is predicted from the n-1 words before it; gru and lstm learn from n words at once (default: "
+            "8, rnn 10, gru and lstm 32).",
             "N",
             low=1,
             high=MAX_ORDER,
@@ -71,7 +72,7 @@ OPTIONS = {
             "K, the number of examples in an update (default: 256; gru, lstm 1024; with -paper 1).", "K", low=1
         ),
         "patience": option(
-            "Stop after N epochs without a better held-out perplexity (default: 3 with -decay, else never).",
+            "Stop after N epochs without a better held-out perplexity (default: 3 with -decay or -paper, else never).",
             "N",
             low=1,
         ),
@@ -86,7 +87,7 @@ OPTIONS = {
         "shortlist": option(
             "With -objective shortlist: N, the number of words that the network predicts (default: 2000).", "N", low=1
         ),
-        "lm_rest": option("With -objective shortlist: the back-off model for the other words.", "FILE"),
+        "lm_rest": option("With -objective shortlist, which needs it: the back-off model for the other words.", "FILE"),
         "classes": option(
             "Classes for -objective class, or paths for -objective tree (default: made from word frequencies).", "FILE"
         ),
@@ -121,7 +122,8 @@ OPTIONS = {
 def command(**options):
     """Train the neural model of Bengio et al. 2003: y = b + Wx + U tanh(d + Hx).
 
-    The model of the epoch with the lowest held-out perplexity is written. -debug 1 prints one line per epoch.
+    The model of the epoch with the lowest held-out perplexity is written; without held-out text, the model of the last
+    epoch. -debug 1 prints one line per epoch.
 
     \b
     Example: lmtk nplm-train -text train.txt -heldout valid.txt -hidden 50 -lm nplm.bin

@@ -83,7 +83,12 @@ SHARED = {
     "heldout": option("Held-out text.", "FILE"),
     "write": option("Output file (-: stdout).", "FILE"),
     "debug": option("How much to report: 0 is nothing, higher values give more details.", "N", low=0),
-    "threads": option("Number of threads for neural models (default: all cores).", "N", low=1, high=MANY),
+    "threads": option(
+        "Number of threads for neural models (default: OPENBLAS_NUM_THREADS or OMP_NUM_THREADS, else all cores).",
+        "N",
+        low=1,
+        high=MANY,
+    ),
     "layout": option("Write ARPA files in the layout of SRILM or of KenLM (default: srilm).", "srilm|kenlm"),
     "prune_to": option("Prune until the model has at most N n-grams.", "N", low=1),
     "prune_to_size": option("Prune until the file has at most this size (500K, 20M).", "SIZE", parse=file_size_of),

@@ -48,7 +48,7 @@ OPTIONS = {
 def command(unk, **options):
     """Score the hypotheses of n-best lists with models, and reorder them.
 
-    -model needs -source: the key of a list is then the number of its line in the source text, from 0.
+    -model needs -source: the key of a list must then be the number of the source line, from 0.
 
     \b
     Example: lmtk rescore -lm big.lm -nbest lists.txt -tune references.txt -best

@@ -5,7 +5,7 @@ from lmtk.jobs.rules import build
 OPTIONS = {
     "Data": {
         "lm": option("Models of any kind; each adds its columns to the table.", "FILE"),
-        "text": option("Sentences, one a line, or tables (.tsv) with a header (-: stdin).", "FILE"),
+        "text": option("Sentences, one per line, or tables (.tsv) with a header (-: stdin).", "FILE"),
         "column": option("The column of a table that has the sentences (default: sentence).", "NAME"),
         "region_separator": option("The character that separates the regions of a sentence.", "CHARACTER"),
         **shared("no_sos no_eos stream tolower field tokenizer encode"),

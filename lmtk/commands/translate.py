@@ -53,7 +53,8 @@ OPTIONS = {
     },
     "Parallel": {
         "threads": option(
-            "Number of threads, which translate different sentences (default: OPENBLAS_NUM_THREADS, else 1).",
+            "Number of threads, which translate different sentences (default: OPENBLAS_NUM_THREADS or OMP_NUM_THREADS, "
+            "else 1).",
             "N",
             low=1,
             high=MANY,
