@@ -62,7 +62,7 @@ def forbid_fallback():
     """
     from lmtk.machine import jit, objects
 
-    def fallback(kernel, arguments):
+    def fallback(kernel):
         raise AssertionError(f"the kernel {kernel.__module__}.{kernel.__name__} does not compile to an object file")
 
     if objects.is_usable():

@@ -12,7 +12,7 @@ from reference.edit import model_of
 
 from lmtk.files import container
 from lmtk.machine.large import LARGE
-from lmtk.ngram.counting.counts import trie
+from lmtk.ngram.counting.counts import number_ngrams
 from lmtk.ngram.edit.renormalize import renormalize
 from lmtk.text.vocab import EOS, SOS, UNK, Vocab
 
@@ -69,7 +69,7 @@ def random_model(seed, order=3, words="abcde", unk=False, holes=True):
             row = np.array([r for r in row.tolist() if tuple(r[:-1]) in listed[-1]], np.int64).reshape(-1, k)
         rows.append(row)
     levels = []
-    for row, (keys, first, _) in zip(rows, trie(rows, W)):
+    for row, (keys, first, _) in zip(rows, number_ngrams(rows, W)):
         parent = keys // W if len(levels) else np.zeros(len(keys), np.int64)
         p = random.dirichlet(np.ones(V)) if not levels else random.uniform(0.01, 1, len(keys))
         has_p = first < len(row)

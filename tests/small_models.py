@@ -53,7 +53,7 @@ def of_classes(folder, marks=SENTENCES, unk=True):
     lines = ["D 0.75 dog", "D 0.25 newt", "V 0.5 sat", "V 0.5 saw", "A a", *["U on", "U <unk>"] * unk]
     (folder / "classes").write_text("\n".join(lines))
     replace = partial(files.replaced, classes=files.read_classes(str(folder / "classes")))
-    counts = collect(Sources([str(folder / "train")], [], 3, marks=marks), replace=replace)
+    counts = collect(Sources([str(folder / "train")], [], 3, marks=marks), replace_words=replace)
     vocab = make_vocab(sorted(counts.words), False, marks.eos)
     model, _ = smoothing.estimate(counts, vocab, witten_bell(3))
     return class_model(model, "model", str(folder / "classes"))

@@ -156,7 +156,7 @@ def the_same_nodes(seed, model, other, monkeypatch):
         assert (getattr(whole.nodes, name) == getattr(actual.nodes, name)).all()
     words = actual.vocab.words
     for sort, rank in ((False, np.arange(len(words), dtype=np.int32)), (True, ranks(words))):
-        lines = printing.plain(sorted(words) if sort else words).lines
+        lines = printing.srilm_layout(sorted(words) if sort else words).lines
         sections = written(sorting.write_sections, actual, rank, lines, sort)
         assert written(writer.write_text, whole, sort).endswith(sections + b"\n\\end\\\n")
 

@@ -91,7 +91,7 @@ def test_numbers_are_printed_as_python_prints_them():
     x = np.concatenate((digits, small, edges)).astype(np.float32)
     x = np.concatenate((x, np.nextafter(x, np.float32(9)), np.nextafter(x, np.float32(-9))))
     for start in (0, 17):  # blocks of numbers begin elsewhere
-        cells = printing.print_some(x[start:], 10).view(np.uint8)
+        cells = printing.srilm_cells(x[start:], 10).view(np.uint8)
         actual = b"".join(bytes(cell[: cell[15]]) for cell in cells)
         assert actual == b"".join(b"%.7g\n" % (value + 0.0) for value in x[start:].tolist())
 

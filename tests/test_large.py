@@ -245,7 +245,7 @@ def test_a_small_job_does_without_numba(tmp_path):
 
 
 def check_numbers(x):
-    cells = printing.print_some(x, ord("\t")).view(np.uint8)
+    cells = printing.srilm_cells(x, ord("\t")).view(np.uint8)
     expected = [b"%.7g\t" % (-99 if v == -np.inf else v + 0.0) for v in x.tolist()]
     actual = [cell[: cell[15]].tobytes() for cell in cells]
     wrong = [(a, b) for a, b in zip(actual, expected) if a != b]

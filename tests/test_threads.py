@@ -139,7 +139,7 @@ def test_an_error_of_a_helper_is_raised():
 def test_a_container_limits_the_threads(tmp_path, monkeypatch):
     """Docker's --cpus 1.5 is time for two threads. A limit above the number of processors changes nothing."""
     monkeypatch.setattr(threads, "wanted", None)
-    monkeypatch.setattr(threads, "stated", lambda: 0)
+    monkeypatch.setattr(threads, "threads_of_environment", lambda: 0)
     monkeypatch.setattr(threads, "processors", lambda: set(range(8)))
     monkeypatch.setattr(threads, "CPU_MAX", str(tmp_path / "cpu.max"))
     counts = []

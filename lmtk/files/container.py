@@ -29,7 +29,6 @@ from lmtk.clock import UNLIMITED
 from lmtk.errors import FormatError
 from lmtk.files import bounded
 from lmtk.files.outputs import Output
-from lmtk.machine import memory
 from lmtk.machine.threads import helper_pool, map_in_order, thread_count
 
 VERSION = 1
@@ -106,8 +105,8 @@ def map_output(out, begin, size):
             e.filename = out.raw.name  # otherwise open_in would name the file that is being read
             raise
         return None
-    with suppress(OSError, ValueError):
-        pages.madvise(memory.HUGEPAGE)
+    with suppress(OSError, ValueError, AttributeError):
+        pages.madvise(mmap.MADV_HUGEPAGE)
     bounded.mapped.append(ref(pages, bounded.mapped.remove))
     mapping = np.frombuffer(pages, np.uint8)
     if any(len(other) > begin for other in mappings(out)):

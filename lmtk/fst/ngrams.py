@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lmtk.errors import FormatError, LmtkError, name_of, shown
+from lmtk.errors import LmtkError, name_of
 from lmtk.ngram.arpa.reader import GrowingTrie, make_rows, read_model, rows_of_pieces, tell_sizes
 
 
@@ -42,13 +42,10 @@ def read_ngrams(path, strict_kind):
 
 def ngrams_of_arpa(stream, path):
     """The Ngrams of an ARPA file, which is read forward only. Warns as `reader.read_text` does. Raises FormatError."""
-    growing = InFileOrder()
+    growing = InFileOrder(path)
     sections, stated, sizes = read_model(stream, path, growing)
     tell_sizes(path, stated, sizes)
-    try:
-        rows = [rows_of_pieces(k, pieces, growing.unigrams) for k, pieces in sections.items()]
-    except KeyError as e:
-        raise FormatError(path, f"the word {shown(e.args[0])} of an n-gram is not among the 1-grams") from None
+    rows = [rows_of_pieces(k, pieces, growing.unigrams) for k, pieces in sections.items()]
     return Ngrams(growing.unigrams.vocab.words, rows, path)
 
 

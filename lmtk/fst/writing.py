@@ -19,6 +19,7 @@ from lmtk.fst.symbols import HAS_SYMBOLS, as_binary
 from lmtk.machine.jit import inlined, jit
 from lmtk.machine.threads import Scratch, map_in_order
 from lmtk.ngram.arpa.digits import POWERS, put_digits
+from lmtk.text.kernels import put_number
 
 VERSION = 2
 PIECE = 1 << 15  # arcs written together, or those of a single state
@@ -124,21 +125,6 @@ def print_states(first, last, begins, final, arcs, backoff, text):
             at = put_number(text, at, state, 9)
             at = put_weight(text, at, final[state])
     return at
-
-
-@inlined
-def put_number(text, at, number, end):
-    """Puts a whole number and the byte `end` into text. Returns the place after them."""
-    digits, rest = 1, np.int64(number)
-    while rest >= 10:
-        rest //= 10
-        digits += 1
-    rest = np.int64(number)
-    for j in range(digits - 1, -1, -1):
-        text[at + j] = 48 + rest % 10
-        rest //= 10
-    text[at + digits] = end
-    return at + digits + 1
 
 
 @inlined

@@ -245,7 +245,7 @@ class Counted:
 def estimate(job):
     """Runs an EstimateJob. Returns the model, a Backoff, if the job keeps it, and else None."""
     from lmtk.machine.parallel import ALONE, pooled, tell_alone
-    from lmtk.ngram.estimate.estimation import is_in_buckets
+    from lmtk.ngram.estimate.estimation import is_shelved
 
     tell_ignored(job)
     if job.count.sources:
@@ -258,7 +258,7 @@ def estimate(job):
         if not comm:
             return None
         counted = count(job, comm)
-        if job.model_wanted and is_in_buckets(counted.counts[0]):
+        if job.model_wanted and is_shelved(counted.counts[0]):
             return make_model(job, counted, comm)
         if comm.rank:
             return None
@@ -408,7 +408,7 @@ def make_model(job, counted, comm):
     from lmtk.jobs.bar import Bar
     from lmtk.ngram.estimate import estimation
 
-    count_job, in_buckets, kept = job.count, estimation.is_in_buckets(counted.counts[0]), None
+    count_job, in_buckets, kept = job.count, estimation.is_shelved(counted.counts[0]), None
     unk = job.unk or count_job.kenlm
     vocabulary = comm.each(lambda: counting.vocabulary_of(count_job, counted.lists, counted, unk))
     if comm.rank == 0:
@@ -591,5 +591,5 @@ def layout_of(job, counted, vocabulary):
     if not (job.layout == "kenlm" or counted.header):
         return None
     plain = job.layout != "kenlm"
-    layout = printing.plain(vocabulary.words) if plain else kenlm_layout.layout(vocabulary, job.count.order)
+    layout = printing.srilm_layout(vocabulary.words) if plain else kenlm_layout.layout(vocabulary, job.count.order)
     return replace(layout, begin=counted.header + layout.begin)

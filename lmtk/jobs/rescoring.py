@@ -149,14 +149,14 @@ RULES = (
 def rescore(job):
     """Runs a RescoreJob. Returns the nbest.lists.NBest with the models' scores as features."""
     from lmtk.files.outputs import open_out
-    from lmtk.machine.threads import stated, use
+    from lmtk.machine.threads import threads_of_environment, use
     from lmtk.nbest import lists as forms
 
     written = None if job.write_nbest_dir else job.write
     texts = [*job.nbest, job.source, *job.tune]
     check_outputs(written, job.write_weights, texts=texts, inputs=[*job.lm, *job.model, job.tokenizer])
     check_outputs(written, inputs=[job.weights])  # which -write-weights may replace, as a file of the same kind
-    use(job.threads, products=job.threads or stated() or 1)
+    use(job.threads, products=job.threads or threads_of_environment() or 1)
     lists = forms.read(job.nbest)
     check_form(job, lists)
     references = [read_references(path, len(lists.starts) - 1) for path in job.tune]

@@ -13,18 +13,7 @@ from threading import Lock
 from lmtk.errors import FormatError, LmtkError, LmtkWarning, counted
 from lmtk.files.figure import KINDS
 from lmtk.files.inputs import is_file
-from lmtk.jobs.rules import (
-    Rule,
-    check,
-    check_outputs,
-    excludes,
-    needs,
-    one_stdin,
-    options_given,
-    required,
-    show,
-    wrong,
-)
+from lmtk.jobs.rules import Rule, check, check_outputs, excludes, needs, one_stdin, options_given, required, show, wrong
 from lmtk.jobs.texts import FIELD_RULES, Reading, convert_texts
 
 UNKNOWN_SHARE = 0.2  # of the words of a text: above it a warning says that the model does not know them
@@ -91,9 +80,9 @@ class TranslateJob:
 
     @property
     def product_threads(self):
-        from lmtk.machine.threads import stated
+        from lmtk.machine.threads import threads_of_environment
 
-        return self.threads or stated() or 1
+        return self.threads or threads_of_environment() or 1
 
 
 def searches_and_scores(job):

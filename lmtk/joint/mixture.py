@@ -117,7 +117,7 @@ def part_scores(parts, corpus, binned, vocab=None):
         renumbered = replace(corpus, ids=ids)
         scores.append(part.score(renumbered))
         if len(scores) - 1 == binned:
-            bins = part.bins(renumbered)[0]
+            bins = part.bins(renumbered)
     if binned is None:
         bins = np.zeros(len(corpus.ids), np.int64)
     lengths = np.column_stack(

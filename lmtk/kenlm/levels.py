@@ -26,10 +26,10 @@ from lmtk.machine.threads import map_at_once, parts_of, thread_count
 from lmtk.ngram.estimate.engine import IN_MODEL
 from lmtk.ngram.estimate.suffix import orders_at
 from lmtk.ngram.model.nodes import AT, WIDTH
+from lmtk.ngram.model.searching import shell_sort
 from lmtk.text.vocab import UNK
 
 AHEAD = 16
-FEW = 32  # siblings that are sorted by insertion
 u64 = np.uint64
 LOWER = u64(0xFFFFFFFF)  # the half of a key that is the n-gram's place in its column
 prefetch = intrinsic("prefetch")
@@ -84,7 +84,7 @@ def of_estimate(job):
     """The Levels of Buckets, which cannot be used afterwards. None, unless they are one bucket in memory and the model
     has all of its n-grams.
     """
-    work, words = job.work, job.vocab.words
+    work, words = job.estimator, job.vocab.words
     if not work or job.sizes[1:] != work.suffixes.sizes[1:] or sum(map(is_unknown, words)) > 1:
         return None
     work.suffixes = replace(work.suffixes, come=None)
@@ -142,7 +142,7 @@ def sort_families(x, numbers):
         yield first
         keys = np.empty(x.sizes[k - 1], u64)
         each_part(first, partial(take, above, first, begins, x.oldest(k), numbers, keys))
-        sort_siblings(first, keys)
+        each_part(first, partial(sort_siblings, first, keys))
         if k < x.order:
             above, begins = np.empty(len(keys), np.int32), np.empty(len(keys) + 1, np.int64)
             map_at_once(partial(take_places, keys, above), parts_of(len(keys)))
@@ -156,13 +156,6 @@ def each_part(first, work):
     """Calls work((low, high)), in threads, for ranges of parents with about as many children each."""
     bounds = np.searchsorted(first, np.linspace(0, first[-1], thread_count() + 1).astype(np.int32)[1:-1])
     map_at_once(work, pairwise([0, *bounds.tolist(), len(first) - 1]))
-
-
-def sort_siblings(first, keys):
-    """Sorts the keys of each parent's children, in place."""
-    each_part(first, partial(sort_few, first, keys))
-    for i in np.flatnonzero(np.diff(first) > FEW).tolist():
-        keys[first[i] : first[i + 1]].sort()
 
 
 @jit
@@ -256,14 +249,7 @@ def take(above, first, begins, oldest, numbers, keys, part):
 
 
 @jit
-def sort_few(first, keys, part):
-    """Sorts the keys of each of a part of the parents that has at most FEW children."""
+def sort_siblings(first, keys, part):
+    """Sorts the keys of the children of each of a part of the parents."""
     for i in range(*part):
-        begin, end = np.int64(first[i]), np.int64(first[i + 1])
-        if end - begin <= FEW:
-            for a in range(begin + 1, end):
-                key, b = keys[a], a
-                while b > begin and keys[b - 1] > key:
-                    keys[b] = keys[b - 1]
-                    b -= 1
-                keys[b] = key
+        shell_sort(keys, np.int64(first[i]), np.int64(first[i + 1]))

@@ -14,7 +14,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from lmtk.errors import FormatError, LmtkError, name_of, shown
+from lmtk.errors import FormatError, LmtkError, name_of
 from lmtk.files import bounded
 from lmtk.files.container import map_output
 from lmtk.kenlm.hashed import (
@@ -89,7 +89,7 @@ class GrowingTables:
     """
 
     def __init__(self, out, form, path):
-        self.out, self.form, self.path, self.unigrams = out, form, path, reader.Unigrams()
+        self.out, self.form, self.path, self.unigrams = out, form, path, reader.Unigrams(path)
         self.tables, self.size = None, 0
 
     def extend(self, section, rows, stated):
@@ -108,10 +108,7 @@ class GrowingTables:
             return
         if k > len(self.tables.sizes):
             self.check(k, len(pieces), {})
-        try:
-            rows = reader.rows_of_pieces(k, pieces, self.unigrams)
-        except KeyError as e:
-            raise FormatError(self.path, f"the word {shown(e.args[0])} of an n-gram is not among the 1-grams") from None
+        rows = reader.rows_of_pieces(k, pieces, self.unigrams)
         self.size += len(rows)
         self.tables.insert(rows, name_of(self.path))
 

@@ -16,6 +16,7 @@ from lmtk.kenlm.levels import AHEAD, LOWER, number_words
 from lmtk.machine.jit import inlined, intrinsic, jit
 from lmtk.machine.threads import map_at_once, parts_of, thread_count
 from lmtk.ngram.model.nodes import freeze, view_records
+from lmtk.ngram.model.searching import count_below
 
 f32, u64 = np.float32, np.uint64
 UNIGRAM = np.dtype([("log10p", "<f4"), ("log10bow", "<f4"), ("child", "<u8")])
@@ -208,13 +209,7 @@ def write_bits(records, bit, value):
 @inlined
 def nearest(table, reserved, value):
     """The place of the value next to `value` in a sorted table, from the place `reserved` on."""
-    low, high = reserved, len(table)
-    while low < high:
-        middle = (low + high) >> 1
-        if table[middle] < value:
-            low = middle + 1
-        else:
-            high = middle
+    low = reserved + count_below(table, reserved, 1, len(table) - reserved, value)
     if low == reserved:
         return reserved
     if low == len(table):

@@ -47,9 +47,9 @@ def shares(threads, multiplications):
     return max(1, min(threads, multiplications // SHARE))
 
 
-def product(threads, A, B, out=None):
-    """The product A B, written to `out` unless that is None. Threads share a large product."""
-    return products(threads, (A, B, out))[0]
+def product(threads, A, B):
+    """The product A B. Threads share a large product."""
+    return products(threads, (A, B, None))[0]
 
 
 def products(threads, *factors):

@@ -20,11 +20,10 @@ OBJECT = ir.IntType(8).as_pointer()  # C's PyObject *
 BYTES = bytes.__basicsize__ - 1  # where the content of a bytes object begins
 
 
-def options(settings):
-    """numba's options for the settings of a kernel, which does not get entries for Python and C of its own."""
-    public = {name: value for name, value in settings.items() if name not in ("is_inlined", "allocates")}
-    private = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, "forceinline": settings["is_inlined"]}
-    return public | private | ({} if settings["allocates"] else {"_nrt": False})
+def options(kernel):
+    """numba's options for a kernel, which does not get entries for Python and C of its own."""
+    private = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, "forceinline": kernel.is_inlined}
+    return kernel.kernel_settings | private | ({} if kernel.allocates else {"_nrt": False})
 
 
 class Library(codegen.CPUCodeLibrary):

@@ -3,11 +3,14 @@
 """
 
 from functools import cache
+from operator import attrgetter
 
 import numba
 
 from lmtk.machine.jit import dispatcher_of
 from lmtk.machine.kernel_cache import folder_for_numba
+
+options = attrgetter("kernel_settings")  # numba's options for a kernel
 
 
 @cache
@@ -17,8 +20,3 @@ def for_python(kernel):
     if folder:
         numba.config.CACHE_DIR = folder
     return dispatcher_of(kernel, options, cache=folder is not None)
-
-
-def options(settings):
-    """numba's options for the settings of a kernel."""
-    return {name: value for name, value in settings.items() if name not in ("is_inlined", "allocates")}

@@ -46,8 +46,7 @@ def prefetch(typing, array, at):
     """Prefetches the cache line of array[at], of any type. It does not wait, and the place may be out of range."""
 
     def build(context, builder, signature, arguments):
-        data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
-        byte = builder.bitcast(builder.gep(data, [arguments[1]]), BYTE.as_pointer())
+        byte = builder.bitcast(pointer(context, builder, signature.args[0], *arguments), BYTE.as_pointer())
         kind = ir.FunctionType(ir.VoidType(), [byte.type, INT, INT, INT])
         function = builder.module.declare_intrinsic("llvm.prefetch", [byte.type], kind)
         builder.call(function, [byte, INT(0), INT(3), INT(1)])

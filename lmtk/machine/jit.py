@@ -49,10 +49,10 @@ def jit(function=None, is_inlined=False, allocates=True, **settings):
             with lock:
                 code = codes[kinds] = codes.get(kinds) or code_for(call, kinds)
                 used[call, kinds] = None
-        return code(*arguments) if code is not fallback else fallback(call, arguments)
+        return code(*arguments)
 
-    settings = {"nogil": True, "error_model": "numpy"} | settings
-    call.kernel_settings, call.codes = settings | {"is_inlined": is_inlined, "allocates": allocates}, codes
+    call.kernel_settings, call.codes = {"nogil": True, "error_model": "numpy"} | settings, codes
+    call.is_inlined, call.allocates = is_inlined, allocates
     call.in_numba = partial(dispatcher_of, call)
     return call
 
@@ -66,7 +66,7 @@ sealed = partial(jit, allocates=False)
 @cache
 def dispatcher_of(kernel, options, **more):
     """numba's dispatcher of a kernel. In its scope, the kernels that it calls are dispatchers too. options: a function
-    from a kernel's settings to numba's options for it; more: further options of this kernel alone.
+    from a kernel to numba's options for it; more: further options of this kernel alone.
     """
     import numba
 
@@ -76,7 +76,7 @@ def dispatcher_of(kernel, options, **more):
         if callee := getattr(scope.get(name), "in_numba", None):
             scope[name] = callee(options)
     copy = FunctionType(function.__code__, scope, function.__name__, function.__defaults__)
-    return numba.njit(**options(kernel.kernel_settings) | more)(copy)
+    return numba.njit(**options(kernel) | more)(copy)
 
 
 def intrinsic(name):
@@ -85,11 +85,9 @@ def intrinsic(name):
     return SimpleNamespace(__qualname__=f"{module}.{name}", in_numba=lambda _: getattr(import_module(module), name))
 
 
-def fallback(kernel, arguments):
-    """The result of a kernel by public parts of numba."""
-    with lock:
-        run = compiler("fallback").for_python(kernel)
-    return run(*arguments)
+def fallback(kernel):
+    """numba's own function for a kernel, made by public parts of numba."""
+    return compiler("fallback").for_python(kernel)
 
 
 @cache
@@ -107,8 +105,7 @@ def compiler(name):
 def for_kinds_of(kernel, *arguments):
     """A function that calls the kernel for arguments of the same kinds as these, and does not look at kinds again."""
     kernel(*arguments)
-    code = kernel.codes[kinds_of(arguments)]
-    return code if code is not fallback else compiler("fallback").for_python(kernel)
+    return kernel.codes[kinds_of(arguments)]
 
 
 def kinds_of(arguments):
@@ -172,11 +169,11 @@ def stamps(paths):
 
 
 def code_for(kernel, kinds):
-    """Return the compiled kernel for arguments of these kinds, a function. If it cannot be made, return `fallback`."""
+    """The compiled kernel for arguments of these kinds, a function. If it cannot be made, numba's by `fallback`."""
     if not objects.is_usable():
-        return fallback
+        return fallback(kernel)
     name = file_of(kernel, kinds)
-    entry = f"{objects.ENTRY}_{name}"
+    entry = f"entry_{name}"
     data = kernel_cache.read(name)
     if data is None:
         try:
@@ -186,7 +183,7 @@ def code_for(kernel, kinds):
         except MemoryError:
             raise
         except Exception:  # a version of numba whose inner parts are different; if the kernel is wrong, numba says so
-            return fallback
+            return fallback(kernel)
         kernel_cache.write(name, data)
     return objects.native(kernel.__name__, objects.load(entry, data))
 
@@ -219,10 +216,8 @@ def meaning(kernel, parts):
     """
     function = kernel.__wrapped__
     if function not in parts:
-        part = parts[function] = [function.__defaults__]
-        part += [
-            (name, sorted(value) if isinstance(value, set) else value) for name, value in kernel.kernel_settings.items()
-        ]
+        part = parts[function] = [function.__defaults__, kernel.is_inlined, kernel.allocates]
+        part += [(name, sorted(x) if isinstance(x, set) else x) for name, x in kernel.kernel_settings.items()]
         codes = [function.__code__]
         for code in codes:  # those of the functions in it are appended
             inner = [value for value in code.co_consts if isinstance(value, CodeType)]

@@ -47,7 +47,6 @@ def try_out(work, name):
 
 
 ARENA_MAX, MMAP_MAX, MMAP_THRESHOLD, TOP_PAD, TRIM_THRESHOLD = -8, -4, -3, -2, -1  # of malloc.h
-HUGEPAGE = 14  # of mman.h
 
 
 def set_malloc(options):

@@ -10,7 +10,6 @@ from importlib.util import find_spec, module_from_spec, spec_from_file_location
 
 from lmtk.machine import memory
 
-ENTRY = "entry"  # the beginning of the names of the functions that are called
 METH_FASTCALL = 0x80  # of Python's methodobject.h
 LOADED = []  # object files and definitions of functions, which must outlive the functions
 

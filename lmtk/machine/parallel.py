@@ -140,14 +140,12 @@ class Many:
 
     def tell(self, number):
         """Sends a whole number to the other ranks. Returns a function that waits for all ranks' numbers, a list."""
-        others = [rank for rank in range(self.size) if rank != self.rank]
-        sent = [self.world.isend(number, rank) for rank in others]
+        sent, numbers = np.array([number]), np.empty(self.size, np.int64)
+        request = self.world.Iallgather(sent, numbers)
 
         def hear():
-            numbers = {rank: self.world.recv(source=rank) for rank in others} | {self.rank: number}
-            for request in sent:
-                request.wait()
-            return [numbers[rank] for rank in range(self.size)]
+            wait(request)
+            return numbers.tolist()
 
         return hear
 
@@ -217,9 +215,9 @@ def wait(request, pause=5e-5):
             time.sleep(pause)
 
 
-def nodes(comm):
-    """(MPI's communicator of the ranks of this rank's node; that of the first ranks of all nodes, None on other ranks;
-    how many nodes there are).
+def split_by_machine(comm):
+    """(MPI's communicator of the ranks of this rank's machine; that of the first ranks of all machines, None on other
+    ranks; how many machines there are).
     """
     node = comm.world.Split_type(comm.MPI.COMM_TYPE_SHARED)
     heads = comm.world.Split(0 if node.rank == 0 else comm.MPI.UNDEFINED)
@@ -251,10 +249,8 @@ def ranks(timed=False):
         raise UsageError(f"-mpi needs an MPI library ({e}); pip install mpich") from None
     comm = Many(MPI, timed)
     if mpiexec.started() != comm.size:
-        raise UsageError(
-            f"mpiexec started {mpiexec.started()} ranks, but the MPI library of mpi4py sees {comm.size}; "
-            "use the mpiexec of that library"
-        )
+        numbers = f"mpiexec started {mpiexec.started()} ranks, but the MPI library of mpi4py sees {comm.size}"
+        raise UsageError(f"{numbers}; use the mpiexec of that library")
     forget_segments(comm)
     failures = MPI.COMM_WORLD.Dup()
     try:
@@ -309,7 +305,7 @@ def pooled():
     """
     with contextlib.ExitStack() as stack:
         world = stack.enter_context(ranks())
-        node, heads, number_of_nodes = nodes(world)
+        node, heads, number_of_nodes = split_by_machine(world)
         lent = node.allgather((threads.processors(), threads.thread_count()))
         if heads:
             processors = set().union(*(each for each, _ in lent))

@@ -52,17 +52,11 @@ def import_numpy():
         os.environ["OPENBLAS_NUM_THREADS"] = before
 
 
-def limit_threads(number):
-    """Sets an upper bound on the number of threads, for jobs in which each thread needs memory of its own."""
-    global wanted
-    wanted = min(thread_count(), number)
-
-
 def thread_count():
     """The number of threads to use: the one given to `use`, else the environment's, else one for each processor that
     this process may use, but no more than the container's limit.
     """
-    return wanted or stated() or min(len(processors()), processor_limit())
+    return wanted or threads_of_environment() or min(len(processors()), processor_limit())
 
 
 def processors():
@@ -85,7 +79,7 @@ def processor_limit():
     return max(-(-time // period), 1)
 
 
-def stated():
+def threads_of_environment():
     """The number of threads that the environment states for OpenBLAS or OpenMP, 0 for none."""
     number = os.environ.get("OPENBLAS_NUM_THREADS") or os.environ.get("OMP_NUM_THREADS") or ""
     return int(number) if number.isdigit() else 0

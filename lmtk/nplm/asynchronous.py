@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from lmtk.machine.parallel import Alone, nodes, wait
+from lmtk.machine.parallel import Alone, split_by_machine, wait
 
 
 class Common(Alone):
@@ -12,7 +12,7 @@ class Common(Alone):
 
     def __init__(self, comm):
         self.MPI, self.ranks, self.stride = comm.MPI, comm, comm.size
-        self.node, self.heads, self.nodes = nodes(comm)
+        self.node, self.heads, self.nodes = split_by_machine(comm)
         self.placed = []
 
     def place(self, a):

@@ -77,7 +77,7 @@ def arpa_pieces(path, stated=None):
 
     sections = Sections(path, stated)
     with open_in(path) as stream:
-        for number, piece in reader.numbered(stream, path, reader.Unigrams()):
+        for number, piece in reader.numbered(stream, path, reader.Unigrams(path)):
             if isinstance(piece, reader.Rows):
                 sections.sizes[sections.order] += len(piece.rows)
                 yield sections.order, piece

@@ -12,7 +12,7 @@ import numpy as np
 
 from lmtk.lm import LN10, after_each, distinct_contexts, reach
 from lmtk.machine.threads import map_in_order
-from lmtk.ngram.model import following, walking
+from lmtk.ngram.model import walking
 from lmtk.ngram.model.backoff import Backoff
 from lmtk.reports import kenlm
 from lmtk.text.vocab import SOS
@@ -83,7 +83,7 @@ class Follower:
         """The states after a word each; ids (B,)."""
         if isinstance(self.lm, Backoff):
             advanced = np.empty(len(states), np.int64)
-            following.advance(self.arrays, states, np.asarray(ids, np.int32), advanced)
+            walking.advance(self.arrays, states, np.asarray(ids, np.int32), advanced)
             return advanced
         length, advanced = reach(self.lm), np.empty(len(states), object)
         advanced[:] = [extend_state(state, int(word), length) for state, word in zip(states, ids)]
@@ -97,7 +97,7 @@ class Follower:
 
         def fill(first):
             part = slice(first, first + ROWS)
-            following.fill_scores(self.arrays, states[part], scores[part])
+            walking.fill_scores(self.arrays, states[part], scores[part])
 
         for _ in map_in_order(fill, range(0, len(states), ROWS)):
             pass

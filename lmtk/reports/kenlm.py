@@ -22,7 +22,7 @@ from lmtk.lm import LN10
 from lmtk.machine.jit import jit
 from lmtk.machine.threads import map_in_order
 from lmtk.ngram.arpa.digits import shortest
-from lmtk.ngram.counting.counts import trie
+from lmtk.ngram.counting.counts import number_ngrams
 from lmtk.ngram.model.backoff import Backoff, Walk
 from lmtk.ngram.model.building import build_nodes
 from lmtk.ngram.model.nodes import find_unigrams, is_suffix_closed
@@ -76,7 +76,7 @@ def with_ends(model):
     rows = [rows for rows, *_ in ngrams]
     for k in range(len(rows) - 1, 1, -1):
         rows[k - 1] = np.concatenate((rows[k - 1], rows[k][:, 1:]))
-    for row, (_, own_p, own_bow), (keys, first, _) in zip(rows, ngrams, trie(rows, W)):
+    for row, (_, own_p, own_bow), (keys, first, _) in zip(rows, ngrams, number_ngrams(rows, W)):
         log10p, log10bow = np.full(len(keys), np.nan, np.float32), np.zeros(len(keys), np.float32)
         is_own = first < len(own_p)
         log10p[first < len(row)] = np.inf

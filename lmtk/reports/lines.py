@@ -7,17 +7,8 @@ import numpy as np
 
 from lmtk.machine.jit import inlined, jit
 from lmtk.ngram.arpa.digits import NEAR, POWERS, put_digits
-from lmtk.ngram.arpa.printing import (
-    cell,
-    fill_cells,
-    in_bytes,
-    print_short,
-    print_some,
-    put,
-    put_word,
-    store8,
-    word_cells,
-)
+from lmtk.ngram.arpa.printing import cell, fill_cells, kenlm_cells, put, put_word, srilm_cells, store8, word_cells
+from lmtk.text.kernels import put_number
 
 u64 = np.uint64
 BLANK, TAB, LINE = 32, 9, 10
@@ -39,9 +30,9 @@ def predictions(words, tags, tag, corpus, never, log10p, sos):
     words: `word_cells` of the vocabulary. tags, tag (N,): the tags of models, and the number of the tag of each token.
     never (N,): whether p is 0. log10p: (N,) float64, of single precision. sos: the id of <s>.
     """
-    form, empty = lambda x: f"{10 ** x.item():.7g}", np.zeros((len(log10p), 2), u64)
-    p = fill_cells(log10p, in_bytes(print_powers), form, BLANK, empty)
-    logs = print_some(log10p.astype(np.float32), BLANK)
+    form, empty = lambda x: f"{10 ** x.item():.7g}", np.zeros((len(log10p), 16), np.uint8)
+    p = fill_cells(log10p, print_powers, form, BLANK, empty)
+    logs = srilm_cells(log10p.astype(np.float32), BLANK)
     p[never], logs[never] = cell(b"0 "), cell(b"-inf ")
     logs[(log10p == 0) & np.signbit(log10p) & ~never] = cell(b"-0 ")
     sizes = np.diff(words[1])[corpus.ids]
@@ -127,7 +118,7 @@ def answers(block, lines, number, tokens, totals):
     """
     (first, *_), (ids, lengths, log10p), (sums, oovs) = lines, tokens, totals
     text = np.empty(len(block) + 48 * len(ids) + 64 * len(first) + 16, np.uint8)
-    tokens, totals = (ids, lengths, print_short(log10p, TAB)), (print_short(sums, BLANK), oovs)
+    tokens, totals = (ids, lengths, kenlm_cells(log10p, TAB)), (kenlm_cells(sums, BLANK), oovs)
     return text[: print_answers(block, lines, number, tokens, totals, text)].data
 
 
@@ -150,11 +141,8 @@ def print_answers(block, lines, number, tokens, totals, text):
                     text[at] = block[place]
                     at, place = at + 1, place + 1
             text[at] = 61
-            at = put_number(text, at + 1, number[ids[t]])
-            text[at] = BLANK
-            at = put_number(text, at + 1, np.int64(length[t]))
-            text[at] = BLANK
-            at = put(text, at + 1, log10p, t)
+            at = put_number(text, at + 1, number[ids[t]], BLANK)
+            at = put(text, put_number(text, at, length[t], BLANK), log10p, t)
         while place < len(block) and block[place] != LINE:
             place += 1
         place += 1
@@ -162,21 +150,10 @@ def print_answers(block, lines, number, tokens, totals, text):
             store8(text, at, TOTAL)
             at = put(text, at + 7, sums, i)
             store8(text, at, OOV)
-            at = put_number(text, at + 5, oovs[i])
-            text[at] = LINE
-            at += 1
+            at = put_number(text, at + 5, oovs[i], LINE)
     return at
 
 
 @inlined
 def is_blank(c):
     return c == BLANK or (TAB <= c <= 13 and c != LINE)
-
-
-@inlined
-def put_number(text, at, n):
-    """Write a whole number, 0 or more, into text. Returns the place where it ends."""
-    digits, most = 1, 10
-    while n >= most:
-        digits, most = digits + 1, most * 10
-    return put_digits(text, at, n, digits, digits - 1)

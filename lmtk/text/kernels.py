@@ -249,6 +249,21 @@ def read_power(text, i):
     return i, -power if down else power, i > begun
 
 
+@inlined
+def put_number(text, at, number, end):
+    """Puts a whole number and the byte `end` into text. Returns the place after them."""
+    digits, rest = 1, np.int64(number)
+    while rest >= 10:
+        rest //= 10
+        digits += 1
+    rest = np.int64(number)
+    for j in range(digits - 1, -1, -1):
+        text[at + j] = 48 + rest % 10
+        rest //= 10
+    text[at + digits] = end
+    return at + digits + 1
+
+
 @jit
 def read_lines(text, at, k, table, unknown, rows, numbers):
     """rows (N, k + 2) <- the n-grams of the lines of text[at:]: log10 p, k words and an optional log10 weight.

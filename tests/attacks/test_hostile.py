@@ -16,7 +16,7 @@ from lmtk.ngram.arpa import reader, rows, writer
 from lmtk.ngram.counting import collection
 from lmtk.ngram.counting.collection import Sources, collect
 from lmtk.ngram.model import backoff
-from lmtk.text.corpus import Marks
+from lmtk.text.corpus import Closed, Marks, Table
 from lmtk.text.vocab import UNK
 
 MODEL = b"""
@@ -289,7 +289,7 @@ def test_small_and_large_count_files_are_read_alike(tmp_path, monkeypatch, large
 
 def test_numbers_are_read_as_python_reads_them():
     """In a large file: of one to eight digits behind the point at once, of others one after the other."""
-    random, table = np.random.default_rng(1), reader.table_of({b"a": 0})
+    random, table = np.random.default_rng(1), Table(Closed({b"a": 0}, reader.NO_UNIGRAM))
     texts = [f"{x:.{d}f}" for d in range(12) for x in -(10 ** random.uniform(-9, 1.2, 200))]
     texts += [f"{x:.7g}" for x in -(10 ** random.uniform(-9, 2, 2000))] + [
         "-0.00000000",

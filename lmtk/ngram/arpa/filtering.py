@@ -24,8 +24,8 @@ def files_of(ngram, where, files):
 
 
 def sentences_of(words, where):
-    """A criterion as arrays for `choose`: many (W,), the number of sentences of each word, -1 if none of its n-grams
-    stays, 0 for all sentences; first (W,), where its sentences begin in the third array; the sentences' numbers.
+    """A criterion as arrays for `choose`: many (W,), the number of sentences of each word, -1 if no n-gram with the
+    word stays, 0 for all sentences; first (W,), where its sentences begin in the third array; the sentences' numbers.
     """
     sentence_lists = [where(word) for word in words]
     many = np.array([-1 if sentences is None else len(sentences) for sentences in sentence_lists], np.int64)

@@ -6,7 +6,7 @@ import numpy as np
 
 from lmtk.ngram.arpa import sorting
 from lmtk.ngram.arpa.digits import shortest
-from lmtk.ngram.arpa.printing import Layout, print_rows, print_short, word_cells
+from lmtk.ngram.arpa.printing import Layout, kenlm_cells, print_rows, word_cells
 from lmtk.ngram.arpa.writer import printed_ngrams
 from lmtk.ngram.model.nodes import ZERO
 from lmtk.text.vocab import EOS, SOS
@@ -51,8 +51,8 @@ def lines_of(words, order):
         p, weight = (np.where(np.isneginf(x), np.float32(ZERO), x + np.float32(0)) for x in (log10p, weights))
         if k == 1:
             p[rows[0] == sos] = 0
-        p, flags = print_short(p, 9), np.full(len(p), 3 if k < order else 1, np.uint8)
-        weight = print_short(weight, 10) if k < order else p
+        p, flags = kenlm_cells(p, 9), np.full(len(p), 3 if k < order else 1, np.uint8)
+        weight = kenlm_cells(weight, 10) if k < order else p
         text = np.empty(int(np.diff(names[1])[rows].sum()) + len(p) * (48 + k) + 64, np.uint8)
         rows = np.ascontiguousarray(rows, np.int32)
         return text[: print_rows((rows, p, weight, flags), names, text, len(text))].data

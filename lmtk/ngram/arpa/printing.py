@@ -1,7 +1,7 @@
 """Prints the n-grams of large models as lines of ARPA files, by kernels.
 
 `write_order` prints an order of an estimated model in suffix order. `write_sorted` prints a Backoff in SRILM's order.
-Both gather n-grams piece by piece, in threads; `plain` makes the lines from cells: texts of numbers and words.
+Both gather n-grams piece by piece, in threads; `srilm_layout` makes the lines from cells: texts of numbers and words.
 
 A cell is text of up to 15 bytes in 16, or of up to 23 in 24, with its length in the last byte. It is copied by two or
 three stores of 8 bytes, whatever its length, since a loop over a few bytes would cost more.
@@ -19,9 +19,9 @@ from lmtk.files.bounded import give_back, trim, zeros
 from lmtk.machine.jit import inlined, intrinsic, jit
 from lmtk.machine.threads import Scratch, map_at_once, map_in_order
 from lmtk.ngram.arpa.digits import print_shortest, shortest
-from lmtk.ngram.edit.union import sort
 from lmtk.ngram.estimate import suffix
 from lmtk.ngram.model.nodes import AT, BOW, CHILD, WIDE, WIDTH, N, P, mark_suffixes, release_order
+from lmtk.ngram.model.searching import shell_sort
 
 PIECE = 1 << 15  # n-grams, or places, printed together
 AHEAD = 8  # how many contexts ahead memory is fetched
@@ -44,13 +44,13 @@ class Layout:
     siblings: bool = False
 
 
-def plain(words):
+def srilm_layout(words):
     """Return the Layout of SRILM's files."""
     names = word_cells(words)
     most = int(np.diff(names[1]).max(initial=0)) + 1  # bytes of a word and a blank
 
     def lines(rows, p, bow, flags, k, room):
-        p, bow = (print_some(x, end, room(name, (len(x), 2), u64)) for x, end, name in ((p, 9, "p"), (bow, 10, "bow")))
+        p, bow = (srilm_cells(x, end, room(name, (len(x), 2), u64)) for x, end, name in ((p, 9, "p"), (bow, 10, "bow")))
         text = room("text", len(p) * (32 + 8 * len(rows)) + (1 << 16), np.uint8)
         longest = len(rows) * most + 64
         while (filled := print_rows((rows, p, bow, flags), names, text, len(text) - longest)) < 0:
@@ -100,7 +100,7 @@ def write_sorted(out, model, rank, may_reuse=False):
     """
     if may_reuse:
         trim()
-    nodes, lines, scratch = model.nodes, plain(model.vocab.words).lines, Scratch()
+    nodes, lines, scratch = model.nodes, srilm_layout(model.vocab.words).lines, Scratch()
     nodes.checked_levels(len(model.vocab.words))
     memory, where = nodes.memory, nodes.where
     weighted, is_sorted, parents = weights_written(nodes, rank)
@@ -232,7 +232,7 @@ def gather_lines(contexts, arrays, rank, weighted, lines):
         if len(rank):
             for child in range(first, last):
                 items[child - first] = u64(rank[memory[below + width * child]]) << u64(32) | u64(child)
-            sort(items, 0, last - first)
+            shell_sort(items, 0, last - first)
         for child in range(first, last):
             node = np.int64(items[child - first] & u64(0xFFFFFFFF)) if len(rank) else child
             at = below + width * node
@@ -250,10 +250,9 @@ def gather_lines(contexts, arrays, rank, weighted, lines):
 
 @jit
 def print_rows(lines, names, text, end):
-    """text <- lines of n-grams. lines: rows (k, N), the n-grams; p and bow, cells of numbers; flags (N,), whose bit 1
-    says that an n-gram is printed, and bit 2 that its line ends with a weight. names: the `word_cells` of the
-    vocabulary. Returns how far text is filled, or -1 if a line would begin after `end`. Bound by copying, 16 bytes at
-    once.
+    """text <- lines of n-grams. lines: rows (k, N), the n-grams; p and bow, cells of numbers; flags (N,): 1
+    if the n-gram is printed, plus 2 if its line ends with a weight. names: the `word_cells` of the vocabulary. Returns
+    how far text is filled, or -1 if a line would begin after `end`. Bound by copying, 16 bytes at once.
     """
     (rows, p, bow, flags), at = lines, 0
     for i in range(len(flags)):
@@ -295,29 +294,24 @@ def cell(text, words=2):
 
 
 def fill_cells(x, kernel, form, end, cells):
-    """Fills cells with the numbers x (N,), each followed by the byte `end`, and returns them. The kernel fills most
-    cells; empty cells get form(x), a str.
+    """Fills cells, uint8 or uint64, with the numbers x (N,), each followed by the byte `end`, and returns them as
+    uint64. The kernel fills most cells; empty cells get form(x), a str.
     """
     kernel(x, end, cells)
     for i in np.flatnonzero(cells[:, -1] == 0):
-        cells[i] = cell(form(x[i]).encode() + bytes([end]), cells.shape[1])
-    return cells
+        cells[i] = cell(form(x[i]).encode() + bytes([end]), cells[i].nbytes // 8).view(cells.dtype)
+    return cells.view(u64)
 
 
-def print_some(x, end, cells=None):
+def srilm_cells(x, end, cells=None):
     """The cells (N, 2) of float32 numbers as "%.7g" and the byte `end`."""
     cells = np.empty((len(x), 2), u64) if cells is None else cells
     return fill_cells(x, print_numbers, lambda x: f"{x:.7g}", end, cells)
 
 
-def print_short(x, end):
+def kenlm_cells(x, end):
     """The cells (N, 3) of float32 numbers with KenLM's digits and the byte `end`."""
-    return fill_cells(x, in_bytes(print_shortest), shortest, end, np.zeros((len(x), 3), u64))
-
-
-def in_bytes(kernel):
-    """A kernel for cells of uint64, from one for cells of bytes."""
-    return lambda x, end, cells: kernel(x, end, cells.view(np.uint8))
+    return fill_cells(x, print_shortest, shortest, end, np.zeros((len(x), 24), np.uint8))
 
 
 @jit

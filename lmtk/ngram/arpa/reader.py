@@ -21,7 +21,7 @@ from lmtk.machine import memory
 from lmtk.machine.large import LARGE, pays
 from lmtk.machine.threads import map_in_order
 from lmtk.ngram.arpa.rows import Trie, sort_rows
-from lmtk.ngram.counting.counts import trie
+from lmtk.ngram.counting.counts import number_ngrams
 from lmtk.ngram.model.backoff import Backoff
 from lmtk.ngram.model.building import build_nodes, finish
 from lmtk.ngram.model.nodes import ROOT, ZERO, wrap_records
@@ -64,7 +64,7 @@ def read_text(stream, path, seen=(), home=None, linked=True):
     n-grams, positive log probabilities, repeated n-grams and a missing <s> or </s> give one warning each. Raises
     FormatError.
     """
-    growing = GrowingTrie(home)
+    growing = GrowingTrie(path, home)
     sections, stated, sizes = read_model(stream, path, growing)
     growing.add(sections, stated)
     tell_sizes(path, stated, sizes | growing.sizes)
@@ -72,14 +72,11 @@ def read_text(stream, path, seen=(), home=None, linked=True):
     for mark, effect in LACKING.items():
         if mark not in unigrams.words:
             warnings.warn(f"{name_of(path)}: the model has no {mark.decode()}; {effect}", LmtkWarning, stacklevel=2)
-    try:
-        if unigrams.table is None:
-            rows = [rows_of_pieces(k, pieces, unigrams) for k, pieces in sections.items()]
-            nodes, repeated = nodes_of_few(rows, len(unigrams.vocab.words))
-        else:
-            nodes, repeated = nodes_of_many(sections, growing, linked)
-    except KeyError as e:
-        raise FormatError(path, f"the word {shown(e.args[0])} of an n-gram is not among the 1-grams") from None
+    if unigrams.table is None:
+        rows = [rows_of_pieces(k, pieces, unigrams) for k, pieces in sections.items()]
+        nodes, repeated = nodes_of_few(rows, len(unigrams.vocab.words))
+    else:
+        nodes, repeated = nodes_of_many(sections, growing, linked)
     if repeated:
         text = f"{name_of(path)}: {counted(repeated, 'repeated n-gram')}; only the first occurrence is kept"
         warnings.warn(text, LmtkWarning, stacklevel=2)
@@ -122,9 +119,8 @@ def read_sections(stream, path, growing):
         elif head := SECTION.match(line):
             order = int(head[1])
             if order > MAX_ORDER:
-                raise FormatError(
-                    path, f"the order {order} is too high; lmtk reads models up to order {MAX_ORDER}", number
-                )
+                problem = f"the order {order} is too high; lmtk reads models up to order {MAX_ORDER}"
+                raise FormatError(path, problem, number)
             if order != len(sections) + 1:
                 raise FormatError(path, f"expected {len(sections) + 1}-grams, found {order}-grams", number)
             growing.add(sections, stated)
@@ -189,7 +185,7 @@ def pieces(blocks, unigrams):
     From the 2-grams on, threads read the blocks. A block is first read with a guess of the order of its first
     line: `last_order` of the block before. After a wrong guess it is read again.
     """
-    line, order, free, unigrams.table = 0, None, [], table_of({})  # 1-grams are not looked up
+    line, order, free, unigrams.table = 0, None, [], Table(Closed({}, NO_UNIGRAM))  # 1-grams are not looked up
     for block in blocks:
         items, lines, order = read_block(block, order, unigrams, free)
         yield from ((line + number, piece) for number, piece in items)
@@ -231,12 +227,12 @@ def last_order(block, order):
 
 
 class Unigrams:
-    """The words of a file's 1-grams, in order. vocab: the model's vocabulary, once all of them are read. table: of a
-    large file, the words' ids for look-ups by several threads.
+    """The words of the 1-grams of the file `path`, in order. vocab: the model's vocabulary, once all of them are read.
+    table: of a large file, the words' ids for look-ups by several threads.
     """
 
-    def __init__(self):
-        self.words, self.table = [], None
+    def __init__(self, path):
+        self.path, self.words, self.table = path, [], None
 
     @cached_property
     def vocab(self):
@@ -252,8 +248,8 @@ class GrowingTrie:
     prefix. spare: memory for a section. sizes: {k: N} of the orders that are records. home: as for `finish`.
     """
 
-    def __init__(self, home=None):
-        self.unigrams, self.home, self.trie, self.spare, self.sizes = Unigrams(), home, None, [], {}
+    def __init__(self, path, home=None):
+        self.unigrams, self.home, self.trie, self.spare, self.sizes = Unigrams(path), home, None, [], {}
 
     def extend(self, section, rows, stated):
         """Appends Rows to a section. Rows that follow each other are joined in memory for as many n-grams as are
@@ -275,9 +271,7 @@ class GrowingTrie:
             whole[:begin] = last.rows
         whole[begin : begin + size] = rows.rows
         rows.free.append(rows.rows.base)
-        section[-1] = replace(
-            section[-1], rows=whole[: begin + size], unknown=section[-1].unknown or rows.unknown, text=None
-        )
+        section[-1] = replace(rows, rows=whole[: begin + size], unknown=section[-1].unknown or rows.unknown, text=None)
 
     def add(self, sections, stated):
         """Makes records of the last section, if the sections before it are records and its words have 1-grams."""
@@ -314,11 +308,6 @@ def next_order(order, line):
     return ENDED if line == b"\\end\\" else order
 
 
-def table_of(index):
-    """The ids of a model's words, for look-ups by several threads; NO_UNIGRAM for others."""
-    return Table(Closed(index, NO_UNIGRAM))
-
-
 def read_block(block, order, unigrams, free):
     """Reads a block of whole lines that begins inside `order`: ([(number in the block, line or Rows)], the number of
     lines, the order at its end).
@@ -349,7 +338,7 @@ def read_block(block, order, unigrams, free):
         items.append((line, piece))
         before, order = order, next_order(order, piece)
         if before == 1 and order == 2:
-            unigrams.table = table_of(unigrams.vocab.index)
+            unigrams.table = Table(Closed(unigrams.vocab.index, NO_UNIGRAM))
         if before == order == 1 and not isinstance(entry := parse(piece, 1), str):
             unigrams.words += entry[1]
     return items, line, order
@@ -383,7 +372,7 @@ def nodes_of_few(rows, W):
     that the rows lack become bare.
     """
     orders, repeated = [], 0
-    for x, (keys, first, _) in zip(rows, trie([x[:, :-2] for x in rows], W), strict=True):
+    for x, (keys, first, _) in zip(rows, number_ngrams([x[:, :-2] for x in rows], W), strict=True):
         is_row = first < len(x)
         repeated += len(x) - int(is_row.sum())
         logs = np.full(len(keys), np.nan, np.float32), np.zeros(len(keys), np.float32)
@@ -484,17 +473,18 @@ def rows_of_lines(k, lines, index):
 
 def rows_of_pieces(k, pieces, unigrams):
     """The rows (N, k + 2) of parsed lines and Rows of order k; of 1-grams, `pieces` is the whole section. Raises
-    KeyError with a word that has no 1-gram.
+    FormatError for a word that has no 1-gram.
     """
     index, parts = unigrams.vocab.index, []
-    for kind, run in groupby(pieces, type):
-        if kind is Rows:
-            for x in run:
-                if x.unknown is not None:
-                    raise KeyError(x.unknown)
-                parts.append(x.rows)
-        else:
-            parts.append(rows_of_lines(k, [*run], index))
+    try:
+        for kind, run in groupby(pieces, type):
+            if kind is Rows:
+                parts += [x.rows if x.unknown is None else index[x.unknown] for x in run]  # which is a KeyError
+            else:
+                parts.append(rows_of_lines(k, [*run], index))
+    except KeyError as e:
+        path, problem = unigrams.path, f"the word {shown(e.args[0])} of an n-gram is not among the 1-grams"
+        raise FormatError(path, problem) from None
     rows = parts[0] if len(parts) == 1 else np.concatenate([np.empty((0, k + 2), np.int32), *parts])
     if k == 1:
         rows[:, 0] = [index[w] for w in unigrams.words]

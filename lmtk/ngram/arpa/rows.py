@@ -102,10 +102,8 @@ def put_rows(rows, k, place, begin, ids, memory, where):
     status = FALLING
     for columns in range(k - 1, k + 1):
         if status == FALLING:
-            if sort_rows(part, columns, ids, falling, start, order, other):
-                status = link_rows(part, other, k, begin, (low, high), memory, where)
-            else:
-                status = link_rows(part, order, k, begin, (low, high), memory, where)
+            is_other = sort_rows(part, columns, ids, falling, start, order, other)
+            status = link_rows(part, other if is_other else order, k, begin, (low, high), memory, where)
     return status
 
 

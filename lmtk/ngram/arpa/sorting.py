@@ -35,9 +35,8 @@ def write_sections(out, model, rank, lines, context_first=False):
     most = max(bounded.bound // BYTES, LEAST) if bounded.bound else 1 << 40
     for k in range(1, nodes.order + 1):
         out.write(b"\n\\%d-grams:\n" % k)
-        lead = k - 2 if context_first and k > 1 else k - 1
-        columns = [*([k - 1] if lead < k - 1 else []), *range(lead + 1)]  # the last decides first
-        for rows in ranges(nodes, k, lead, rank, weighted[k - 1], most):
+        columns = [k - 1, *range(k - 1)] if context_first else [*range(k)]  # the last decides first
+        for rows in ranges(nodes, k, columns[-1], rank, weighted[k - 1], most):
             place = np.arange(len(rows), dtype=np.int32)
             for column in columns:
                 place = sorted_by(place, np.ascontiguousarray(rows[:, column]), len(rank))
@@ -55,8 +54,11 @@ def ranges(nodes, k, lead, rank, weighted, most):
     """Yields the rows (M, k + 3) of the n-grams of order k, for one range after the other of the numbers of the leading
     word, the word at `lead`. A range has up to `most` rows, or those of a single word.
     """
-    sizes, order = np.zeros(len(rank), np.int64), lead + 1
-    count_words(nodes.memory, nodes.where, k, order, rank, sizes)
+    sizes, level = np.zeros(len(rank), np.int64), nodes.levels[lead + 1]
+    for a in range(0, len(level) - 1, PIECE):
+        part = level[a : min(a + PIECE, len(level) - 1) + 1]
+        extensions = np.diff(part["child"]).astype(np.int64) if lead + 1 < k else 1
+        np.add.at(sizes, rank[part["word"][:-1]], extensions)
     ends, cuts = np.cumsum(sizes), [0]
     while cuts[-1] < len(rank):
         before = ends[cuts[-1] - 1] if cuts[-1] else 0
@@ -82,9 +84,8 @@ def rows_of(nodes, k, first, rank, weighted):
 def fill_rows(memory, logs, where, first, rank, weighted, rows):
     """rows (N, k + 3) <- the nodes with a probability among N of order k, from `first` on. Returns their number."""
     k, row = rows.shape[1] - 3, 0
-    bow, p, words = k < len(where), where[k - 1, P], np.empty(k + 1, np.int32)
+    bow, p, words = k < len(where), where[k - 1, P], np.full(k + 1, -1, np.int32)
     at = np.full(k + 1, first)  # the node of the prefix of each length
-    words[:] = -1
     for j in range(k - 1, 0, -1):
         at[j] = count_below(memory, where[j - 1, AT] + CHILD, WIDE, where[j - 1, N], at[j + 1] + 1) - 1
     for node in range(first, first + len(rows)):
@@ -103,12 +104,3 @@ def fill_rows(memory, logs, where, first, rank, weighted, rows):
         rows[row, k + 2] = 3 if bow and weighted[node] else 1
         row += 1
     return row
-
-
-@jit
-def count_words(memory, where, k, d, rank, many):
-    """many (W,) += the number of n-grams of order k, bare or not, by the number of their d-th word; d is k or k - 1."""
-    begin, width = where[d - 1, AT], where[d - 1, WIDTH]
-    for i in range(where[d - 1, N]):
-        at = begin + width * i
-        many[rank[memory[at]]] += memory[at + WIDE + CHILD] - memory[at + CHILD] if d < k else 1

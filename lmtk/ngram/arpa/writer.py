@@ -31,7 +31,7 @@ def write_text(out, model, sort=True, may_reuse=False):
 
         words = model.vocab.words
         rank = ranks(words) if sort else np.arange(len(words), dtype=np.int32)
-        sorting.write_sections(out, model, rank, printing.plain(sorted(words) if sort else words).lines, sort)
+        sorting.write_sections(out, model, rank, printing.srilm_layout(sorted(words) if sort else words).lines, sort)
     out.write(b"\n\\end\\\n")
 
 

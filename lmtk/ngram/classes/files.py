@@ -30,15 +30,11 @@ def read_classes(path, scaled=True, rows=None):
             raise FormatError(path, f"{expected}, found '{shown(line)[:60]}'", number)
         name, word = fields[0], fields[-1]
         if word in members:
-            raise FormatError(
-                path,
-                f"{shown(word)} already has a class in line {line_of[word]}; a word can be in one class only",
-                number,
-            )
+            problem = f"{shown(word)} already has a class in line {line_of[word]}; a word can be in one class only"
+            raise FormatError(path, problem, number)
         if {name, word} & {SOS, EOS} or name == UNK:
-            raise FormatError(
-                path, "<s> and </s> cannot be in a class, and a class cannot be called <s>, </s> or <unk>", number
-            )
+            problem = "<s> and </s> cannot be in a class, and a class cannot be called <s>, </s> or <unk>"
+            raise FormatError(path, problem, number)
         if stated.setdefault(name, len(fields)) != len(fields):
             raise FormatError(path, "a class must give the probabilities of all its words or of none", number)
         members[word] = names.setdefault(name, len(names)), p

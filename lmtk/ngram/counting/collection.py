@@ -10,7 +10,8 @@ import warnings
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, zip_longest
+from itertools import chain, groupby, zip_longest
+from operator import itemgetter
 
 import numpy as np
 
@@ -23,14 +24,14 @@ from lmtk.machine.large import pays
 from lmtk.machine.parallel import ALONE
 from lmtk.machine.threads import thread_count
 from lmtk.ngram.counting.counts import Counts, count_ids, from_rows, parse_counts, row_parts, to_rows
-from lmtk.ngram.counting.runs import LINE, Lines, Spilled, add_spilling, count_spilling, spilled, tokens_in
+from lmtk.ngram.counting.runs import WRITE_BYTES, Lines, Spilled, add_spilling, count_spilling, spilled, tokens_in
 from lmtk.ngram.counting.sharing import common_words, gather_levels
 from lmtk.text.corpus import NEWLINE, TOKEN, WORD_BYTES, Closed, Growing, Marks, Reader, ids_of, with_marks
 from lmtk.text.vocab import EOS, SOS, UNK
 
 SENTENCES = Marks()
 TOLD = 64 << 20  # bytes; a job that takes less memory causes no warning
-NODE = 100  # bytes of memory that a counted n-gram takes when a model is estimated
+MODEL_BYTES = 100  # bytes of memory that a counted n-gram takes when a model is estimated
 LEAST = 64 << 20  # bytes of -memory besides the words
 SMALL_BLOCK = 2 << 20  # bytes of a text that are read together if memory is bounded
 OUTSIDE = -2  # the id of a word whose n-grams are dropped
@@ -232,13 +233,13 @@ class Input:
         reader.finish()
 
 
-def collect(sources, as_text=False, memory=None, comm=ALONE, replace=None):
+def collect(sources, as_text=False, memory=None, comm=ALONE, replace_words=None):
     """The Counts of Sources, added up, as in SRILM's ngram-count. Their words are <s>, </s>, `unk`, those of the closed
     vocabulary, and others as first seen.
 
     memory: about how many bytes counting may take besides the result; the rest goes to disk. comm: the ranks that count
-    together; rank 0 has the result. replace: words -> (new words, the new id of each old word), to count other words in
-    place of those read.
+    together; rank 0 has the result. replace_words: words -> (new words, the new id of each old word), to count other
+    words in place of those read.
 
     Whole counts that do not fit into `memory` become runs.Spilled, if a single rank makes them. With `as_text`, a large
     text without sentence marks inside sentences becomes a Text on each rank, which is in memory if it fits into
@@ -250,7 +251,7 @@ def collect(sources, as_text=False, memory=None, comm=ALONE, replace=None):
         raw = comm.each(lambda: Blocks(source.raw(comm), source.n_initial) if on_disk else list(source.raw(comm)))
         text = text_of(raw, source, comm)
         if text is not None:
-            return text.replaced(*replace(text.words)) if replace else text
+            return text.replaced(*replace_words(text.words)) if replace_words else text
 
     def read():
         """Reads the count files and the weighted texts, on rank 0, and this rank's part of the texts."""
@@ -261,8 +262,8 @@ def collect(sources, as_text=False, memory=None, comm=ALONE, replace=None):
 
     lines, ids, starts, blocks = comm.each(read)
     words, new_id = common_ids(source, blocks, comm)
-    if replace:
-        words, replacing_id = replace(words)
+    if replace_words:
+        words, replacing_id = replace_words(words)
         new_id = replacing_id[new_id]
     W = len(words)
     tokens, run, levels = comm.total(len(ids)), None, None
@@ -271,12 +272,12 @@ def collect(sources, as_text=False, memory=None, comm=ALONE, replace=None):
         run = count_spilling(ids, new_id, starts, order, W, memory)
     else:
         levels = count_ids(new_id[ids], starts, order, W)
-    if lines.spill and lines.size > memory // LINE:
+    if lines.spill and lines.size > memory // WRITE_BYTES:
         limit_memory(memory)
         run = add_spilling(lines, new_id, W, (run or spilled(levels, 0)) if tokens else None, memory)
         lines = Lines()
     if run:
-        counts = Spilled(run.column, run.ends, words, max(memory // LINE, 1))
+        counts = Spilled(run.column, run.ends, words, max(memory // WRITE_BYTES, 1))
         if comm.size == 1 and not lines.size:
             return counts
         levels = counts.levels()
@@ -368,7 +369,7 @@ def in_memory(counts, memory):
     """Counts or runs.Spilled as Counts in memory. Warns if a model of them takes more than -memory allows."""
     if isinstance(counts, Spilled):
         counts = Counts(counts.words, counts.levels())
-    size = NODE * sum(len(level.keys) for level in counts.levels)
+    size = MODEL_BYTES * sum(len(level.keys) for level in counts.levels)
     if memory and size > max(memory, TOLD):
         task = f"the counts and the model are made in memory, which takes about {size >> 20} MB, more than -memory"
         warnings.warn(task, LmtkWarning, stacklevel=1)
@@ -386,21 +387,16 @@ def read_texts(raw, index, marks, memory, n_words):
     """
     ids, starts, blocks = Column(np.int32, memory), Column(np.int64, memory), [(-1, -1, 0, n_words)]
     starts.append(np.zeros(1, np.int64))
-    path = top = None
-    before = NEWLINE
-    for this, place, block in raw:
-        if this != path:
-            if before != NEWLINE or (marks.stream and path is not None):
-                starts.append(np.array([ids.size]))
-            path, top, before = this, blocks[-1][3], NEWLINE
-        more, ends, _ = with_marks(block, marks, index[SOS], index[EOS], before)
-        before = block[-1] if len(block) else before
-        starts.append(ids.size + ends)
-        ids.append(more)
-        top = max(top, int(more.max(initial=-1)) + 1)
-        blocks.append((path, place, len(more), top))
-    if before != NEWLINE or (marks.stream and path is not None):
-        starts.append(np.array([ids.size]))
+    for path, of_text in groupby(raw, itemgetter(0)):
+        before = NEWLINE
+        for _, place, block in of_text:
+            more, ends, _ = with_marks(block, marks, index[SOS], index[EOS], before)
+            before = block[-1] if len(block) else before
+            starts.append(ids.size + ends)
+            ids.append(more)
+            blocks.append((path, place, len(more), max(blocks[-1][3], int(more.max(initial=-1)) + 1)))
+        if before != NEWLINE or marks.stream:
+            starts.append(np.array([ids.size]))
     return ids.array(), starts.array(), blocks
 
 
@@ -408,37 +404,33 @@ def bordered(raw, sos, eos, marks):
     """Yields the ids of each raw block with a border, -1, after each sentence in place of its marks. Raises
     MarksInside, also if the last line of a text lacks its newline.
     """
-    path, border, before = None, np.array([NEWLINE], np.int32), NEWLINE
-    for this, _, block in raw:
-        if marks.stream and path not in (None, this):
-            yield border
-        if path != this and before != NEWLINE:
+    for _, of_text in groupby(raw, itemgetter(0)):
+        before = NEWLINE
+        for _, _, block in of_text:
+            if not len(block):
+                continue
+            previous, before = before, block[-1]
+            is_mark = (block == sos) | (block == eos)
+            if is_mark.any():
+                if not (marks.sos and marks.eos):
+                    raise MarksInside
+                ids, ends, _ = with_marks(block, marks, sos, eos, previous)
+                ids[ends - 1] = NEWLINE
+                begins = np.append(0, ends)[int(previous != NEWLINE) :]
+                block = np.delete(ids, begins[begins < len(ids)])
+                if (block == sos).any() or (block == eos).any():
+                    raise MarksInside
+            elif marks.stream:
+                block = block[block != NEWLINE]
+            elif not marks.blank:
+                ends = block == NEWLINE
+                is_blank = ends & np.append(previous == NEWLINE, ends[:-1])
+                block = block[~is_blank] if is_blank.any() else block
+            yield block
+        if before != NEWLINE:
             raise MarksInside
-        if not len(block):
-            continue
-        path, previous, before = this, before, block[-1]
-        is_mark = (block == sos) | (block == eos)
-        if is_mark.any():
-            if not (marks.sos and marks.eos):
-                raise MarksInside
-            ids, ends, _ = with_marks(block, marks, sos, eos, previous)
-            ids[ends - 1] = NEWLINE
-            begins = np.append(0, ends)[int(previous != NEWLINE) :]
-            block = np.delete(ids, begins[begins < len(ids)])
-            if (block == sos).any() or (block == eos).any():
-                raise MarksInside
-        elif marks.stream:
-            block = block[block != NEWLINE]
-        elif not marks.blank:
-            ends = block == NEWLINE
-            after_end = np.append(previous == NEWLINE, ends[:-1])
-            if (ends & after_end).any():
-                block = block[~(ends & after_end)]
-        yield block
-    if before != NEWLINE:
-        raise MarksInside
-    if marks.stream:
-        yield border
+        if marks.stream:
+            yield np.array([NEWLINE], np.int32)
 
 
 def join_columns(first, second):

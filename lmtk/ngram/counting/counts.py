@@ -143,7 +143,7 @@ def values(array, node, default):
     return np.where(node >= 0, array[node], default) if len(array) else np.full(len(node), default)
 
 
-def trie(rows, W):
+def number_ngrams(rows, W):
     """The nodes of n-grams given as rows of ids, rows[k - 1] (N_k, k), and of all their prefixes.
 
     Yields for each order: keys, sorted; first, the index of each node's first row; node, the node of each row. The rows
@@ -171,7 +171,7 @@ def from_rows(rows, weights, W):
     if can_sort(sum(map(len, rows)), W, "sort"):
         return sort_rows(rows, weights, W)
     levels = []
-    for (keys, first, node), weight in zip(trie(rows, W), weights, strict=True):
+    for (keys, first, node), weight in zip(number_ngrams(rows, W), weights, strict=True):
         count = np.zeros(len(keys), weight.dtype)
         np.add.at(count, node[: len(weight)], weight)
         levels.append(Level(keys, count, first))

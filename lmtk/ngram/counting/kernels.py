@@ -16,6 +16,7 @@ node    -          an n-gram's number among those of its length
 import numpy as np
 
 from lmtk.machine.jit import jit
+from lmtk.text.kernels import put_number, span
 
 BATCH = 256  # positions whose random reads are made together, so that they overlap
 
@@ -161,16 +162,7 @@ def print_counts(cursor, depth, base, columns, only, names, text):
                     at += length
                     text[at] = 32 if k < depth else 9
                     at += 1
-                rest, digits = count[j], 1
-                while rest >= 10:
-                    rest //= 10
-                    digits += 1
-                rest = count[j]
-                for c in range(digits - 1, -1, -1):
-                    text[at + c] = 48 + rest % 10
-                    rest //= 10
-                text[at + digits] = 10
-                at += digits + 1
+                at = put_number(text, at, count[j], 10)
             cursor[depth] += 1
             depth += 1
         elif depth == 0:
@@ -190,16 +182,10 @@ def read_count_lines(text, at, size, count, line):
     while at < len(text) and line < len(size):
         i, fields, begin, end = at, 0, 0, 0
         while text[i] != 10:
-            c = text[i]
-            if c == 32 or c == 9 or c == 13:
-                i += 1
-                continue
-            begin = i
-            while c > 32 or (c != 10 and c != 32 and c != 9 and c != 13):
-                i += 1
-                c = text[i]
-            end = i
-            fields += 1
+            length = span(text, i)
+            if length:
+                begin, end, fields = i, i + length, fields + 1
+            i += max(length, 1)
         number = 0
         if fields:
             good = fields > 1 and end - begin <= 18

@@ -16,8 +16,8 @@ from lmtk.ngram.counting.counts import Counts, Level, check_sum, count_ids, from
 from lmtk.text.vocab import EOS, SOS
 
 FAN = 32  # runs merged at once
-NODE = 200  # bytes of memory that merging takes for each node
-LINE = 250  # bytes of memory that writing takes for each node
+MERGE_BYTES = 200  # bytes of memory that merging takes for each node
+WRITE_BYTES = 250  # bytes of memory that writing takes for each node
 BEHIND = 1 << 40  # added to `first` of nodes that are only prefixes: it puts them after all lines
 
 
@@ -71,26 +71,23 @@ class Spilled:
             yield self.rows(k, a, a + self.batch)
 
     def nodes(self, k):
-        """Yield the n-grams of order k in pieces: (first, parent, word, count). first: the node of the first context;
-        for each n-gram, (M,): its context as a distance from `first`, its last word, its count.
+        """Yields the n-grams of order k in pieces, (M,) each: the nodes of their contexts, their last words, their
+        counts.
         """
-        W = len(self.words)
         for rows in self.pieces(k):
-            parent, word = np.divmod(rows[:, 0], W)
-            yield int(parent[0]), parent - parent[0], word, np.ascontiguousarray(rows[:, 1])
+            yield *np.divmod(rows[:, 0], len(self.words)), np.ascontiguousarray(rows[:, 1])
 
-    def contexts_words(self, k, first, parent):
-        """(M,): the last words of the contexts of a piece of n-grams of order k. first, parent: from `nodes`."""
-        level = self.level(k - 1)
-        return (np.array(level[first : first + int(parent[-1]) + 1, 0]) % len(self.words))[parent]
+    def context_words(self, k, parent):
+        """(M,): the last words of contexts of n-grams of order k, given by their nodes (M,)."""
+        return self.level(k - 1)[parent, 0] % len(self.words)
 
     def in_sentences(self):
         """Whether <s> occurs only as the first word of n-grams, and </s> only as the last."""
         sos, eos = (self.words.index(mark) if mark in self.words else None for mark in (SOS, EOS))
         return not any(
-            (word == sos).any() or (self.contexts_words(k, first, parent) == eos).any()
+            (word == sos).any() or (self.context_words(k, parent) == eos).any()
             for k in range(2, self.order + 1)
-            for first, parent, word, _ in self.nodes(k)
+            for parent, word, _ in self.nodes(k)
         )
 
     def levels(self):
@@ -171,14 +168,14 @@ def count_spilling(ids, new_id, starts, order, W, memory):
     def made(begin):
         return spilled(piece(ids, new_id, starts, begin, min(begin + batch, len(ids)), order, W), np.int64(begin))
 
-    return merged(map(made, range(0, len(ids), batch)), order, W, memory // NODE)
+    return merged(map(made, range(0, len(ids), batch)), order, W, memory // MERGE_BYTES)
 
 
 def add_spilling(lines, new_id, W, text, memory):
     """The run of Lines, as `counts.from_rows` would count them, followed by the nodes of a text's run (or None), made
     in about `memory` bytes. new_id (W',): the new ids of the Lines' ids. Raises LmtkError as from_rows.
     """
-    batch, n = max(memory // NODE, 1), max(len(lines.columns), len(text.ends) - 1 if text else 0)
+    batch, n = max(memory // MERGE_BYTES, 1), max(len(lines.columns), len(text.ends) - 1 if text else 0)
     passed, totals = np.zeros(n, np.int64), np.zeros(n)
 
     def made():
@@ -232,15 +229,13 @@ def merged(runs, order, W, batch):
     """Merge the runs that an iterator makes one after the other into one run, FAN at a time. batch: about how many
     nodes are in memory at once.
     """
-    tiers = [[]]  # each run of a tier is made of FAN of the tier below
+    large, small = [], []  # each of the large runs is made of FAN small ones
     for run in runs:
-        tiers[0].append(run)
-        for t, tier in enumerate(tiers):
-            if len(tier) == FAN:
-                tiers[t + 1 :] = tiers[t + 1 :] or [[]]
-                tiers[t + 1].append(merge(tier, order, W, batch))
-                tier.clear()
-    return merge([run for tier in reversed(tiers) for run in tier], order, W, batch)
+        small.append(run)
+        if len(small) == FAN:
+            large.append(merge(small, order, W, batch))
+            small.clear()
+    return merge(large + small, order, W, batch)
 
 
 def piece(ids, new_id, starts, begin, end, order, W):

@@ -29,7 +29,7 @@ from functools import cached_property
 import numpy as np
 
 from lmtk.machine.jit import jit
-from lmtk.ngram.edit.prune import first_marks, without
+from lmtk.ngram.edit.prune import first_marks, keep_marked
 from lmtk.ngram.edit.renormalize import copied
 from lmtk.ngram.model.backoff import Backoff
 from lmtk.ngram.model.nodes import AT, CHILD, WIDTH, N, view_records
@@ -141,7 +141,7 @@ class KneserNey:
                 level["log10p"][:-1] = np.where(level["word"][:-1] < V, log10p, level["log10p"][:-1])
             else:
                 level["log10p"][:-1] = np.where(counts[part] > 0, log10p, np.nan)
-        return without(self.model, self.arrays, stays)
+        return keep_marked(self.model, self.arrays, stays)
 
 
 def kneser_ney(model, times, tokens, methods):

@@ -62,7 +62,7 @@ def cut(model, arrays, limits, threshold):
     of `find_limits`; they can be used again.
     """
     kept = (limits >= f32(threshold)).view(np.uint8)
-    return without(model, arrays, kept, mark_needed(model, arrays, kept))
+    return keep_marked(model, arrays, kept, mark_needed(model, arrays, kept))
 
 
 def threshold_for(limits, most):
@@ -91,7 +91,7 @@ def prune_low(model, minorder=2):
         update_all_weights(arrays, model.vocab)
     kept = stated(arrays)
     kept[: where[0, N]] = 1
-    return without(model, arrays, kept | mark_needed(model, arrays, kept))
+    return keep_marked(model, arrays, kept | mark_needed(model, arrays, kept))
 
 
 def drop_empty(model):
@@ -123,7 +123,7 @@ def mark_needed(model, arrays, kept):
     return needed
 
 
-def without(model, arrays, kept, weighted=None):
+def keep_marked(model, arrays, kept, weighted=None):
     """The model with the n-grams that are kept, with new weights. kept: marks of all n-grams. A removed n-gram that is
     the prefix of a kept one becomes a bare prefix, which gets its backed-off probability. weighted: marks of the
     n-grams that have a weight; None: all have one.

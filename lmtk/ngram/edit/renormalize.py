@@ -124,11 +124,13 @@ def copied(model, may_reuse=False):
 
 
 @inlined
-def estimate(memory, logs, where, far, k, node, above, context, weights):
-    """log10 p of a word after the node `context`, of order `above`, by backing off. node, of order k: the longest
-    n-gram that may be used. weights (n,): scratch.
+def lower_p(memory, logs, where, far, k, node, above, context, weights):
+    """log10 p of the last word of a node of order k, from its longest proper suffix with a probability and the weights
+    of `context`, a node of order `above`, and of that context's suffixes. context: the longest suffix of the n-gram's
+    context; for a bare prefix, the context itself. weights (n,): scratch.
     """
     p, many = f32(-np.inf), 0
+    k, node = suffix_of(memory, where, far, k, node)
     while k:
         value = logs[where[k - 1, AT] + where[k - 1, WIDTH] * node + where[k - 1, P]]
         if value == value:
@@ -140,19 +142,6 @@ def estimate(memory, logs, where, far, k, node, above, context, weights):
         many += 1
         above, context = suffix_of(memory, where, far, above, context)
     return backed_off(p, weights, 0, many, False)
-
-
-@inlined
-def lower_p(memory, logs, where, far, k, node, after_order, after, weights):
-    """log10 p of the last word of an n-gram by the lower order, that is after its context without the oldest word. The
-    longest suffix of that context is the node `after`, of order after_order.
-    """
-    order, end = suffix_of(memory, where, far, k, node)
-    if order == k - 1:
-        p = logs[where[k - 2, AT] + where[k - 2, WIDTH] * end + where[k - 2, P]]
-        if p == p:
-            return p
-    return estimate(memory, logs, where, far, order, end, after_order, after, weights)
 
 
 @inlined
@@ -213,5 +202,4 @@ def fill_bare(arrays, k, contexts, log10p):
     for i in range(first, last):
         for child in range(memory[above + wide * i + CHILD], memory[above + wide * (i + 1) + CHILD]):
             if log10p[child] != log10p[child]:
-                order, end = suffix_of(memory, where, far, k, child)
-                log10p[child] = estimate(memory, logs, where, far, order, end, k - 1, i, weights)
+                log10p[child] = lower_p(memory, logs, where, far, k, child, k - 1, i, weights)

@@ -23,22 +23,8 @@ from lmtk.exponential import powers
 from lmtk.machine.jit import inlined, intrinsic, jit
 from lmtk.machine.threads import map_at_once, part_size
 from lmtk.ngram.model.building import add_suffixes
-from lmtk.ngram.model.nodes import (
-    AT,
-    BOW,
-    CHILD,
-    NARROW,
-    PLACE,
-    ROOT,
-    WIDE,
-    WIDTH,
-    N,
-    P,
-    address_of,
-    release_order,
-    suffix_of,
-)
-from lmtk.ngram.model.searching import build_table
+from lmtk.ngram.model.nodes import AT, BOW, CHILD, NARROW, PLACE, ROOT, WIDE, WIDTH, N, P, release_order, suffix_of
+from lmtk.ngram.model.searching import build_table, shell_sort
 
 AHEAD = 8
 BATCH = 256  # n-grams whose random reads are made together
@@ -46,11 +32,6 @@ END = np.uint64(0xFFFFFFFFFFFFFFFF)  # ends each list that is merged
 f32 = np.float32
 u64 = np.uint64
 array_at, prefetch = (intrinsic(name) for name in ("array_at", "prefetch"))
-
-
-@jit
-def trie_at(tries, m):
-    return array_at(tries[m, 0], tries[m, 1], np.int32)
 
 
 @inlined
@@ -88,7 +69,7 @@ def merge_children(united, k, above, most, child, word, place):
     for q in range(len(above)):
         child[q], filled = n, 0
         for m in range(T):
-            memory = trie_at(tries, m)
+            memory = array_at(tries[m, 0], tries[m, 1], np.int32)
             if q + AHEAD < len(above):
                 low, _ = children_at(memory, where, m, k, np.int64(above[q + AHEAD, m]))
                 prefetch(memory, where[m, k - 1, AT] + where[m, k - 1, WIDTH] * low)
@@ -101,7 +82,7 @@ def merge_children(united, k, above, most, child, word, place):
                     straight &= filled == head[m] or items[filled - 1] < items[filled]
                     filled += 1
             if not straight:
-                sort(items, head[m], filled)
+                shell_sort(items, head[m], filled)
             items[filled] = END
             filled += 1
         while True:
@@ -119,22 +100,6 @@ def merge_children(united, k, above, most, child, word, place):
             n += 1
     child[len(above)] = n
     return n
-
-
-@inlined
-def sort(items, begin, end):
-    """Sorts items[begin:end] in place, by Shell's sort (1959): most lists are short."""
-    gap = 1
-    while gap < (end - begin) // 3:
-        gap = 3 * gap + 1
-    while gap:
-        for i in range(begin + gap, end):
-            item, j = items[i], i
-            while j >= begin + gap and items[j - gap] > item:
-                items[j] = items[j - gap]
-                j -= gap
-            items[j] = item
-        gap //= 3
 
 
 def put_records(memory, where, k, part):
@@ -179,7 +144,8 @@ def mix_numbers(united, weights, k, part, arrays, suffixes):
             row[i] = base[order[i]] + end
             prefetch(rows, row[i] * 3 * T)
             for m in range(T):
-                prefetch(trie_at(tries, m), old[m, k - 1, AT] + old[m, k - 1, WIDTH] * np.int64(place[begin + i, m]))
+                at = old[m, k - 1, AT] + old[m, k - 1, WIDTH] * np.int64(place[begin + i, m])
+                prefetch(array_at(tries[m, 0], tries[m, 1], np.int32), at)
         for i in range(size):
             node, many = node0 + begin + i, 0
             while k > 1 and node >= memory[up + WIDE * (q + 1) + CHILD]:
@@ -264,8 +230,7 @@ def unite(models, ids, W, weights=None, may_reuse=False):
         where[k - 1, N], end = size, at + width * size
         memory[end : end + width] = 0
         if k == 1:
-            for begin, (*_, word, _) in zip(begins, pieces):
-                one[word] = np.arange(begin, begin + len(word))
+            one[pieces[0][3]] = np.arange(size)  # the words of the 1-grams, which are in one piece
         else:
             memory[at - WIDE + CHILD] = size
         if k < n:
@@ -298,15 +263,12 @@ def arrays_of(models, ids, n):
     """(tries, old, new ids) of models of orders up to n, for kernels: the address and length of each model's memory;
     its `where`, zeros for orders that it lacks; `ids` of `unite` in one array, filled up with -1.
     """
-    for model in models:
-        model.nodes.checked_levels(len(model.vocab.words))
-    tries = np.array([(address_of(model.nodes.memory), model.nodes.memory.size) for model in models], np.int64)
-    old = np.zeros((len(models), n, 4), np.int64)
-    for row, model in zip(old, models):
-        row[: model.nodes.order] = model.nodes.where
+    tries, old = np.empty((len(models), 2), np.int64), np.zeros((len(models), n, 4), np.int64)
     number_of = np.full((len(models), max(map(len, ids))), -1, np.int32)
-    for row, new_ids in zip(number_of, ids):
-        row[: len(new_ids)] = new_ids
+    for m, (model, new_ids) in enumerate(zip(models, ids)):
+        model.nodes.checked_levels(len(model.vocab.words))
+        tries[m] = model.nodes.memory.ctypes.data, model.nodes.memory.size
+        old[m, : model.nodes.order], number_of[m, : len(new_ids)] = model.nodes.where, new_ids
     return tries, old, number_of
 
 

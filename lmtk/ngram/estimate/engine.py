@@ -56,8 +56,10 @@ def gather(x, segment, room):
     orders = [Gathered(*columns.T, node, int(H) + 1) for columns, node, H in zip(rows, nodes, local[-1], strict=True)]
     if x.raw is None:
         return orders
-    counts = [(x.raw[k][g.node], x.fresh[k][g.node] if k < n else g.children) for k, g in enumerate(orders, 2)]
-    return [replace(g, raw=raw, children=fresh.astype(raw.dtype)) for g, (raw, fresh) in zip(orders, counts)]
+    for k, g in enumerate(orders, 2):
+        raw, children = x.raw[k][g.node], x.continuations[k][g.node] if k < n else g.children
+        orders[k - 2] = replace(g, raw=raw, children=children.astype(raw.dtype))
+    return orders
 
 
 def contexts_of(x, k, orders, segment, room):
@@ -96,11 +98,10 @@ class Estimator:
         """Whether order k uses continuation counts."""
         return k < self.suffixes.order and self.methods[k - 1].continued
 
-    def tally(self, end):
-        """The counts of counts n_1 .. n_r of each order from 2 on, a list, with r as large as the methods may ask for.
-        end: the place after those of the last predicted word.
-        """
+    def tally(self):
+        """The counts of counts n_1 .. n_r of each order from 2 on, a list; r is as large as the methods may ask for."""
         x, V = self.suffixes, self.vocab.V
+        end = x.ended[V]  # the place after those of the last predicted word
         if x.raw:
             return [self.tally_counts(k, int(x.nodes(k, [end])[0])) for k in range(2, x.order + 1)]
         begins = x.begins[:end]
@@ -129,7 +130,7 @@ class Estimator:
         count, highest = x.raw[k][:end], method.highest
         is_counted = count >= 0
         if self.continued(k) and method.counts == "before":
-            count = np.where(x.oldest(k)[:end] < self.vocab.V, x.fresh[k][:end], count)
+            count = np.where(x.oldest(k)[:end] < self.vocab.V, x.continuations[k][:end], count)
         return np.bincount(np.minimum(count[is_counted], highest + 1), minlength=highest + 2)[1 : highest + 1]
 
     def begin(self, log10p, log10bow, marks):
@@ -168,7 +169,8 @@ class Estimator:
 
     def orders(self, segment, room):
         """Yields for each order k from 2 on: k; the Gathered of a segment; their counts as the order's method wants
-        them; which n-grams are predicted; how many have an <unk> that is not predicted.
+        them; which n-grams are predicted; how many have an <unk> that is not predicted. An n-gram is predicted if it is
+        counted, ends in a predicted word, and has no such <unk>.
         """
         word = None
         for k, grams in enumerate(gather(self.suffixes, segment, room), 2):
@@ -177,19 +179,13 @@ class Estimator:
                 count, is_first = grams.children, self.suffixes.oldest(k)[grams.node] >= self.vocab.V
                 count[is_first] = grams.raw[is_first]  # no word precedes these n-grams, which begin with <s> or such
             if self.has_others:
-                word = grams.parent if k == 2 else word[grams.parent]
-                predicted, unknowns = self.predicted(k, grams, word)
+                word = grams.parent if k == 2 else word[grams.parent]  # the last one of each n-gram
+                is_predicted = (word < self.vocab.V) & (grams.raw >= 0)
+                if self.unknown:
+                    is_unknown = (word == self.vocab.unk_id) | self.unknown[k - 1][grams.contexts][grams.context]
+                    is_predicted, unknowns = is_predicted & ~is_unknown, np.count_nonzero(is_unknown)
+                predicted = np.flatnonzero(is_predicted)
             yield k, grams, count, predicted, unknowns
-
-    def predicted(self, k, grams, word):
-        """(which n-grams are predicted, how many have an <unk> that is not predicted). An n-gram is predicted if it is
-        counted, ends in a predicted word, and has no such <unk>. word (N,): the last word of each.
-        """
-        is_predicted, unknowns = (word < self.vocab.V) & (grams.raw >= 0), 0
-        if self.unknown:
-            is_unknown = (word == self.vocab.unk_id) | self.unknown[k - 1][grams.contexts][grams.context]
-            is_predicted, unknowns = is_predicted & ~is_unknown, np.count_nonzero(is_unknown)
-        return np.flatnonzero(is_predicted), unknowns
 
     def back_off(self, k, grams, predicted, estimates, bow, below):
         """Backs off for the n-grams without a probability of their own. estimates: log10p and p of the `predicted`
@@ -277,8 +273,7 @@ def need_seen(seen, vocab):
 
 def ends_in_words(x, vocab):
     """Whether Suffixes of counts have an n-gram of 2 words or more that ends in a word of the vocabulary."""
-    end = x.ended[min(vocab.V, len(x.ended) - 1)]
-    return any((x.raw[k][: x.nodes(k, [end])[0]] > 0).any() for k in range(2, x.order + 1))
+    return any((x.raw[k][: x.nodes(k, [x.ended[vocab.V]])[0]] > 0).any() for k in range(2, x.order + 1))
 
 
 def unigrams(vocab, methods, seen, bigrams):
@@ -340,10 +335,10 @@ def count_last(counted, x, a, b, vocab):
         a = at[last]
         ends = np.flatnonzero(suffix.orders_in(x.begins[a + 1 : b])[0] <= k)
         b = a + 1 + ends[0] if len(ends) else b
-        fresh, raw = int(np.diff(x.nodes(k + 1, np.array([a, b])))[0]), b - a
+        continuations, raw = int(np.diff(x.nodes(k + 1, np.array([a, b])))[0]), b - a
         if x.raw:
-            fresh, raw = x.fresh[k][nodes[last]], x.raw[k][nodes[last]]
-        for r, change in ((fresh, -1), (raw, 1)):
+            continuations, raw = x.continuations[k][nodes[last]], x.raw[k][nodes[last]]
+        for r, change in ((continuations, -1), (raw, 1)):
             if 0 < r <= len(n):
                 n[r - 1] += change
     return first

@@ -25,7 +25,7 @@ def estimate(counts, vocab, recipe, form="nodes", memory=None, comm=ALONE, show=
     "lines" of an ARPA file or the "nodes" of a Backoff; with "discounts" it is None. memory, comm, show: as for
     `buckets.estimating.count`. Raises NoDiscount, and LmtkError if nothing is counted.
     """
-    if not is_in_buckets(counts):
+    if not is_shelved(counts):
         counts = in_suffix_order(counts, vocab, recipe)
         if isinstance(counts, Counts):
             model, methods = smoothing.estimate(counts, vocab, recipe)
@@ -37,8 +37,8 @@ def estimate(counts, vocab, recipe, form="nodes", memory=None, comm=ALONE, show=
     return estimating.estimate(buckets) if form != "discounts" else None, buckets.methods
 
 
-def is_in_buckets(counts):
-    """Whether the model of these counts is made in several buckets."""
+def is_shelved(counts):
+    """Whether the n-grams of the model are dealt to several buckets, on disk or to ranks."""
     return isinstance(counts, Spilled) or (isinstance(counts, Text) and not counts.is_in_memory)
 
 

@@ -20,7 +20,7 @@ import numpy as np
 
 from lmtk.errors import LmtkError
 from lmtk.machine.threads import map_at_once
-from lmtk.ngram.counting.counts import find, values
+from lmtk.ngram.counting.counts import find, find_rows, values
 from lmtk.ngram.estimate.engine import contexts_of
 from lmtk.ngram.estimate.smoothing import closed_contexts
 from lmtk.text.corpus import contexts
@@ -55,7 +55,7 @@ class HeldOut:
         for _ in range(SWEEPS):
             for k in range(len(D)):
                 D[k] = best_discounts(features, D, k, self.vocab.V)
-            gained = np.log(probability(features, D, self.vocab.V)[0]).mean()
+            gained = np.log(probabilities(features, D, self.vocab.V)[0]).mean()
             if gained - before < ENOUGH:
                 break
             before = gained
@@ -67,10 +67,8 @@ class HeldOut:
         for k, level in enumerate(levels[1:], 2):
             event = level.counted & (level.word < self.vocab.V)
             event &= ~closed_contexts(levels[k - 2], self.vocab)[level.parent]
-            context = np.zeros(len(self.words), np.int64)
-            for j, below in enumerate(levels[: k - 1]):
-                context = find(below.keys, context, self.words[:, k - 1 - j].astype(np.int64), W)
-            node = find(level.keys, context, self.words[:, 0].astype(np.int64), W)
+            context = find_rows([below.keys for below in levels[: k - 1]], self.words[:, k - 1 : 0 : -1], W)
+            node = find(level.keys, context, self.words[:, 0], W)
             grams = level.parent, level.count, event
             features.append(self.of_words(k, grams, len(levels[k - 2].keys), context, node))
         return features
@@ -133,7 +131,7 @@ class HeldOut:
         return c / T, slope / T[:, None], np.stack([values(x, context, 0) for x in n], 1) / T[:, None]
 
 
-def probability(features, D, V):
+def probabilities(features, D, V):
     """(p of each word with all orders, (N,); a list that has, for each order, p with the orders below it, from 1 / V
     on).
     """
@@ -146,7 +144,7 @@ def probability(features, D, V):
 
 def best_discounts(features, D, k, V):
     """The discounts of order k + 1 under which the words are most likely, while the other orders have those in D."""
-    p, below = probability(features, D, V)
+    p, below = probabilities(features, D, V)
     weight = np.ones(len(p))
     for (_, _, n), d in zip(features[k + 1 :], D[k + 1 :], strict=True):
         weight *= np.where(n.any(1), n @ d, 1)

@@ -49,8 +49,8 @@ class Interpolated:
         return Scores(logp, longest[:, None])
 
     def bins(self, corpus):
-        """(the bin of each token's context, (N,); the number of bins)."""
-        return predictors(self, contexts(corpus, self.order), corpus.ids)[1], len(self.alpha)
+        """The bin of each token's context, (N,)."""
+        return predictors(self, contexts(corpus, self.order), corpus.ids)[1]
 
     @cached_property
     def totals(self):

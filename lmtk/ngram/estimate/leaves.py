@@ -10,8 +10,7 @@ order   (N_k,)   the place in Counts of each node; int32 as all below
 context (N_k,)   the node of order k - 1 without the last word
 suffix  (N_k,)   the node of order k - 1 without the oldest word; it does not fall from one node to the next
 start   (W + 2,) the first node of each last word
-leaf    -        an n-gram that is not a suffix of another. Leaves are the places of `suffix.Suffixes`. A text has a
-                 place for each time that an n-gram is seen; counts have one place, and the count is stored beside it
+leaf    -        an n-gram that is not a suffix of another. Leaves are the places of `suffix.Suffixes`.
 
 In Counts, n-grams are grouped by their contexts. So once the order below is done, one counting sort by the last word
 puts an order in suffix order.
@@ -71,8 +70,9 @@ def turn_level(level, below, id_of, W):
     """
     order_below, *_, start_below = below
     N, contexts = len(level.keys), int(order_below.max(initial=-1)) + 1
-    child, word, start = np.zeros(contexts + 1, np.int32), np.empty(N, np.int32), np.zeros(W + 2, np.int32)
-    split(level.keys, len(id_of), id_of, child, word, start)
+    word = id_of[level.keys % len(id_of)]
+    sizes = np.bincount(level.keys // len(id_of), minlength=contexts), np.bincount(word, minlength=W + 1)
+    child, start = (np.append(0, np.cumsum(x)).astype(np.int32) for x in sizes)
     order, context = np.empty((2, N), np.int32)
     head = start[:-1].copy()
     if turn(child, word, order_below, start_below[1], head, order, context) or start[W] < N:
@@ -106,7 +106,7 @@ def suffixes_from(orders, raw, W):
     for k, (_, *columns, _) in enumerate(orders[2:], 2):
         context[base[k] : base[k + 1]], suffix[base[k] : base[k + 1]] = columns
     orders.clear()
-    fresh = count_fresh(base, suffix, raw)
+    continuations = count_continuations(base, suffix, raw)
     begins, come, first = places_of(W, base, suffix)
     start = np.append(first[:W], len(come)).astype(np.int64)
     find_contexts(base, context, first, begins, come)
@@ -116,16 +116,16 @@ def suffixes_from(orders, raw, W):
     blocks = blocks_of(begins, start, words[1])
     words = np.concatenate([*words[1:], words[0][:1]])  # words_of may read one word before the first: the last
     bases = np.cumsum([0, 0, 0, *sizes[1:-1]])
-    return Suffixes(begins, ranks_of(begins, n), words, bases, sizes, start, start, come, *blocks, raw, fresh)
+    return Suffixes(begins, ranks_of(begins, n), words, bases, sizes, start, start, come, *blocks, raw, continuations)
 
 
-def count_fresh(base, suffix, raw):
-    """`fresh` of Suffixes. suffix, base: as in `find_places`; raw: a list with order k at k."""
-    fresh = [None]
+def count_continuations(base, suffix, raw):
+    """`continuations` of Suffixes. suffix, base: as in `find_places`; raw: a list with order k at k."""
+    continuations = [None]
     for k in range(1, len(raw) - 1):
         counted = suffix[base[k + 1] : base[k + 2]][raw[k + 1] > 0]
-        fresh.append(np.bincount(counted, minlength=base[k + 1] - base[k]).astype(np.int32))
-    return fresh
+        continuations.append(np.bincount(counted, minlength=base[k + 1] - base[k]).astype(np.int32))
+    return continuations
 
 
 def places_of(W, base, suffix):
@@ -135,22 +135,6 @@ def places_of(W, base, suffix):
     begins, leaf, first = np.empty(size, kind_of_begins(n)), np.empty(size, np.int32), np.zeros(base[n], np.int32)
     find_places(W, base, suffix, begins, leaf, first)
     return begins, leaf, first
-
-
-@jit
-def split(keys, W, id_of, child, word, start):
-    """From the keys (N,) of a Level: child (P + 1,) <- where the n-grams of each context begin; word (N,) <- the id of
-    each last word; start (W + 2,) <- how many n-grams end in a lower id than each.
-    """
-    for i in range(len(keys)):
-        parent = keys[i] // W
-        word[i] = id_of[keys[i] - parent * W]
-        child[parent + 1] += 1
-        start[word[i] + 1] += 1
-    for p in range(len(child) - 1):
-        child[p + 1] += child[p]
-    for w in range(len(start) - 1):
-        start[w + 1] += start[w]
 
 
 @jit

@@ -9,7 +9,6 @@ f(c) is a table for low counts, and c minus a constant for higher ones. An order
 term. Numpy and the kernels use the same class. The options of a method are fields of jobs.smoothing.Smoothing.
 """
 
-import math
 import re
 import sys
 from collections.abc import Callable
@@ -327,16 +326,18 @@ def read_discounts(method, rows, path):
     """The method with the discounts and the minimum of a file that SRILM's -kn or -gt wrote. rows: the file's
     `decoding.lines`. Raises FormatError.
     """
+    from lmtk.ngram.counting.counts import parse_counts
+
     values, minimum, names = {}, method.minimum, method.names
     for number, line in rows:
         fields = line.split()
         if not fields or fields[0] == b"maxcount":
             continue
         *name, text = fields if fields[0] == b"discount" else (fields[0].removeprefix(b"discount"), *fields[1:])
-        value = finite(text)
-        if value is None or len(name) != (2 if fields[0] == b"discount" else 1):
+        numbers = parse_counts([text], True)
+        if numbers is None or len(name) != (2 if fields[0] == b"discount" else 1):
             raise FormatError(path, "expected a name and a number, such as discount1 0.5", number)
-        name = shown(name[-1])
+        name, value = shown(name[-1]), float(numbers[0])
         if name == "mincount":
             minimum = value
             continue
@@ -351,15 +352,6 @@ def read_discounts(method, rows, path):
     if any(name not in values for name in names):
         raise FormatError(path, f"expected {len(names)} discounts; was the file written for another method?")
     return replace(method, parameters=tuple(values[name] for name in names), minimum=minimum)
-
-
-def finite(text):
-    """The number in `text` if it is finite and not below 0, else None."""
-    try:
-        value = float(text)
-    except ValueError:
-        return None
-    return value if 0 <= value < math.inf and b"_" not in text else None
 
 
 def write_discounts(out, method):

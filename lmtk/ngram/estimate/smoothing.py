@@ -49,7 +49,7 @@ class Order:
     counted: np.ndarray
     first_word: np.ndarray
     unknown: np.ndarray
-    raw: np.ndarray = None
+    raw: np.ndarray
     inside: np.ndarray = None
     log10p: np.ndarray = None
     log10bow: np.ndarray = None
@@ -71,7 +71,7 @@ def levels_of(counts, vocab, order):
             parent, word = (x.astype(kind) for x in np.divmod(keys, len(vocab.words)))
             suffix = word if k == 2 else find(below.keys, below.suffix[parent].astype(np.int64), word, len(vocab.words))
             first_word, unknown = below.first_word[parent], below.unknown[parent] | (word == vocab.unk_id)
-        levels.append(Order(keys, parent, word, suffix, count, counted, first_word, unknown))
+        levels.append(Order(keys, parent, word, suffix, count, counted, first_word, unknown, count))
     return levels
 
 
@@ -95,16 +95,14 @@ def counted_levels(counts, vocab, order, methods, kenlm=False):
     no word of the vocabulary; else no n-gram of any order that ends in one.
     """
     levels = levels_of(counts, vocab, order)
-    for level in levels:
-        level.raw = level.count
     if not any((level.raw[level.word < vocab.V] > 0).any() for level in levels[: 1 if kenlm else None]):
         raise LmtkError("the counts have no word of the vocabulary")
     for method, level, above in zip(methods, levels, levels[1:]):
         if method.continued:
             # continuation counts (Kneser and Ney 1995): how many different words precede each n-gram; an n-gram whose
             # first word is not predicted, such as <s>, keeps its raw count, since nothing precedes it
-            fresh = np.bincount(above.suffix[above.count > 0], minlength=len(level.keys)).astype(level.count.dtype)
-            level.count = np.where(level.first_word < vocab.V, fresh, level.count)
+            continued = np.bincount(above.suffix[above.count > 0], minlength=len(level.keys)).astype(level.count.dtype)
+            level.count = np.where(level.first_word < vocab.V, continued, level.count)
     return levels
 
 
@@ -218,16 +216,16 @@ def smooth(events, H, method, V, size, T=None):
     context, which of the H contexts an n-gram extends; count, as the method wants it; raw, how often the n-gram was
     seen, -1 if it is left out for its words; parent, the number of its suffix in the order below. lower_p (M,): p of
     the n-grams of the order below, None at order 1. T (H,): how often each context was seen, None if that is the sum of
-    the counts. size: as `words_kept` returns it; above order 1 it may be True instead of a number.
+    the counts. size: as `words_kept` returns it.
 
     An n-gram that is left out, since it was seen `cutoff` times or less or for its words, gives its count to the lower
     order.
     """
     context, count, raw, parent, lower_p = events
     cut = raw <= (method.cutoff or -1)
-    lost = np.bincount(context[cut], count[cut], H) if cut.any() else None
+    lost = np.bincount(context[cut], count[cut], H)
     seen, types = totals(context[~cut], count[~cut], H)
-    seen = seen if lost is None else seen + lost
+    seen = seen + lost
     T = seen if T is None else T
     kept = (seen > 0)[context] & (T > 0)[context] & ~cut
     if lower_p is not None:
@@ -248,7 +246,9 @@ def smooth(events, H, method, V, size, T=None):
         elif size:
             bow = np.where(T > 0, np.log10(weight), 0).astype(f32)
         else:
-            bow = backoff_weights(kept_log10p, context, lower, H)
+            total = lambda x: np.bincount(context, np.where(np.isnan(kept_log10p), 0, x), H)
+            bow, scale = mass.backoff_weights(total(probability(kept_log10p)), total(lower))
+            kept_log10p += scale[context]  # if the lower order leaves nothing, p is scaled to sum to one
     log10p[kept] = kept_log10p
     return log10p, probability(log10p), bow
 
@@ -292,7 +292,7 @@ def smooth_large(k, events, H, method, V, kenlm, room):
         selected, number = np.flatnonzero(full[context]), np.cumsum(full) - 1
         columns = number[context[selected]], count[selected], raw[selected], parent[selected]
         contexts = np.count_nonzero(full)
-        log10p[selected], p[selected], bow[full] = smooth((*columns, lower_p), contexts, method, V, kenlm)
+        log10p[selected], p[selected], bow[full] = smooth((*columns, lower_p), contexts, method, V, False)
     return log10p, p, bow
 
 
@@ -353,7 +353,7 @@ def totals(context, c, H):
 def share_mass(method, context, c, totals, lost, lower, kenlm):
     """(p of n-grams; with `kenlm`, the lower order's weight in each context; which n-grams are left out). context, c
     (N,): the context and the count of each n-gram; totals: T, types, V, as in `methods`; lost: the sum of the counts
-    that are cut in each context, or None; lower: p of the lower order, None without interpolation.
+    that are cut in each context; lower: p of the lower order, None without interpolation.
 
     If nothing is left for a context's unseen words, the context is no longer interpolated. If still nothing is left,
     its total grows by one until something is left (Doug Paul's remedy, as in SRILM). After ROUNDS rounds the total
@@ -366,8 +366,7 @@ def share_mass(method, context, c, totals, lost, lower, kenlm):
         is_interpolated = round == 0 and lower is not None
         with np.errstate(divide="ignore", invalid="ignore"):
             q, weight = method.shares(T, types, V)
-            if lost is not None:
-                weight = weight + lost / T
+            weight = weight + lost / T
         kept = f[todo] / q[context]
         left_out[todo] = (kept == 0) & (c[todo] > 0) & (not kenlm)
         p[todo] = kept + weight[context] * lower if is_interpolated else kept
@@ -379,8 +378,7 @@ def share_mass(method, context, c, totals, lost, lower, kenlm):
             return p, weight, left_out
         again, number = is_full[context], np.cumsum(is_full) - 1
         todo = np.flatnonzero(again) if round == 0 else todo[again]
-        context, T, types = number[context[again]], T[is_full], types[:, is_full]
-        lost = lost if lost is None else lost[is_full]
+        context, T, types, lost = number[context[again]], T[is_full], types[:, is_full], lost[is_full]
         if not is_interpolated:
             T += 1 if round < ROUNDS else np.maximum(1, EPSILON * T)
 
@@ -425,21 +423,6 @@ def backed_off(levels, k):
     below = levels[k - 2]
     out[missing] = below.log10bow[level.parent[missing]] + below.backed_off[level.suffix[missing]]
     return out
-
-
-def backoff_weights(log10p, context, lower, H):
-    """log10 back-off weights of H contexts; 0 for a context without n-grams. log10p (N,): of n-grams,
-    nan for one that is left out; context (N,): the context of each; lower (N,): p of its suffix.
-
-    If the lower order leaves nothing, log10p is scaled in place, so that p sums to one.
-    """
-    has_p = ~np.isnan(log10p)
-    context, lower = context[has_p], lower[has_p]
-    total = lambda p: np.bincount(context, p, H)
-    bow, scale = mass.backoff_weights(total(probability(log10p[has_p])), total(lower))
-    if scale.any():
-        log10p[has_p] += scale[context]
-    return bow
 
 
 def fix_contexts(levels, kenlm):

@@ -53,7 +53,7 @@ class Suffixes:
     sizes (n,), the number of n-grams of each order.
 
     With counts (`leaves`), places do not tell how often an n-gram was seen. Then there are two lists with order k at k:
-    raw (N_k,), how often each n-gram was seen; fresh (N_k,), of how many counted n-grams it is the suffix.
+    raw (N_k,), how often each n-gram was seen; continuations (N_k,), of how many counted n-grams it is the suffix.
 
     With a text, marks tells whether <s> and </s> count.
     """
@@ -69,7 +69,7 @@ class Suffixes:
     blocks: np.ndarray = None
     by: np.ndarray = None
     raw: list | None = None
-    fresh: list | None = None
+    continuations: list | None = None
     marks: Marks | None = None
 
     @property
@@ -199,9 +199,7 @@ def heads_of(x, parts, bounds, start, W):
     heads = np.empty((S + 1, W), np.int32)
     heads[0] = start[:-1]
     for s in range(S):
-        np.add(heads[s], pairs[0, s], out=heads[s + 1])
-        for other in pairs[1:]:
-            heads[s + 1] += other[s]
+        heads[s + 1] = heads[s] + pairs[:, s].sum(0)
     return heads
 
 
@@ -384,15 +382,14 @@ def find_blocks(begins, ended, oldest, head, blocks):
 @inlined
 def first_reads(arrays, k, start, size, nodes):
     """nodes (BATCH,) <- for each of `size` blocks from `start` on, the first n-gram of order k that begins at its first
-    place or later. Returns a number that depends on all reads, so that the compiler keeps those that are only made
-    ahead.
+    place or later. Prefetches what else is read at that place.
     """
-    (begins, come, rank, blocks), ahead = arrays, 0
+    begins, come, rank, blocks = arrays
     for r in range(size):
-        begin = blocks[0, start + r]
+        begin = np.int64(blocks[0, start + r])
         nodes[r] = number(rank, k, begin)
-        ahead += begins[begin] + come[begin]
-    return ahead
+        prefetch(begins, begin)
+        prefetch(come, begin)
 
 
 @jit
@@ -412,13 +409,13 @@ def gather(arrays, part, places, sizes, rows):
 
     Each has five numbers: its node; its context, numbered as in `local`; its suffix, the last word at order 2, else a
     number among the gathered n-grams of the order below; how many n-grams of order k + 1 end in it; how often it was
-    seen. Returns a number as `first_reads` does.
+    seen.
 
     A block has few places and is bound by their first reads, which are made together for BATCH blocks. The last two
     numbers are differences of running sums.
     """
     (begins, come, _, blocks), (a, z), (first, local) = arrays, part, places
-    n, walked, ahead = len(sizes) - 1, 0, 0
+    n, walked = len(sizes) - 1, 0
     base = np.zeros(n + 2, np.int64)
     for k in range(1, n + 1):
         base[k + 1] = base[k] + sizes[k]
@@ -428,7 +425,7 @@ def gather(arrays, part, places, sizes, rows):
     for start in range(a, z, BATCH):
         size = min(BATCH, z - start)
         for k in range(2, n + 1):
-            ahead += first_reads(arrays, k, start, size, nodes[k])
+            first_reads(arrays, k, start, size, nodes[k])
         for r in range(size):
             last = blocks[2, start + r]
             for k in range(2, n + 1):
@@ -452,7 +449,6 @@ def gather(arrays, part, places, sizes, rows):
             more = i + 1 < now[k]
             rows[5 * i + 3] = (rows[5 * i + 8] if more else now[k + 1]) - rows[5 * i + 3]
             rows[5 * i + 4] = (rows[5 * i + 9] if more else walked - short[k]) - rows[5 * i + 4]
-    return ahead
 
 
 @jit
@@ -462,18 +458,18 @@ def place(arrays, k, part, places, head, columns, records):
 
     records: rows; logs, the same memory as float32; new, the row of each n-gram; all are filled. columns: the row of
     each n-gram of the order below, -1 for none; marks, log10p, log10bow and types of an engine.Estimator. The number of
-    types takes the place of the first child until `sum_up`. Returns how many n-grams lack their suffix, and a number as
-    `first_reads` does. Bound by a random write a row; BATCH are fetched together.
+    types takes the place of the first child until `sum_up`. Returns how many n-grams lack their suffix. Bound by a
+    random write a row; BATCH are fetched together.
     """
     (begins, come, _, blocks), (a, z), (first, local) = arrays, part, places
     (below, marks, log10p, log10bow, types), rows = columns, records[0]
-    lacking, many, ahead, wide = 0, 0, 0, rows.shape[1]
+    lacking, many, wide = 0, 0, rows.shape[1]
     nodes, parents, at, number, suffix, word = np.empty((6, BATCH), np.int32)
     batch = at, number, suffix, word
     for start in range(a, z, BATCH):
         size = min(BATCH, z - start)
-        ahead += first_reads(arrays, k, start, size, nodes)
-        ahead += first_reads(arrays, k - 1, start, size, parents)
+        first_reads(arrays, k, start, size, nodes)
+        first_reads(arrays, k - 1, start, size, parents)
         for r in range(size):
             g = np.int64(nodes[r])
             prefetch(marks, g)
@@ -500,7 +496,7 @@ def place(arrays, k, part, places, head, columns, records):
                         lacking += put_rows(batch, many, columns, records)
                         many = 0
                 g += 1
-    return lacking + put_rows(batch, many, columns, records), ahead
+    return lacking + put_rows(batch, many, columns, records)
 
 
 @inlined
@@ -553,15 +549,15 @@ def tally(begins, k, span, words, is_continued, counts, n):
     an n-gram whose oldest word is below V is the number of n-grams of order k + 1 that end in it; else it is how often
     it was seen. words: the oldest word of each n-gram; the first node of the span; V. counts (2, N + 1) int32: scratch.
     """
-    n_ngrams, seen, fresh = 0, 0, 0
+    n_ngrams, seen, continuations = 0, 0, 0
     (begin, end), (oldest, node, V), (children, raw) = span, words, counts
     for j in range(begin, end):
         f, m = orders_at(begins, j)
-        children[n_ngrams], raw[n_ngrams] = fresh, seen
+        children[n_ngrams], raw[n_ngrams] = continuations, seen
         n_ngrams += (f <= k) & (k <= m)
         seen += k <= m
-        fresh += (f <= k + 1) & (k < m)
-    children[n_ngrams], raw[n_ngrams] = fresh, seen
+        continuations += (f <= k + 1) & (k < m)
+    children[n_ngrams], raw[n_ngrams] = continuations, seen
     for i in range(n_ngrams):
         plain = not is_continued or oldest[node + i] >= V
         c = raw[i + 1] - raw[i] if plain else children[i + 1] - children[i]

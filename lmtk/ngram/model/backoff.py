@@ -208,7 +208,7 @@ def declare_arrays(sizes, size):
         arrays["far"] = Array("I32", (max(size("far", 0), 1), 2))
         arrays["slots"], arrays["spans"] = Array("I32", (size("slots", 0),)), Array("I64", (n + 1, 2))
     else:
-        missing_columns = 1  # files from before version 0.2 do not have suffixes
+        missing_columns = 1  # the files of early checkouts do not have suffixes
     for k in range(1, n + 1):
         width = (WIDE if k < n else NARROW) - missing_columns
         arrays[f"nodes{k}"] = Array("I32", (max(size(f"nodes{k}", 0), 1), width))

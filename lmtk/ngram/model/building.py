@@ -27,13 +27,13 @@ from lmtk.ngram.model.nodes import (
     WIDTH,
     N,
     Nodes,
-    address_of,
     allocate,
     as_matrix,
     children_of,
     find_unigrams,
     freeze,
     lay_out,
+    memory_around,
     number,
     suffix_of,
     view_records,
@@ -181,8 +181,8 @@ def link_suffixes_plain(levels, one):
 
 def build_nodes(orders, W):
     """Return the Nodes of sorted n-grams over W words. orders: (keys, log10p, log10bow) of each order, (N,) each. A
-    key, int64, as `counts.trie` makes it, is the place of the context in the order below, times W, plus the last word.
-    A log10p is -inf for a probability of 0, and nan for a bare prefix.
+    key, int64, as `counts.number_ngrams` makes it, is the place of the context in the order below, times W, plus the
+    last word. A log10p is -inf for a probability of 0, and nan for a bare prefix.
     """
     memory, where, records = allocate([len(keys) for keys, *_ in orders])
     above = np.zeros(2, NODE)
@@ -198,7 +198,7 @@ def build_nodes(orders, W):
 def read_arrays(arrays, order, W, path):
     """Return the Nodes of a binary file's arrays: nodes1 .. noden, far, slots and spans. Mapped arrays are not copied.
 
-    A file from before version 0.2 has only nodes1 .. noden, without the column of suffixes. Raises FormatError.
+    The files of early checkouts have only nodes1 .. noden, without the column of suffixes. Raises FormatError.
     """
     levels = [arrays[f"nodes{k}"] for k in range(1, order + 1)]
     sizes = [len(a) - 1 for a in levels]
@@ -213,7 +213,7 @@ def read_arrays(arrays, order, W, path):
         memory = np.concatenate([a.reshape(-1) for a in levels])
         ats = np.cumsum([0, *(a.size for a in levels)])
     else:
-        ats = [(address_of(a) - address_of(memory)) // 4 for a in levels]
+        ats = [(a.ctypes.data - memory.ctypes.data) // 4 for a in levels]
     where = [[at, len(a) - 1, a.shape[1], PLACE[a.shape[1]]] for at, a in zip(ats, levels)]
     more = (freeze(arrays[name]) for name in ("far", "slots", "spans"))
     for begin, size in arrays["spans"].tolist():
@@ -246,14 +246,3 @@ def map_in_file(out, sizes, places=None):
         begin, size = begin + size, 4 * places
     mapped = container.map_output(out, begin, size) if size else None
     return None if mapped is None else mapped.view(np.int32)
-
-
-def memory_around(arrays):
-    """Return the int32 memory around these arrays, or None if they are not in one mapped file."""
-    base = arrays[0]
-    while isinstance(base.base, np.ndarray):
-        base = base.base
-    first, begin, end = address_of(base), min(map(address_of, arrays)), max(address_of(a) + a.nbytes for a in arrays)
-    if begin < first or end > first + base.nbytes or begin % 4:
-        return None
-    return base.reshape(-1).view(np.uint8)[begin - first : end - first].view(np.int32)

@@ -11,7 +11,7 @@ import numpy as np
 
 from lmtk.errors import FormatError
 from lmtk.files import container
-from lmtk.files.declared import ORDER, VOCABULARY, Array, check_array, check_contents, whole
+from lmtk.files.declared import ORDER, VOCABULARY, Array, Setting, check_contents, whole
 from lmtk.ngram.model import backoff
 from lmtk.ngram.model.backoff import Backoff
 from lmtk.ngram.model.building import finish
@@ -22,7 +22,8 @@ KIND = "backoff-compact"
 MANY, BITS = 15, 4  # the number of children that refers to the list of larger ones, and the bits of such a number
 CHUNK = 1 << 18  # numbers that are packed or unpacked at once
 CELLS = 1 << 12  # of the histogram from which the intervals are chosen
-SETTINGS = VOCABULARY | {"order": ORDER, "quantize": whole(0, 16)}  # bits of a log10; 0: all 32
+SIZES = Setting("a list of whole numbers", lambda x: isinstance(x, list) and all(type(n) is int and n >= 0 for n in x))
+SETTINGS = VOCABULARY | {"order": ORDER, "quantize": whole(0, 16), "sizes": SIZES}  # quantize: bits of a log10; 0: 32
 
 
 def pack_bits(x, width):
@@ -106,19 +107,14 @@ def write_binary(out, model, compact=False, bits=0):
 
 def from_arrays(about, arrays, path):
     """Return the Backoff model of a compact file's arrays. Raises FormatError."""
-    settings = about["settings"]
-    words, header = check_contents(about, arrays, path, SETTINGS, lambda sizes, size: {})
-    vocab, order, bits, W = vocab_of(settings, words, path), header.order, header.quantize, len(words)
-    sizes = settings.get("sizes")
-    most = 8 * sum(a.nbytes for a in arrays.values())
-    if not isinstance(sizes, list) or len(sizes) != order or not all(type(n) is int and 0 <= n <= most for n in sizes):
+    words, header = check_contents(about, arrays, path, SETTINGS, declare_arrays)
+    vocab, sizes, order, bits = vocab_of(about["settings"], words, path), header.sizes, header.order, header.quantize
+    if len(sizes) != order:
         raise FormatError(path, "its setting sizes is not a list of one whole number for each order")
-    for name, declared in declare_arrays(sizes, bits_of_word(W), bits, arrays).items():
-        check_array(arrays.get(name), declared, name, path)
     memory, where, records = allocate(sizes)
     for k, level in enumerate(records, 1):
         N = sizes[k - 1]
-        level["word"][:-1] = unpack_bits(arrays[f"words{k}"], bits_of_word(W), N)
+        level["word"][:-1] = unpack_bits(arrays[f"words{k}"], bits_of_word(header.W), N)
         for name, column in (("p", "log10p"), ("bow", "log10bow"))[: 2 if k < order else 1]:
             x = arrays[f"{name}{k}"]
             if bits:
@@ -135,22 +131,20 @@ def from_arrays(about, arrays, path):
                 raise FormatError(path, f"damaged: its {k}-grams do not match its {k + 1}-grams")
             children[many] = more
             level["child"][1:] = np.cumsum(children)
-    wrap_records(memory, where, ROOT, path).checked_levels(W)
-    return Backoff(vocab, finish(memory, where, W))
+    wrap_records(memory, where, ROOT, path).checked_levels(header.W)
+    return Backoff(vocab, finish(memory, where, header.W))
 
 
-def declare_arrays(sizes, width, bits, arrays):
-    """Declare the arrays of the compact form, by name. sizes: the n-grams of each order; width: the bits of a word;
-    arrays: the arrays of the file, for the lengths of lists and tables.
-    """
-    declared = {}
+def declare_arrays(header, size):
+    """Declare the arrays of the compact form, by name. header, size: as in `check_contents`."""
+    declared, sizes, width, bits = {}, header.sizes, bits_of_word(header.W), header.quantize
     for k, N in enumerate(sizes, 1):
         declared[f"words{k}"] = Array("U8", ((N * width + 7) // 8,))
         if k < len(sizes):
             declared[f"children{k}"] = Array("U8", ((N * BITS + 7) // 8,))
-            declared[f"more{k}"] = Array("I32", arrays.get(f"more{k}", np.empty(0)).shape[:1], MANY, max(sizes))
+            declared[f"more{k}"] = Array("I32", (size(f"more{k}", 0),), MANY, max(sizes))
         for name in ("p", "bow")[: 2 if k < len(sizes) else 1]:
             declared[f"{name}{k}"] = Array("U8", ((N * bits + 7) // 8,)) if bits else Array("F32", (N,))
             if bits:
-                declared[f"{name}table{k}"] = Array("F32", arrays.get(f"{name}table{k}", np.empty(0)).shape[:1])
+                declared[f"{name}table{k}"] = Array("F32", (size(f"{name}table{k}", 0),))
     return declared

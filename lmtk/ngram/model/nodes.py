@@ -55,7 +55,7 @@ def freeze(array):
 
 @dataclass(frozen=True)
 class Nodes:
-    """The arrays of the table above. All are read-only, as a mapped file is, since kernels are compiled for one kind.
+    """The arrays of the table above. All are read-only, as a mapped file is.
 
     path: the file that the arrays come from, or "".
     """
@@ -219,13 +219,22 @@ def mark_suffixes(nodes, k, marked):
             mark(j, place[is_here], marks[is_here])
 
 
+def memory_around(arrays):
+    """Return the int32 memory around these arrays, or None if they are not parts of one array."""
+    base = arrays[0]
+    while isinstance(base.base, np.ndarray):
+        base = base.base
+    first, begin = base.ctypes.data, min(a.ctypes.data for a in arrays)
+    end = max(a.ctypes.data + a.nbytes for a in arrays)
+    if begin < first or end > first + base.nbytes or begin % 4:
+        return None
+    return base.reshape(-1).view(np.uint8)[begin - first : end - first].view(np.int32)
+
+
 def writable_memory(nodes):
     """Return the memory of nodes as a writable array, or None if the memory is a mapped file."""
-    base = nodes.memory.base
-    if not isinstance(base, np.ndarray) or not base.flags.writeable:
-        return None
-    begin = address_of(nodes.memory) - address_of(base)
-    return base.reshape(-1).view(np.uint8)[begin : begin + nodes.memory.nbytes].view(np.int32)
+    memory = memory_around([nodes.memory])
+    return memory if memory is not None and memory.flags.writeable else None
 
 
 def release_order(nodes, k):
@@ -239,10 +248,6 @@ def release_order(nodes, k):
 def as_matrix(level):
     """Return the records of an order in the form of a binary file: (N + 1, WIDE or NARROW) int32."""
     return level.view(np.int32).reshape(len(level), -1)
-
-
-def address_of(a):
-    return a.__array_interface__["data"][0]
 
 
 def is_suffix_closed(nodes):

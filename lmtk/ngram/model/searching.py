@@ -2,7 +2,7 @@
 
 Kernels call `search`, `probe` and, for several searches at once, `find_batch`. In numpy, `find_children` finds one
 child for each of many nodes, and `find_rows` finds whole n-grams. `add_tables` makes the hash tables of a model, which
-are its arrays slots and spans (see `nodes`).
+are its arrays slots and spans (see `nodes`). `shell_sort` sorts the children of a node.
 """
 
 from dataclasses import replace
@@ -62,6 +62,22 @@ def count_below(memory, begin, width, size, x):
 
 
 @inlined
+def shell_sort(items, begin, end):
+    """Sorts items[begin:end] in place, by Shell's sort (1959): most lists are short."""
+    gap = 1
+    while gap < (end - begin) // 3:
+        gap = 3 * gap + 1
+    while gap:
+        for i in range(begin + gap, end):
+            item, j = items[i], i
+            while j >= begin + gap and items[j - gap] > item:
+                items[j] = items[j - gap]
+                j -= gap
+            items[j] = item
+        gap //= 3
+
+
+@inlined
 def probe(trie, k, slot, low, high, w):
     """The same search in the hash table of order k; slot: the first to look at."""
     memory, where, slots, spans = trie
@@ -107,8 +123,7 @@ def find_children(above, level, node, word):
     """
     end = len(level) - 1
     low = np.clip(above["child"][node], 0, end)
-    last = np.clip(above["child"][np.where(node < 0, node, node + 1)], low, end)
-    high = last
+    high = last = np.clip(above["child"][np.where(node < 0, node, node + 1)], low, end)
     words = level["word"]
     while (low < high).any():
         middle = (low + high) >> 1

@@ -1,7 +1,8 @@
 """Scores texts with a back-off model: the back-off recursion in kernels and in numpy.
 
 `walk` scores the tokens of a large text in one kernel, and `walk_plain` those of a small text in numpy. `step` scores
-one word, and `score_text` and `score_lines` score sentences in KenLM's arithmetic.
+one word, and `score_text` and `score_lines` score sentences in KenLM's arithmetic. `advance` and `fill_scores` work on
+many states at once: contexts, as `step` numbers them.
 
 The kernels take a tuple of arrays: trie, logs and far of the table in `nodes`; unigram (W,) int32: the 1-gram of each
 word, -1 for none; log10p_1 (W,) float32: its log10 p.
@@ -288,9 +289,7 @@ def step(arrays, w, state):
         many += 1
         k, node, low, high, slot = next_k, next_node, next_low, next_high, next_slot
     if after_order < 0:
-        after_order, after = (
-            (np.int64(1), np.int64(unigram[w])) if unigram[w] >= 0 else (np.int64(0), np.int64(AFTER_UNKNOWN))
-        )
+        after_order, after = (1, np.int64(unigram[w])) if unigram[w] >= 0 else (0, AFTER_UNKNOWN)
     while after_order:
         at, size = where[after_order - 1, AT], where[after_order - 1, WIDTH]
         at += size * after
@@ -414,3 +413,43 @@ def score_lines(arrays, ids, sos, eos, sums):
             total += log10p[t]
         at = ends[line]
         sums[line] = total
+
+
+@jit(nogil=False)
+def advance(arrays, states, ids, after):
+    """after (B,) <- the state after each of the words ids (B,) in the states (B,), as `step` makes it."""
+    for i in range(len(states)):
+        after[i] = step(arrays, ids[i], states[i])[2]
+
+
+@jit
+def fill_scores(arrays, states, scores):
+    """scores (B, V) float32 <- log10 p of each word in each of the states (B,), in KenLM's arithmetic.
+
+    Contexts are taken from the shortest to the longest: the weight of a context is added to all words, and its children
+    get their own probability. Bound: V numbers are written for each context, V being the size of the vocabulary.
+    """
+    (memory, where, _, _), logs, far, _, first = arrays
+    n, V = len(where), scores.shape[1]
+    orders, nodes = np.empty(n + 1, np.int64), np.empty(n + 1, np.int64)
+    for i in range(len(states)):
+        row, many = scores[i], 0
+        for w in range(V):
+            row[w] = convert_p(first[w], True)
+        k, node = states[i] >> 32, states[i] & 0xFFFFFFFF
+        while k:
+            orders[many], nodes[many] = k, node
+            many += 1
+            k, node = suffix_of(memory, where, far, k, node)
+        for j in range(many - 1, -1, -1):
+            k, node = orders[j], nodes[j]
+            low, high = children_of(memory, where, k, node)
+            bow = weight_after(logs[u64(where[k - 1, AT] + WIDE * node + BOW)], high > low, True)
+            if bow != 0:
+                for w in range(V):
+                    row[w] += bow
+            for child in range(low, high):
+                at = where[k, AT] + where[k, WIDTH] * child
+                w, value = np.int64(memory[u64(at)]), logs[u64(at + where[k, P])]
+                if 0 <= w < V and value < np.inf:
+                    row[w] = convert_p(value, True)

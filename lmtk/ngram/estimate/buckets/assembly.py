@@ -26,7 +26,7 @@ from lmtk.machine.threads import map_at_once
 from lmtk.ngram.estimate import engine, suffix
 from lmtk.ngram.estimate.buckets.division import ends_of, stored
 from lmtk.ngram.estimate.buckets.passing import fetch
-from lmtk.ngram.estimate.suffix import number, orders_at, sum_up
+from lmtk.ngram.estimate.suffix import orders_at, sum_up
 from lmtk.ngram.model.backoff import Backoff
 from lmtk.ngram.model.building import finish
 from lmtk.ngram.model.nodes import NODE, allocate, as_matrix
@@ -39,23 +39,18 @@ def backoff_of(job, memory=None, home=None):
     """The Backoff model of the Buckets of one process. memory: bytes to use, or None. home: as for `building.finish`. A
     bucket in memory needs types, and its columns are emptied.
     """
-    W, work = len(job.vocab.words), job.work
+    W, work = len(job.vocab.words), job.estimator
     if work:
         work.suffixes = replace(work.suffixes, words=None)  # the oldest words are not needed any more
         trim()
     nodes, where, records = allocate([W, *job.sizes[1:]], home)
-    put_words(job, records[0])
+    words = records[0][:-1]
+    words["word"], words["log10p"] = np.arange(W), np.where(job.marks & engine.IN_MODEL, job.log10p, f32(np.nan))
+    words["log10bow"] = np.where(np.isnan(job.log10bow), f32(0), job.log10bow)
     size = max(memory // (4 * NODE.itemsize), LEAST) if memory else 1 << 30
     lacking = put_from_memory(work, records) if work else put_from_shelf(job, size, records)
     trim()
     return Backoff(job.vocab, finish(nodes, where, W, linked=not lacking, home=home))
-
-
-def put_words(job, records):
-    """Fills the records of order 1, except for their children."""
-    records["word"][:-1] = np.arange(len(job.log10p))
-    records["log10p"][:-1] = np.where(job.marks & engine.IN_MODEL, job.log10p, f32(np.nan))
-    records["log10bow"][:-1] = np.where(np.isnan(job.log10bow), f32(0), job.log10bow)
 
 
 def put_from_memory(work, records):
@@ -88,7 +83,7 @@ def put_segment(work, k, place, child, new, rows, segment):
         head[:] = child[place[first : first + len(head)]]
         columns = place, work.marks[k], work.log10p[k], work.log10bow[k], work.types[k]
         part, places, records = (x.by[segment[0]], x.by[segment[1]]), (segment[2], local), (rows, rows.view(f32), new)
-        return suffix.place(x.arrays, k, part, places, head, columns, records)[0]
+        return suffix.place(x.arrays, k, part, places, head, columns, records)
 
 
 def put_from_shelf(job, size, records):
@@ -158,9 +153,10 @@ def contexts_of(job, k, b):
     in_model = job.shelf.get(("marks", b, k), np.uint8) & np.uint8(engine.IN_MODEL)
     if k == 2:
         return job.shelf.get(("events", "words", b), np.int32, 0, int(sizes[1])), in_model
-    contexts, rank = np.empty(len(in_model), np.int32), stored(job, b, "contexts")[1]
-    find_contexts(begins, job.shelf.get(("come", b), np.int32), rank, k, contexts)
-    return contexts, in_model
+    f, m = suffix.orders_in(begins)
+    places, contexts = job.shelf.get(("come", b), np.int32)[(f <= k) & (k <= m)], np.empty(len(in_model), np.int64)
+    suffix.numbers(stored(job, b, "contexts")[1], k - 1, places + np.int64(1), contexts)
+    return (contexts - 1).astype(np.int32), in_model
 
 
 def count_extensions(job, k, b):
@@ -182,17 +178,6 @@ def deal_events(job, k, size, base, dealt, b):
     lacking = make_rows(begins, ends_of(job, b, "events"), k, place, below, p, rows)
     dealt.deal(rows, ranges_of(rows[:, 0], size), ())
     return lacking
-
-
-@jit
-def find_contexts(begins, come, rank, k, contexts):
-    """contexts (N_k,) <- the context of each event of order k > 2. rank: of the bucket's contexts, as in `suffix`."""
-    n = 0
-    for j in range(len(begins)):
-        f, m = orders_at(begins, j)
-        if f <= k and k <= m:
-            contexts[n] = number(rank, k - 1, np.int64(come[j]) + 1) - 1
-            n += 1
 
 
 @jit

@@ -1,14 +1,11 @@
 """A vocabulary divided into buckets, and the arrays that each bucket has on the shelf."""
 
-from concurrent.futures import ThreadPoolExecutor
-
 import numpy as np
 
 from lmtk.errors import LmtkError, shown
 from lmtk.files.bounded import trim
 from lmtk.files.column import Shelf
 from lmtk.machine import threads
-from lmtk.ngram.estimate import engine
 from lmtk.ngram.estimate.suffix import kind_of_begins
 from lmtk.text.corpus import WORD_BYTES
 
@@ -23,16 +20,16 @@ class Buckets:
 
     seen (W,): how often each word occurs in the text or, for counts, how many n-grams have the word as their last or
     their last but one. bounds (B + 1,): the first word of each bucket. alone, together: `together` buckets of up to
-    `alone` positions are worked on at once, larger ones one by one. counts: whether the buckets are of counted n-grams,
-    not of a text's positions. inside (W + 1,): which words n-grams may have, None for all. bucket_of (W + 1,): the
-    bucket of each word, and of <s>.
+    `alone` positions are worked on at once, larger ones one by one. is_of_counts: whether the buckets are of counted
+    n-grams, not of a text's positions. inside (W + 1,): which words n-grams may have, None for all. bucket_of (W + 1,):
+    the bucket of each word, and of <s>.
 
-    cuts: {bucket: (n + 1, B + 1)}, how many of its events of each order end in a word before each bucket's words. came
-    (B, n + 1, rounds): how many events of each order every bucket, in the order of `by_rank`, has in common with each
-    of this rank's buckets, where they are contexts. log10p, log10bow, marks: those of order 1, on every rank. sizes:
-    the number of n-grams of each order in the model.
+    cuts: {bucket: (n + 1, B + 1)}, how many of its events of each order end in a word before each bucket's words.
+    received (B, n + 1, rounds): how many events of each order every bucket, in the order of `by_rank`, has in common
+    with each of this rank's buckets, where they are contexts. log10p, log10bow, marks: those of order 1, on every rank.
+    sizes: the number of n-grams of each order in the model.
 
-    work: the Estimator of the only bucket, if it stays in memory; then the shelf, cuts and came are not used.
+    estimator: that of the only bucket, if it stays in memory; then the shelf, cuts and received are not used.
 
     records: a Shelf with the records of each bucket until they are sorted. methods, kenlm: as in methods.Recipe; at the
     end the methods have their discounts. show(share, task): is called with the share of a task that is done.
@@ -42,9 +39,9 @@ class Buckets:
         self.vocab, self.order, self.comm, self.seen, self.bounds = vocab, order, comm, seen, bounds
         self.alone, self.together, self.shelf, self.scratch = alone, together, Shelf(), threads.Scratch()
         bucket_of = np.repeat(np.arange(len(bounds) - 1, dtype=np.uint16), np.diff(bounds))
-        self.bucket_of, self.cuts, self.counts, self.kenlm = np.append(bucket_of, bucket_of[0]), {}, False, False
+        self.bucket_of, self.cuts, self.is_of_counts, self.kenlm = np.append(bucket_of, bucket_of[0]), {}, False, False
         self.log10p = self.log10bow = self.marks = self.sizes = self.inside = self.methods = None
-        self.records = self.work = self.came = None
+        self.records = self.estimator = self.received = None
         self.show = lambda share, task: None
 
     @property
@@ -74,7 +71,7 @@ class Buckets:
 
     def forget(self):
         """Gives back a step's memory that the next step would not use; nothing where the one bucket is in memory."""
-        if self.work:
+        if self.estimator:
             return
         self.scratch = threads.Scratch()
         trim()
@@ -93,9 +90,7 @@ class Buckets:
         for b in reversed(self.rank_buckets):
             if b not in small:
                 run(b)
-        with ThreadPoolExecutor(self.together) as pool:
-            for _ in pool.map(run, small):
-                pass
+        threads.map_at_once(run, small, self.together)
         return [results[b] for b in self.rank_buckets]
 
 
@@ -105,7 +100,7 @@ def divide(seen, unit, vocab, order, memory, comm):
     is too large.
     """
     if memory:
-        threads.limit_threads(max(1, memory // THREAD))
+        threads.use(min(threads.thread_count(), max(1, memory // THREAD)))  # each thread needs memory of its own
     N, W, workers = int(seen.sum()), len(vocab.words), threads.thread_count()
     each = max(BYTES, 35 * order - 40)
     room = max(memory - WORD_BYTES * W, LEAST) // each if memory else None
@@ -124,7 +119,7 @@ def divide(seen, unit, vocab, order, memory, comm):
         raise LmtkError(f"the text is too large: {reason}; use a part of it, or a lower -order")
     workers = workers if not memory or 2 * most <= room else 1
     job = Buckets(vocab, order, comm, seen, bounds, most, workers)
-    job.counts = unit != "words"
+    job.is_of_counts = unit != "words"
     return job
 
 
@@ -145,11 +140,6 @@ def cut_ranges(seen, ranks, most, even):
     return np.array(cuts + [W] * (1 + -len(cuts) % ranks))
 
 
-def edge(N):
-    """The place in Suffixes where the contexts begin in a bucket with N events: the next multiple of 64."""
-    return -(-N // 64) * 64
-
-
 def stored(job, b, name):
     """(begins, rank, sizes) of a bucket's "events" or "contexts", as in suffix.Suffixes."""
     kinds = {"begins": kind_of_begins(job.order), "rank": np.uint64, "sizes": np.int64}
@@ -163,9 +153,3 @@ def ends_of(job, b, name):
     ends = np.zeros(len(job.seen) + 1, np.int64)
     ends[words + 1] = sizes
     return np.cumsum(ends)
-
-
-def size_in_model(job, b, k):
-    """How many of a bucket's events of order k the model has."""
-    marks = job.work.marks[k] if job.work else job.shelf.get(("marks", b, k), np.uint8)
-    return int(np.count_nonzero(marks & engine.IN_MODEL))

@@ -17,9 +17,9 @@ from lmtk.ngram.counting.runs import Spilled
 from lmtk.ngram.estimate import engine, suffix
 from lmtk.ngram.estimate.buckets import of_counts
 from lmtk.ngram.estimate.buckets.dealing import deal_out
-from lmtk.ngram.estimate.buckets.division import Buckets, divide, edge, ends_of, size_in_model, stored
+from lmtk.ngram.estimate.buckets.division import Buckets, divide, ends_of, stored
 from lmtk.ngram.estimate.buckets.ordering import sort_bucket
-from lmtk.ngram.estimate.buckets.passing import places_of
+from lmtk.ngram.estimate.buckets.passing import received_places
 from lmtk.ngram.estimate.smoothing import words_kept
 
 f32 = np.float32
@@ -37,7 +37,7 @@ def count(ngrams, vocab, recipe, memory=None, comm=ALONE, show=lambda share, tas
     if isinstance(ngrams, suffix.Suffixes):
         seen = np.diff(ngrams.start)
         job, sort = Buckets(vocab, n, ALONE, seen, np.array([0, len(seen)])), count_suffixes
-        job.work = engine.Estimator(ngrams, vocab, methods, seen, types, inside)
+        job.estimator = engine.Estimator(ngrams, vocab, methods, seen, types, inside)
         seen = ngrams.raw[1] if ngrams.raw else engine.seen_words(job.seen, vocab, ngrams.marks)
         if ngrams.raw and (kenlm or not engine.ends_in_words(ngrams, vocab)):
             engine.need_seen(seen, vocab)
@@ -71,11 +71,10 @@ def count(ngrams, vocab, recipe, memory=None, comm=ALONE, show=lambda share, tas
 
 def count_suffixes(job, b, last):
     """`ordering.sort_bucket` for the one bucket in memory, which is sorted already."""
-    x, V = job.work.suffixes, job.vocab.V
-    counted = job.work.tally(x.start[V] if len(x.start) > V else x.start[-1])
+    x, counted = job.estimator.suffixes, job.estimator.tally()
     if last is not None:
         engine.count_last(counted, x, x.start[last], x.start[last + 1], job.vocab)
-    return x.fresh[1][:-1] if x.raw else np.diff(x.nodes(2, x.start)), counted, (0, [0] * len(counted))
+    return x.continuations[1][:-1] if x.raw else np.diff(x.nodes(2, x.start)), counted, (0, [0] * len(counted))
 
 
 def count_all(job, sort):
@@ -96,7 +95,7 @@ def count_all(job, sort):
     counted = [n + change for n, change in zip(counted, max(claims, key=lambda claim: claim[0])[1])]
     if job.cuts:
         events, ranks = np.diff([job.cuts[b] for b in job.rank_buckets]), job.comm.size
-        job.came = np.concatenate(job.comm.swap([events[:, :, rank::ranks] for rank in range(ranks)]))
+        job.received = np.concatenate(job.comm.swap([events[:, :, rank::ranks] for rank in range(ranks)]))
     return job.comm.sum(bigrams), counted
 
 
@@ -107,34 +106,36 @@ def estimate(job):
         need_all(job, not job.kenlm)
     share_words(job)
     job.forget()
-    sizes = [sum(size_in_model(job, b, k) for b in job.rank_buckets) for k in range(2, job.order + 1)]
-    job.sizes = [int(np.count_nonzero(job.marks & engine.IN_MODEL)), *job.comm.sum(np.array(sizes, np.int64)).tolist()]
+    marks_of = lambda b, k: job.estimator.marks[k] if job.estimator else job.shelf.get(("marks", b, k), np.uint8)
+    in_model = lambda marks: int(np.count_nonzero(marks & engine.IN_MODEL))
+    sizes = [sum(in_model(marks_of(b, k)) for b in job.rank_buckets) for k in range(2, job.order + 1)]
+    job.sizes = [in_model(job.marks), *job.comm.sum(np.array(sizes, np.int64)).tolist()]
     return job
 
 
 def load(job, b):
     """The engine.Estimator of a bucket: from the arrays on its shelf, unless it is in memory."""
-    if job.work:
-        return job.work
+    if job.estimator:
+        return job.estimator
     get, vocab = job.shelf.get, job.vocab
     (e, e_rank, e_sizes), (c, c_rank, c_sizes) = (stored(job, b, name) for name in ("events", "contexts"))
-    N, ended = len(e), ends_of(job, b, "events")
-    begins = np.concatenate((e, np.zeros(edge(N) - N, e.dtype), c))
-    rank = np.concatenate((e_rank[:, : edge(N) // 64], c_rank), 1)
-    rank[:, edge(N) // 64 :, 1] += e_sizes[:, None].astype(np.uint64)
+    ended, edge = ends_of(job, b, "events"), -(-len(e) // 64) * 64  # the contexts begin at `edge`
+    begins = np.concatenate((e, np.zeros(edge - len(e), e.dtype), c))
+    rank = np.concatenate((e_rank[:, : edge // 64], c_rank), 1)
+    rank[:, edge // 64 :, 1] += e_sizes[:, None].astype(np.uint64)
     sizes = (e_sizes + c_sizes).tolist()
     both = [get((name, "words", b), np.int32) for name in ("events", "contexts")]
     ends = np.cumsum([(0, 0), *zip(e_sizes[1:], c_sizes[1:])], 0).tolist()
     words = [words[a:z] for at, to in pairwise(ends) for words, a, z in zip(both, at, to)]
     words = np.concatenate([*words, np.zeros(1, np.int32)])  # words_of may read one word before the first: the last
-    base, start = np.cumsum([0, 0, 0, *sizes[1:]]), edge(N) + ends_of(job, b, "contexts")
+    base, start = np.cumsum([0, 0, 0, *sizes[1:]]), edge + ends_of(job, b, "contexts")
     blocks = suffix.blocks_of(begins, ended, words[: e_sizes[1]])
-    come = get(("come", b), np.int32) + np.int32(edge(N))
+    come = get(("come", b), np.int32) + np.int32(edge)
     x = suffix.Suffixes(begins, rank, words, base, sizes, start, ended, come, *blocks)
-    if job.counts:
+    if job.is_of_counts:
         raw = [None, None, *(get(("raw", b, k), np.int64) for k in range(2, job.order + 1))]
-        fresh = [None, None, *(get(("fresh", b, k), np.int32) for k in range(2, job.order))]
-        x = replace(x, raw=raw, fresh=fresh)
+        continuations = [None, None, *(get(("continuations", b, k), np.int32) for k in range(2, job.order))]
+        x = replace(x, raw=raw, continuations=continuations)
     work = engine.Estimator(x, vocab, job.methods, job.seen, inside=job.inside)
     work.scratch = job.scratch
     return work
@@ -154,7 +155,7 @@ def estimate_one(job, b):
     work, shelf = load(job, b), job.shelf
     work.begin(job.log10p, job.log10bow, job.marks)
     left_out = work.estimate_all(job.methods, job.kenlm)
-    for k in range(2, job.order + 1) if not job.work else ():
+    for k in range(2, job.order + 1) if not job.estimator else ():
         events = job.cuts[b][k, -1]
         for name, column in (("p", work.log10p[k][:events]), ("marks", work.marks[k][:events])):
             shelf.add((name, b, k), column)
@@ -181,18 +182,20 @@ def need_all(job, ends):
     """
     for k in range(job.order, 1, -1):
         job.each(partial(need_one, job, k, ends), f"prefixes of {k}-grams")
-        for t in range(job.rounds if k > 2 and not job.work else 0):
-            b = job.rank_buckets[t]
-            place, of_ranks = places_of(job, b, k - 1), job.came[:, k - 1, t].reshape(job.comm.size, -1).sum(1)
+        if k == 2 or job.estimator:
+            continue
+        for t, b in enumerate(job.rank_buckets):
+            place = received_places(job, b, k - 1)
+            of_ranks = job.received[:, k - 1, t].reshape(job.comm.size, -1).sum(1)
             marks = np.empty(len(place), np.uint8)
             marks[place] = job.shelf.get(("of contexts", b, k - 1), np.uint8)
             for rank, received in enumerate(job.comm.swap(np.split(marks, np.cumsum(of_ranks)[:-1]))):
                 place, to = 0, job.of_rank(rank)[t]
-                for b in job.rank_buckets:
-                    begin, end = job.cut(b, k - 1, to)
-                    job.shelf.add(("needed", b, to), received[place : place + end - begin])
+                for receiver in job.rank_buckets:
+                    begin, end = job.cut(receiver, k - 1, to)
+                    job.shelf.add(("needed", receiver, to), received[place : place + end - begin])
                     place += end - begin
-        for b in job.rank_buckets if k > 2 and not job.work else ():
+        for b in job.rank_buckets:
             parts = [job.shelf.take(("needed", b, to), np.uint8) for to in range(len(job.bounds) - 1)]
             name = ("marks", b, k - 1)
             job.shelf.replace(name, np.concatenate(parts) | job.shelf.get(name, np.uint8))
@@ -201,7 +204,7 @@ def need_all(job, ends):
 def need_one(job, k, ends, b):
     """`need_all` for a bucket and an order, without the marks that come from other buckets."""
     work, shelf = load(job, b), job.shelf
-    if job.work:
+    if job.estimator:
         work.need_order(k, ends)
         return
     work.begin(job.log10p, job.log10bow, job.marks)

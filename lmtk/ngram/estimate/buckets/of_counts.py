@@ -33,8 +33,8 @@ def seen(counts, vocab, order):
     """
     id_of, seen = ids_of(counts, vocab), np.zeros(len(vocab.words), np.int64)
     for k in range(2, min(order, counts.order) + 1):
-        for first, parent, word, _ in counts.nodes(k):
-            for last in (word, counts.contexts_words(k, first, parent)):
+        for parent, word, _ in counts.nodes(k):
+            for last in (word, counts.context_words(k, parent)):
                 seen += np.bincount(id_of[last], minlength=len(seen))
     seen[0] += seen[-1]
     return seen[:-1]
@@ -48,13 +48,13 @@ def deal_out(job, counts, kenlm):
     once, above, ends_in_word = np.full(len(job.seen) + 1, -1), None, False
     for k in range(1, min(job.order, counts.order) + 1):
         column = Column(np.int32, True)
-        for first, parent, word, count in counts.nodes(k):
+        for parent, word, count in counts.nodes(k):
             rows = id_of[word][:, None]
             if k == 1:
                 once[rows[:, 0]] = count
             else:
                 ends_in_word = ends_in_word or bool((count[rows[:, 0] < job.vocab.V] > 0).any())
-                rows = np.hstack((above[first : first + int(parent[-1]) + 1][parent], rows))
+                rows = np.hstack((above[parent], rows))
                 job.shelf.deal(rows, bucket_of[rows[:, -1]], ("context", k))
                 rows_with_counts = np.hstack((rows, count.view(np.int32).reshape(-1, 2)))
                 job.shelf.deal(rows_with_counts, bucket_of[rows[:, -2]], ("event", k))
@@ -89,12 +89,12 @@ def sort_bucket(job, b, last):
             context_of = find(context_keys[k - 2], context_of[suffix[base[k] : base[k + 1]]], oldest, W + 1)
         context.append(context_of.astype(np.int32))
     leaves.find_contexts(context_base, np.concatenate(context), first_leaf, events.begins, leaf)
-    fresh, bigrams = leaves.count_fresh(base, suffix, raw), np.zeros(W, np.int64)
-    bigrams[keys[0]] = fresh[1]
-    for name, columns in (("raw", raw), ("fresh", fresh)):
+    continuations, bigrams = leaves.count_continuations(base, suffix, raw), np.zeros(W, np.int64)
+    bigrams[keys[0]] = continuations[1]
+    for name, columns in (("raw", raw), ("continuations", continuations)):
         for k, column in enumerate(columns[2:], 2):
             job.shelf.add((name, b, k), column)
-    events = replace(events, come=leaf, raw=raw, fresh=fresh)
+    events = replace(events, come=leaf, raw=raw, continuations=continuations)
     return bigrams, *put_bucket(job, b, last, events, contexts)
 
 

@@ -43,7 +43,7 @@ def put_bucket(job, b, last, events, contexts):
     shelf.add(("come", b), events.come)
     job.cuts[b] = np.array([0 * job.bounds, *(events.nodes(k, events.ended[job.bounds]) for k in range(1, n + 1))])
     estimator = engine.Estimator(events, vocab, job.methods, np.zeros(W, np.int64))
-    counted = estimator.tally(events.ended[min(vocab.V, W)])
+    counted = estimator.tally()
     changes = [np.zeros_like(n) for n in counted]
     claim = 0 if last is None else engine.count_last(changes, events, *events.ended[last : last + 2], vocab)
     return counted, (claim, changes)

@@ -7,7 +7,7 @@ from lmtk.ngram.estimate.suffix import kind_of_begins, orders_at
 
 
 @jit
-def find_places(begins, bucket_of, oldest, k, head, place):
+def find_received(begins, bucket_of, oldest, k, head, place):
     """place (N,) <- for each context of order k, in suffix order, where its number stands among the numbers that other
     buckets sent. The numbers from bucket b begin at head[b], which advances in place. begins: of the contexts.
     bucket_of: the bucket of each word; oldest: the first word of each bigram.
@@ -30,23 +30,20 @@ def fetch(job, k, kinds):
     """
     for t, b in enumerate(job.rank_buckets):
         receivers = [job.of_rank(rank)[t] for rank in range(job.comm.size)]
-        columns = [swap(job, k, receivers, name, kind) for name, kind in kinds.items()]
-        place = places_of(job, b, k)
-        yield [column[place] for column in columns]
+        cuts = [[(sender, job.cut(sender, k, to)) for sender in job.rank_buckets] for to in receivers]
+        place, columns = received_places(job, b, k), []
+        for name, kind in kinds.items():
+            parts = [[job.shelf.get((name, sender, k), kind, *cut) for sender, cut in row] for row in cuts]
+            columns.append(job.comm.swap_all(parts)[place])
+        yield columns
 
 
-def swap(job, k, receivers, name, kind):
-    """The column `name` that all ranks' buckets send to this rank's bucket. receivers: the bucket of each rank."""
-    column_for = lambda b, to: job.shelf.get((name, b, k), kind, *job.cut(b, k, to))
-    return job.comm.swap_all([[column_for(b, to) for b in job.rank_buckets] for to in receivers])
-
-
-def places_of(job, b, k):
+def received_places(job, b, k):
     """(N,): the place of each context of order k in bucket b among the numbers that all buckets send, rank by rank."""
-    size = job.came[:, k, job.rank_buckets.index(b)]
+    size = job.received[:, k, job.rank_buckets.index(b)]
     head = np.empty(len(size), np.int64)
     head[job.by_rank] = np.cumsum(size) - size
     place = np.empty(size.sum(), np.int64)
     begins = job.shelf.get(("contexts", "begins", b), kind_of_begins(job.order))
-    find_places(begins, job.bucket_of, job.shelf.get(("contexts", "words", b), np.int32), k, head, place)
+    find_received(begins, job.bucket_of, job.shelf.get(("contexts", "words", b), np.int32), k, head, place)
     return place

@@ -4,7 +4,6 @@ import contextlib
 import io
 import os
 from collections import deque
-from contextlib import nullcontext
 
 import numpy as np
 
@@ -24,11 +23,11 @@ def write_arpa(out, job, path=None, layout=None, may_reuse=False):
     back. Rank 0 has `out`, the open file `path`; on the others it is None. may_reuse: whether the caller gives up the
     model; its memory is then given back on the way.
     """
-    layout, scratch, comm = layout or printing.plain(job.vocab.words), threads.Scratch(), job.comm
-    work = job.work if may_reuse else None
+    layout, scratch, comm = layout or printing.srilm_layout(job.vocab.words), threads.Scratch(), job.comm
+    work = job.estimator if may_reuse else None
     if work:
         give_back(work.suffixes.come)
-    write = nullcontext((out.write, lambda: None)) if comm.size == 1 else write_together(out, comm, path)
+    write = contextlib.nullcontext((out.write, lambda: None)) if comm.size == 1 else write_together(out, comm, path)
     with write as (write, done):
         if out:
             sizes = b"".join(b"ngram %d=%d\n" % (k, size) for k, size in enumerate(job.sizes, 1))
@@ -119,8 +118,8 @@ def orders_of(job, k):
     and log10p, log10bow and marks, (N,) each. At order 1 rank 0 has all words, and None for Suffixes; the others have
     no columns.
     """
-    if job.work:
-        work = job.work
+    if job.estimator:
+        work = job.estimator
         yield work.suffixes, (work.log10p[k], work.log10bow[k], work.marks[k])
     elif k == 1:
         yield None, () if job.comm.rank else (job.log10p, job.log10bow, job.marks)
