@@ -479,12 +479,13 @@ def rows_of_pieces(k, pieces, unigrams):
     try:
         for kind, run in groupby(pieces, type):
             if kind is Rows:
-                parts += [x.rows if x.unknown is None else index[x.unknown] for x in run]  # which is a KeyError
+                # index lacks an unknown word, so that it raises KeyError
+                parts += [x.rows if x.unknown is None else index[x.unknown] for x in run]
             else:
                 parts.append(rows_of_lines(k, [*run], index))
     except KeyError as e:
-        path, problem = unigrams.path, f"the word {shown(e.args[0])} of an n-gram is not among the 1-grams"
-        raise FormatError(path, problem) from None
+        problem = f"the word {shown(e.args[0])} of an n-gram is not among the 1-grams"
+        raise FormatError(unigrams.path, problem) from None
     rows = parts[0] if len(parts) == 1 else np.concatenate([np.empty((0, k + 2), np.int32), *parts])
     if k == 1:
         rows[:, 0] = [index[w] for w in unigrams.words]
