@@ -4,8 +4,8 @@
 #                read KenLM files or import kenlm, and kaldilm; against SRILM and KenLM too where they are on PATH
 # make smoke  wheel and sdist, installed and removed again, by the Pythons at hand
 # make docs   README, manual pages and examples as HTML in build/docs (needs mandoc)
-# make paper BROWN=FOLDER MULTI30K=FOLDER  the tables and figures of both papers, and the pages in build/paper; two hours
-#             of two cores, and it goes on where it was interrupted; without a folder its part is left out
+# make paper BROWN=FOLDER MULTI30K=FOLDER  the tables and figures of both papers, and the pages in build/paper; two to
+#             three hours of two cores; it goes on where it was interrupted; without a folder its part is left out
 PYTHON ?= python3
 BIN = $(CURDIR)/.venv/bin
 # by a path, so that the package is found before a folder of its name, as the checkout is to whoever works beside it
