@@ -408,7 +408,7 @@ def make_model(job, counted, comm):
     from lmtk.jobs.bar import Bar
     from lmtk.ngram.estimate import estimation
 
-    count_job, in_buckets, kept = job.count, estimation.is_shelved(counted.counts[0]), None
+    count_job, shelved, kept = job.count, estimation.is_shelved(counted.counts[0]), None
     unk = job.unk or count_job.kenlm
     vocabulary = comm.each(lambda: counting.vocabulary_of(count_job, counted.lists, counted, unk))
     if comm.rank == 0:
@@ -419,11 +419,11 @@ def make_model(job, counted, comm):
 
         settings = count_job.order, job.maxent_alpha, job.maxent_sigma2, recipe.tell
         return write_backoff(job, counted, maxent.estimate(counted.counts.pop(), vocabulary, *settings), None, job.lm)
-    if in_buckets and count_job.memory:
+    if shelved and count_job.memory:
         limit_memory(count_job.memory)
     layout = layout_of(job, counted, vocabulary)
     form = "discounts" if job.grow else "nodes" if is_as_nodes(job, counted) else "lines" if job.lm else "discounts"
-    with Bar(not in_buckets or job.debug > 0 or comm.rank > 0) as bar:
+    with Bar(not shelved or job.debug > 0 or comm.rank > 0) as bar:
         recipe = replace(recipe, heldout=comm.share(lambda: read_heldout(job, vocabulary)))
         model, methods = estimation.estimate(
             counted.counts.pop(), vocabulary, recipe, form, count_job.memory, comm, bar

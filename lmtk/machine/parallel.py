@@ -216,8 +216,8 @@ def wait(request, pause=5e-5):
 
 
 def split_by_machine(comm):
-    """(MPI's communicator of the ranks of this rank's machine; that of the first ranks of all machines, None on other
-    ranks; how many machines there are).
+    """Splits the ranks by machine. Returns MPI's communicator of the ranks on this machine; the communicator of the
+    first ranks of all machines, None on other ranks; and the number of machines.
     """
     node = comm.world.Split_type(comm.MPI.COMM_TYPE_SHARED)
     heads = comm.world.Split(0 if node.rank == 0 else comm.MPI.UNDEFINED)

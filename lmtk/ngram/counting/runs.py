@@ -229,13 +229,15 @@ def merged(runs, order, W, batch):
     """Merge the runs that an iterator makes one after the other into one run, FAN at a time. batch: about how many
     nodes are in memory at once.
     """
-    large, small = [], []  # each of the large runs is made of FAN small ones
+    tiers = [[]]  # each run of a tier is made of FAN of the tier below
     for run in runs:
-        small.append(run)
-        if len(small) == FAN:
-            large.append(merge(small, order, W, batch))
-            small.clear()
-    return merge(large + small, order, W, batch)
+        tiers[0].append(run)
+        for t, tier in enumerate(tiers):
+            if len(tier) == FAN:
+                tiers[t + 1 :] = tiers[t + 1 :] or [[]]
+                tiers[t + 1].append(merge(tier, order, W, batch))
+                tier.clear()
+    return merge([run for tier in reversed(tiers) for run in tier], order, W, batch)
 
 
 def piece(ids, new_id, starts, begin, end, order, W):

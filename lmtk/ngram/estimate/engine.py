@@ -101,7 +101,7 @@ class Estimator:
     def tally(self):
         """The counts of counts n_1 .. n_r of each order from 2 on, a list; r is as large as the methods may ask for."""
         x, V = self.suffixes, self.vocab.V
-        end = x.ended[V]  # the place after those of the last predicted word
+        end = x.ended[V]  # n-grams that end in a predicted word are at the places below `end`
         if x.raw:
             return [self.tally_counts(k, int(x.nodes(k, [end])[0])) for k in range(2, x.order + 1)]
         begins = x.begins[:end]

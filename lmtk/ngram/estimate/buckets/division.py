@@ -29,7 +29,8 @@ class Buckets:
     with each of this rank's buckets, where they are contexts. log10p, log10bow, marks: those of order 1, on every rank.
     sizes: the number of n-grams of each order in the model.
 
-    estimator: that of the only bucket, if it stays in memory; then the shelf, cuts and received are not used.
+    estimator: the engine.Estimator of a single bucket that stays in memory, else None. With an estimator, the shelf,
+    cuts and received are not used.
 
     records: a Shelf with the records of each bucket until they are sorted. methods, kenlm: as in methods.Recipe; at the
     end the methods have their discounts. show(share, task): is called with the share of a task that is done.
