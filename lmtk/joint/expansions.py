@@ -17,6 +17,7 @@ from math import prod
 import numpy as np
 
 from lmtk.errors import FormatError, LmtkError, shown
+from lmtk.files.declared import MAX_ORDER
 from lmtk.files.decoding import WORD
 from lmtk.lm import probability, scores_of
 from lmtk.ngram.arpa.reader import nodes_of_few, rows_of_lines
@@ -235,11 +236,15 @@ def expanded(model, order, exact, most, path):
     The joint probability of an n-gram of words is the sum over the n-grams of `model.lm` that expand to it; expansions
     at its ends may be cut. If `model.lm` does not list the words themselves as an n-gram, their joint probability by
     it is added. p(w | h) is the ratio of two joint probabilities; for n-grams of `exact` words or more (0: for none),
-    the model scores w after h instead. Raises LmtkError if there are more than `most` n-grams.
+    the model scores w after h instead. Raises LmtkError if there are more than `most` n-grams, or longer ones than
+    lmtk reads.
     """
     joint = joint_probabilities(model, most, path)
     longest = max(map(len, joint))
     N = min(order or longest, longest)
+    if N > MAX_ORDER:
+        problem = f"the expansion has n-grams of {N} words; lmtk reads models up to order {MAX_ORDER}"
+        raise LmtkError(f"{path}: {problem}; use -expand-classes {MAX_ORDER}")
     exact = exact or N + 1
     listed, vocab = model.ngrams[0], model.vocab
     for words in list(joint):
