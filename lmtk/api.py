@@ -1,6 +1,5 @@
 """Models from Python, by the names that users of KenLM's module know. All logarithms are to base 10."""
 
-import math
 import os
 import re
 from collections.abc import Iterator
@@ -11,6 +10,7 @@ from numbers import Integral
 import numpy as np
 
 from lmtk.errors import FormatError, UsageError
+from lmtk.files.curve import perplexity
 from lmtk.files.registry import load
 from lmtk.lm import LN10, after, reach
 from lmtk.machine.jit import for_kinds_of
@@ -213,7 +213,7 @@ class Model:
     def perplexity(self, sentence):
         """The perplexity of a sentence between <s> and </s>, 10^(-log10 p / (words + 1)). OOVs are included."""
         total, words = self._sum(sentence, True, True)
-        return math.pow(10.0, -total / words)
+        return perplexity(total / words * LN10)
 
     def BeginSentenceWrite(self, state):
         """Set a state to the beginning of a sentence, the context <s>."""

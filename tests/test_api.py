@@ -77,6 +77,11 @@ def test_perplexity_counts_the_sentence_end(model):
     assert model.perplexity("the cat saw") == pytest.approx(10 ** (-model.score("the cat saw") / 4))
 
 
+def test_perplexity_can_be_too_large_for_a_float(tmp_path):
+    (tmp_path / "unlikely.arpa").write_text("\\data\\\nngram 1=2\n\n\\1-grams:\n-400 a\n-400 </s>\n\n\\end\\\n")
+    assert lmtk.Model(tmp_path / "unlikely.arpa").perplexity("a a") == math.inf
+
+
 def test_words_and_order(model):
     assert "the" in model and b"the" in model and "</s>" in model and "<s>" in model
     assert "zebra" not in model and "<unk>" not in model

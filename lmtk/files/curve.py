@@ -43,16 +43,19 @@ class Epoch:
 
     @property
     def ppl(self):
-        return perplexity(self.training)
+        return None if self.training is None else perplexity(self.training)
 
     @property
     def heldout_ppl(self):
-        return perplexity(self.heldout)
+        return None if self.heldout is None else perplexity(self.heldout)
 
 
 def perplexity(logp):
-    """e^-logp, at most e^700; None for None."""
-    return None if logp is None else math.exp(min(-logp, 700))
+    """e^-logp, from a mean ln p; inf if that is too large for a float."""
+    try:
+        return math.exp(-logp)
+    except OverflowError:
+        return math.inf
 
 
 def rows(curve, without=()):
@@ -216,9 +219,9 @@ def write_plot(path, curve, unigram=(None, None)):
             points = [(e.number, value(e)) for e in curve if value(e) is not None]
             if points:
                 axes[0].plot(*zip(*points), "o-", ms=3, color=color, label=name)
-        base = perplexity(unigram[0] if unigram[1] is None else unigram[1])
-        if base:
-            axes[0].axhline(base, color="0.6", ls=":", lw=1, label="unigram")
+        base = unigram[0] if unigram[1] is None else unigram[1]
+        if base is not None:
+            axes[0].axhline(perplexity(base), color="0.6", ls=":", lw=1, label="unigram")
         for e in [e for e in curve if e.best][-1:]:
             axes[0].axvline(e.number, color="0.85", lw=1, zorder=0, label="epoch kept")
         axes[0].set_yscale("log")

@@ -157,6 +157,7 @@ def exchange_words(job, unsorted, start):
     """Merges words into classes if the job asks for it, then moves words between classes. Returns the final
     `induction.Exchange`. start: as in unsorted_words.
     """
+    from lmtk.files.curve import perplexity
     from lmtk.jobs.bar import Bar
     from lmtk.ngram.classes import induction
 
@@ -166,7 +167,7 @@ def exchange_words(job, unsorted, start):
         def tell(step):
             if job.debug:
                 L = induction.log_likelihood(state)
-                ppl = math.exp(-L / data.count.sum())
+                ppl = perplexity(L / data.count.sum())
                 bar.tell(f"{step}, logprob= {L / math.log(10):.7g} ppl= {ppl:.7g}")
 
         g = induction.given_classes(data, words, start, job.init) if start else None

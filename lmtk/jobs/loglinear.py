@@ -1,6 +1,5 @@
 """The log-linear interpolation of an EditJob's models as one back-off model, with given or learned weights."""
 
-import math
 import sys
 import warnings
 
@@ -38,6 +37,7 @@ def unite(models, names):
 
 def learn_weights(job, united):
     """(the weights under which the held-out text of an EditJob is most likely, the number of its known words)."""
+    from lmtk.files.curve import perplexity
     from lmtk.joint.loglinear import tune
     from lmtk.text.corpus import whole_corpus
 
@@ -47,7 +47,7 @@ def learn_weights(job, united):
         nonlocal steps
         steps += 1
         if job.debug:
-            sys.stderr.write(f"iteration {steps}, lambda = ({short(weights)}), ppl = {math.exp(-logp):.6g}\n")
+            sys.stderr.write(f"iteration {steps}, lambda = ({short(weights)}), ppl = {perplexity(logp):.6g}\n")
 
     corpus = whole_corpus(job.heldout, united.vocab, job.scoring.marks)
     try:

@@ -1,6 +1,5 @@
 """Mixing models of any kind, with weights that are given or learned on held-out text."""
 
-import math
 import os
 import sys
 import warnings
@@ -115,12 +114,13 @@ def mix(job, tell=lambda line: None):
 def learn_weights(job, parts, binned, weights, tell):
     """The weights, (bins, parts), under which the held-out text is most likely. weights: those to start from."""
     from lmtk.em import estimate_weights, fill_unvisited
+    from lmtk.files.curve import perplexity
 
     logp, bin_of = heldout_scores(job, parts, binned)
 
     def tell_iteration(iteration, weights, L):
         lambdas = f"lambda = ({short(weights[0])}), " if not job.bins else ""
-        sys.stderr.write(f"iteration {iteration}, {lambdas}ppl = {math.exp(-L / len(logp)):.6g}\n")
+        sys.stderr.write(f"iteration {iteration}, {lambdas}ppl = {perplexity(L / len(logp)):.6g}\n")
 
     weights = estimate_weights(
         logp, bin_of, weights, job.iterations, job.tolerance, tell_iteration if job.debug else None

@@ -248,4 +248,6 @@ def line(epoch, to_go):
 
 
 def shown(logp):
-    return f"logprob/word= {logp / math.log(10):.7g} ppl= {math.exp(min(-logp, 700)):.7g}"
+    from lmtk.files.curve import perplexity
+
+    return f"logprob/word= {logp / math.log(10):.7g} ppl= {perplexity(logp):.7g}"

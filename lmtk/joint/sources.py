@@ -25,6 +25,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from lmtk.files.curve import perplexity
 from lmtk.machine.threads import map_at_once
 from lmtk.ngram.model.backoff import Backoff
 from lmtk.ngram.model.building import build_nodes
@@ -193,7 +194,7 @@ def tune(features, V):
 
     first = likelihood(start)[0]
     weights, D, _ = parameters(maximize(likelihood, start)[0], n, S)
-    return weights, D, np.exp(-first), np.exp(-log_likelihood(features, weights, D, V)[0])
+    return weights, D, perplexity(first), perplexity(log_likelihood(features, weights, D, V)[0])
 
 
 def parameters(x, n, S):

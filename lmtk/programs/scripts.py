@@ -298,6 +298,7 @@ def compute_best_mix(words):
     import numpy as np
 
     from lmtk.em import estimate_weights
+    from lmtk.files.curve import perplexity
     from lmtk.lm import LN10
 
     settings, files = parse_arguments(words, **{"lambda": "0.5", "precision": "0.001", "verbose": "0"})
@@ -322,7 +323,7 @@ def compute_best_mix(words):
 
     def tell(iteration, weights, L):
         sys.stderr.write(
-            f"iteration {iteration}, lambda = ({format_numbers(weights[0])}), ppl = {np.exp(-L / total):g}\n"
+            f"iteration {iteration}, lambda = ({format_numbers(weights[0])}), ppl = {perplexity(L / total):g}\n"
         )
 
     where = np.zeros(len(logp), np.int64)

@@ -24,6 +24,7 @@ def select_vocab(words):
     import numpy as np
 
     from lmtk.em import estimate_weights
+    from lmtk.files.curve import perplexity
 
     usage = "select-vocab [-quiet] [-scale X] -heldout FILE FILE FILE ..."
     options, files = {}, list(words)
@@ -55,7 +56,7 @@ def select_vocab(words):
     for number, (new, (_, L)) in enumerate(zip(after, steps), 1):
         if "quiet" not in options:
             shown = " ".join(f"{w:.6f}" for w in new)
-            ppl = np.exp(-L / total)
+            ppl = perplexity(L / total)
             sys.stderr.write(f"Iter {number}: lambdas = ({shown}) log P(held-out) = {L:.4f} PPL = {ppl:.4f}\n")
     for word, score in zip(every, (p @ weights * scale).tolist()):
         sys.stdout.buffer.write(b"%s\t %s\n" % (word, f"{score:.15g}".encode()))

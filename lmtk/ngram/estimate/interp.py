@@ -18,7 +18,7 @@ import numpy as np
 
 from lmtk.em import check_weights, estimate_weights, fill_unvisited, log_likelihood
 from lmtk.errors import FormatError, LmtkError, shown
-from lmtk.files import container
+from lmtk.files import container, curve
 from lmtk.files.declared import ORDER, VOCABULARY, Array, check_contents
 from lmtk.lm import Scores
 from lmtk.ngram.counting.counts import BadLine, Level, find, find_rows, from_rows, parse_rows, to_rows, values
@@ -144,14 +144,14 @@ def estimate(counts, vocab, order, heldout, iterations=5, tolerance=0.001, tell=
         logp = np.log(p)
 
     def tell_ppl(iteration, _, L):
-        tell(iteration, math.exp(-L / len(at)))
+        tell(iteration, curve.perplexity(L / len(at)))
 
     B = bin_count(model.T)
     alpha = estimate_weights(
         logp, bins, np.full((B, order + 1), 1 / (order + 1)), iterations, tolerance, tell_ppl if tell else None
     )
     if tell:
-        tell(None, math.exp(-log_likelihood(logp, bins, alpha) / len(at)))
+        tell(None, curve.perplexity(log_likelihood(logp, bins, alpha) / len(at)))
     model = replace(model, alpha=fill_unvisited(alpha, bins))
     return model, np.bincount(bins, minlength=B)
 
