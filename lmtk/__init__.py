@@ -50,7 +50,7 @@ __all__ = ["errors", "load", *FUNCTIONS, *KENLM]
 
 
 def __getattr__(name):
-    """Imports what the name belongs to when it is first used, so that `import lmtk` is quick."""
+    """Imports a function or class when it is first used, so that `import lmtk` is quick."""
     from importlib import import_module
 
     if name == "errors":
@@ -58,7 +58,7 @@ def __getattr__(name):
     if name not in (*FUNCTIONS, *KENLM):
         raise AttributeError(f"module 'lmtk' has no attribute '{name}'")
     module = import_module("lmtk.functions" if name in FUNCTIONS else "lmtk.kenlm_module")
-    value = globals()[name] = getattr(module, name)  # so that Python does not ask for it again
+    value = globals()[name] = getattr(module, name)  # later uses do not call this function
     return value
 
 

@@ -23,7 +23,7 @@ from lmtk.text.corpus import NEWLINE, Corpus, Table, sentences
 from lmtk.text.vocab import EOS, SOS
 
 FEW = 100  # sentences that are scored without kernels, by a small model
-KEPT = 64  # states of a neural model whose probabilities are kept
+KEPT = 64  # states of a neural model whose probabilities are cached
 TOGETHER = 512  # sentences of score_many that a thread takes at once
 BLANKS = bytes.maketrans(b"\t\n\v\f\r", b"     ")
 SURROGATE = re.compile("[\ud800-\udc7f\udd00-\udfff]")  # halves of pairs that do not stand for a byte
@@ -234,7 +234,7 @@ class Model:
                 raise wrong_state(e, null, in_state, out_state) from None
             return p
 
-        self.BaseScore = base_score  # from now on the instance has this method itself, with what it needs at hand
+        self.BaseScore = base_score  # later calls on this instance go straight to `base_score`
         return base_score(in_state, word, out_state)
 
     def BaseFullScore(self, in_state, word, out_state):
@@ -301,7 +301,7 @@ class Model:
         name = f" from {os.path.basename(os.fsdecode(self.path))}" if self.path else ""
         return f"<{kind} model of order {self.order}{name}>"
 
-    # Internals: the walk of a back-off model, and the scores of other models in its place
+    # Internals. A back-off model is scored by the kernels of `walking`, any other model by its method `score`.
 
     @cached_property
     def _index(self):
@@ -321,7 +321,7 @@ class Model:
 
     @property
     def _arrays(self):
-        """The arrays of the walk; None for other models than back-off models."""
+        """The arrays of a back-off model for the kernels of `walking`; None for other models."""
         return self._follower.arrays
 
     @cached_property
@@ -330,14 +330,14 @@ class Model:
 
     @cached_property
     def _step(self):
-        """`walking.step` or, for other models than back-off models, a function with the same arguments and results."""
+        """`walking.step`, or a function with the same arguments and results if this is not a back-off model."""
         if not isinstance(self.lm, Backoff):
             return self._step_of_any
         return for_kinds_of(walking.step, self._arrays, self._index.unk, self._null)
 
     @cached_property
     def _full_arrays(self):
-        """The arrays of the walk with KenLM's lengths; None for other models than back-off models."""
+        """Like `_arrays`, but the kernels return KenLM's lengths of n-grams."""
         return kenlm.walk(self.lm).arrays if isinstance(self.lm, Backoff) else None
 
     @cached_property
@@ -359,21 +359,16 @@ class Model:
 
     @cached_property
     def _rows(self):
-        """The function that gives log10 p of all words after a state, a tuple of ids; the last ones are kept."""
+        """The function that gives log10 p of all words after a state, a tuple of ids; it caches the last results."""
         return lru_cache(KEPT)(lambda state: (after(self.lm, list(state)) / LN10).astype(np.float32))
 
     def _step_of_any(self, _, word, state):
+        next_state = extend_state(state, word, reach(self.lm))
         if self._is_network and word < self.vocab.V:
-            # BaseScore asks for many words after one state, which one forward pass gives
-            next_state = extend_state(state, word, reach(self.lm))
+            # programs call BaseScore for many words after one state; one forward pass scores them all
             return float(self._rows(state)[word]), min(len(state) + 1, self.order), next_state
-        ids = np.array([[*state, word]], np.int32)
-        log10p, length = self._full(sentences(ids))
-        return (
-            float(np.float32(log10p[-1])),
-            int(length[-1]),
-            extend_state(state, word, reach(self.lm)),
-        )
+        log10p, length = self._full(sentences(np.array([[*state, word]], np.int32)))
+        return float(np.float32(log10p[-1])), int(length[-1]), next_state
 
     def _sum(self, sentence, bos, eos):
         """(the sum of log10 p of a sentence, the number of words in it)."""
@@ -387,14 +382,14 @@ class Model:
 
     @cached_property
     def _scoring(self):
-        """`walking.score_text` and its arguments but the text."""
+        """`walking.score_text` and its arguments except the text."""
         index = self._index
         arguments = self._arrays, self._table.arrays(), index.unk, index[SOS], index[EOS]
         return for_kinds_of(walking.score_text, *arguments, b" "), *arguments
 
     @cached_property
     def _plain(self):
-        """Whether a few sentences are scored without kernels: the model is small, or no back-off model."""
+        """Whether a few sentences are scored without kernels: the model is small, or it is not a back-off model."""
         return not isinstance(self.lm, Backoff) or not self.lm.is_large()
 
     def _sums(self, ids, sos, eos):
@@ -454,7 +449,7 @@ LanguageModel = Model
 
 
 class Ids(dict):
-    """str or bytes -> id; it keeps the ids of known words that were asked for."""
+    """str or bytes -> id; it caches the ids of known words that were asked for."""
 
     def __init__(self, index):
         self.index = index
@@ -467,8 +462,8 @@ class Ids(dict):
 
 
 def wrong_state(error, null, *states):
-    """What an error in scoring a word means to the caller: an argument is not a State, or the first State is that of a
-    model of another kind. null: the state of this model after no word.
+    """The exception to raise for an error in scoring a word: one that says that an argument is not a State, or that the
+    first State belongs to a model of another kind; else the error itself. null: the state of this model after no word.
     """
     others = [type(x).__name__ for x in states if not isinstance(x, State)]
     if others:

@@ -1,5 +1,5 @@
-"""The arguments of Python's functions: their checks, the files that stand for texts in memory, and their names in
-messages.
+"""Checks the arguments of lmtk's Python functions, writes texts in memory to temporary files, and gives options their
+Python names in messages.
 """
 
 import difflib
@@ -25,8 +25,9 @@ from lmtk.files.decoding import WORD
 from lmtk.jobs.rules import build, default_of, fields_of
 from lmtk.machine import threads
 
-# in a message, an option of another job that Python can set; the rest of a clause that is about a command; an option,
-# which does not end in "-" as the word -pau- does
+# The parts of a message, in the order of the alternatives: an option of ngram-count, which becomes an argument of
+# lmtk.estimate; advice about a command, which stays as it is; an option with its value, which gets its Python name.
+# An option does not end in "-", so the word -pau- is not an option.
 OPTION = re.compile(
     r"ngram-count \(-(?P<estimate>[a-z-]+)\)|(?:lmtk [a-z-]+|iconv) [^;]*|[a-z]+-(?:count|train|class|interp) \(?-|"
     r"(?<![\w-])-(?!inf\b)(?P<option>[a-z](?:[a-zN-]*[a-zN])?)(?![a-zN-])(?: (?P<value>[A-Z]+\b|[0-9][0-9.e-]*\b))?"
@@ -58,12 +59,13 @@ PLURALS = {bool: "switches", int: "whole numbers", float: "numbers", str: "strin
 
 @contextmanager
 def run_of(job, arguments, options, names=None):
-    """Yields the job, a class, of a function's arguments and options, {field: value}, for a block that runs it. In its
-    errors and warnings, options have the names of Python. Warnings name the line that called lmtk.
+    """Makes a job of the class `job` from a function's arguments and options, {field: value} each, and yields it to the
+    block that runs it. In errors and warnings of the block, options have their Python names, and warnings name the line
+    that called lmtk.
 
-    names: {option: argument} of arguments with another name than their field. An option that is a dictionary adds to
-    the argument of its name. Raises TypeError for an option that does not exist, UsageError for one that would override
-    an argument.
+    names: {option: argument} for arguments that are not called like their field. An option whose value is a dictionary
+    adds to the argument of this name. Raises TypeError for an option that does not exist, and UsageError for an option
+    that would override an argument.
     """
     declared, renamed = fields_of(job), names or {}
     arguments, options = ({name: plain(value) for name, value in values.items()} for values in (arguments, options))
@@ -90,13 +92,13 @@ def run_of(job, arguments, options, names=None):
 
 
 calls = []  # (thread, names as in `rename_options`) of each call of a function that is running
-calls_lock, at_end = Lock(), ExitStack()  # at_end: what is done when none is running any more
+calls_lock, at_end = Lock(), ExitStack()  # at_end: what is done when the last running call ends
 
 
 @contextmanager
 def registered(names):
-    """Adds a call to `calls`. Several threads may call functions at once, so the first of these calls saves the state
-    of the process, and the last one restores it.
+    """Adds a call to `calls` while the block runs. Several threads may call functions at once, so the call that begins
+    first saves the state of the process, and the call that ends last restores it.
     """
     call = get_ident(), names
     with calls_lock:
@@ -115,8 +117,8 @@ def registered(names):
 
 @contextmanager
 def warnings_renamed():
-    """Shows warnings with the names of options that Python has, at the line that called lmtk. numpy's are not shown,
-    since nan and inf are checked where they matter.
+    """Shows warnings with Python's names of options, as warnings about the line that called lmtk. numpy's warnings are
+    not shown, since nan and inf are checked where they matter.
     """
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", category=RuntimeWarning, module=r"lmtk\.")
@@ -208,7 +210,7 @@ def check_ranges(job, values):
 
 
 def mismatch(value, kind):
-    """What a field of this type takes, in words, if `value` is not that; None if it is."""
+    """What a field of the type `kind` takes, in words, if `value` does not fit; None if it fits."""
     if isinstance(kind, UnionType):
         if value is None and NoneType in get_args(kind):
             return None
@@ -227,7 +229,7 @@ def mismatch(value, kind):
 
 
 def plain(value):
-    """A value as jobs have it: a string for the name of a file, a tuple for a list, Python's numbers for numpy's."""
+    """A value in the form that jobs use: a str for a file name, a tuple for a list, Python's numbers for numpy's."""
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, dict):

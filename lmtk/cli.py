@@ -52,7 +52,7 @@ PROGRAMS = {
 
 LONGEST = 1000  # characters of a message; longer ones are shortened
 MOST = 5  # warnings printed of one kind
-ended = []  # the signals that have ended this process
+ended = []  # numbers of the signals that end this process
 
 HELP = """usage: lmtk COMMAND [OPTION ...]
 
@@ -234,7 +234,7 @@ def as_program(name, words):
 
 def main():
     """Runs the command line. Exit statuses: 0 done, 1 bad data, 2 wrong usage, 130 interrupted, 141 closed pipe."""
-    gc.set_threshold(10_000)  # fewer searches among the imported objects, which all stay; saves 0.03 s
+    gc.set_threshold(10_000)  # fewer garbage collections, which search all imported objects in vain; saves 0.03 s
     # a closed stream is opened in the wrong direction, so that using it is an error
     if sys.stdin is None:
         sys.stdin = open(os.open(os.devnull, os.O_WRONLY))
@@ -273,7 +273,7 @@ def main():
             signal.signal(signal.SIGINT, end_by)
         status = attempt(program, words)
     except BaseException:
-        # Python and libraries may raise another exception than the handler of a signal did
+        # Python and libraries may replace the exception that the handler of a signal has raised
         if not ended:
             raise
     if ended:
@@ -290,7 +290,7 @@ def main():
                 tell("compiled; the next run of this kind starts at once")
     if status in (1, 128 + signal.SIGPIPE):
         close_stdout()
-    gc.freeze()  # no search at the end of Python either
+    gc.freeze()  # no garbage collection at exit either
     sys.exit(status)
 
 
@@ -349,12 +349,12 @@ def attempt(program, words):
 
 
 def speaks(words):
-    """Whether this process prints messages that all ranks have: with -mpi, only the first rank does."""
+    """Whether this process prints messages that would come from every rank: with -mpi, only the first rank does."""
     return mpiexec.first() or not {"-mpi", "--mpi"}.intersection(words)
 
 
 def close_stdout():
-    """Writes the rest of stdout. If that fails, Python does not try again at its end."""
+    """Writes the rest of stdout. If that fails, Python must not try again at exit, so stdout becomes /dev/null."""
     try:
         sys.stdout.flush()
     except OSError:

@@ -1,6 +1,7 @@
 """Errors and warnings, one line each. `cli.main` turns them into a message and an exit status.
 
-A message has three parts: what is wrong, where, and what to do about it. The functions format its words and numbers.
+A message has three parts: what is wrong, where, and what to do about it. The functions of this module format the
+words and numbers of messages.
 """
 
 

@@ -46,8 +46,9 @@ def exp_outputs(y, q, s, left_out, log_c, t):
     """y (K, V) <- e^(y - ln c - q) in place, in one pass; q (K,) <- the maxima of the rows of y - ln c, -inf if V is 0;
     s (K,) <- their sums, nan where a row has nan. Results are at least e^-87, 2^-126 of the largest.
 
-    log_c (V,): None means 0. left_out (K,): the output of each row from which no ln c is taken, and t (K,) <- this
-    output. Below 0 or from V on there is none, and t stays as it was; None for no row.
+    log_c (V,): ln c; None: 0. left_out (K,): for each row, the index of an output from which ln c is not subtracted; t
+    (K,) <- this output. A row whose index is not in 0..V-1 has no such output, and its t is not changed. None: no row
+    has one.
     """
     K, V = y.shape
     for k in range(K):

@@ -161,7 +161,7 @@ def merge(models, weights=(), **options):
 
 
 def edit_model(model, arguments, options, names):
-    """The Model that an EditJob makes of a model: the name of a file, or a model in memory. names: as in `run_of`."""
+    """The Model that an EditJob makes of `model`, the name of a file or a model in memory. names: as in `run_of`."""
     from lmtk.jobs.editing import EditJob, edit
 
     with run_of(EditJob, {"lm": model, "keep": True} | arguments, options, names) as job:
@@ -242,8 +242,8 @@ class Perplexity:
         """Like ppl, but log10p is divided by the number of words only, without </s>, as in SRILM."""
         return self._perplexity(0)
 
-    def _perplexity(self, more):
-        count = self.words - self.oovs - self.zeroprobs + more
+    def _perplexity(self, n_ends):
+        count = self.words - self.oovs - self.zeroprobs + n_ends
         try:
             return 10 ** (-self.log10p / count) if count > 0 else float("nan")
         except OverflowError:

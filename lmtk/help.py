@@ -1,4 +1,4 @@
-"""Makes the text of -help and the scripts for completion by the shell, from the options of the parser."""
+"""Makes the text of -help and the completion scripts for shells, from the options of the parser."""
 
 import inspect
 import re
@@ -10,12 +10,12 @@ from lmtk.errors import UsageError
 
 FAMILY = re.compile(r"N(min|max)?$")  # a family: options with the number of an order or of a model in their names
 FILES = "FILE", "DIR"  # metavars of files
-MOST = 26  # columns for an option and its value; after a longer one the text begins on the next line
+MOST = 26  # columns for an option and its value; if they are longer, the text begins on the next line
 
 
 def page(name, command):
-    """The help of a command, in the width of the terminal, up to 110 columns."""
-    width = min(shutil.get_terminal_size().columns, 110)
+    """The help of a command, in the width of the terminal, from 50 to 110 columns."""
+    width = max(50, min(shutil.get_terminal_size().columns, 110))
     about = inspect.cleandoc(command.callback.__doc__).replace("\b\n", "")
     lines = [f"usage: lmtk {name} [OPTION ...]", ""]
     for paragraph in about.split("\n\n"):

@@ -1,8 +1,6 @@
-"""What the module `kenlm` has, for programs that import it: a file kenlm.py with
+"""The names of KenLM's module `kenlm`. A program that imports `kenlm` uses lmtk if it finds a file kenlm.py with
 
-    from lmtk.kenlm_module import *
-
-makes them run with lmtk.
+from lmtk.kenlm_module import *
 """
 
 from lmtk.api import ARPALoadComplain, Config, FullScoreReturn, LanguageModel, LoadMethod, Model, State

@@ -123,7 +123,7 @@ def after_each_by_scores(model, contexts):
 
 
 def rows_of_words(model, rows):
-    """Rows (V,) as one array (B, V), also if there is none."""
+    """B rows (V,) as one array (B, V), also if B is 0."""
     return np.array(rows).reshape(len(rows), model.vocab.V)
 
 

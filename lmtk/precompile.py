@@ -13,7 +13,7 @@ from contextlib import suppress
 
 
 def score_from_python():
-    """Scores by the functions of `lmtk.api`, some of whose kernels no command uses."""
+    """Scores by the methods of `lmtk.api`. No command uses some of their kernels."""
     from lmtk.api import FEW, Model, State
 
     for path in ("wb.bin", "lstm.bin"):
@@ -26,7 +26,7 @@ def score_from_python():
         model.scores(model.advance(model.states(2), [0, 1]))
 
 
-PAUSE = 15  # seconds between two lines on progress
+PAUSE = 15  # seconds between two lines about the progress
 NMT_TRAIN = (
     "nmt-train -source text -target text -heldout-source heldout -heldout-target heldout -hidden 8 -embedding 8"
     " -maxout 8 -alignment 8 -epochs 1 -quiet"
@@ -100,9 +100,9 @@ def write_texts():
     """A text of random words, whose counts give every kind of discount, and other inputs made from it: a held-out text,
     documents, n-best lists, a list of words, and a map of words to hidden words.
     """
-    chosen = random.Random(1)
-    words = [f"w{int(chosen.paretovariate(0.6))}" for _ in range(20_000)]
-    lines = [" ".join(words[i : i + chosen.randint(1, 12)]) for i in range(0, 19_000, 9)]
+    generator = random.Random(1)
+    words = [f"w{int(generator.paretovariate(0.6))}" for _ in range(20_000)]
+    lines = [" ".join(words[i : i + generator.randint(1, 12)]) for i in range(0, 19_000, 9)]
     documents = [f'{{"text": "{line}"}}' for line in lines]
     lists = [
         f"{i} ||| {line} ||| length= {length} ||| -{length}" for i, line in enumerate(lines[:40]) for length in (1, 2)
@@ -118,7 +118,7 @@ def write_texts():
 
 
 def start(job, run):
-    """Starts a job, a command line or a function, in a process of its own: the number of the process. run:
+    """Starts a job, which is a command line or a function, in a child process. Returns the id of the process. run:
     `cli.carry_out`.
     """
     child = os.fork()
@@ -146,7 +146,7 @@ def start(job, run):
 
 
 def precompile(run):
-    """Runs all jobs, and prints how long that took. Returns the exit status."""
+    """Runs all jobs, and prints how long they took. run: as in `start`. Returns the exit status."""
     from lmtk.machine import kernel_cache
     from lmtk.machine.threads import thread_count
 

@@ -1,9 +1,9 @@
 """The life of a training run, for all kinds of models: from the start or a checkpoint, epoch by epoch, to a model file.
 
 `run_training` follows a run, shows its progress, writes checkpoints and handles signals. The model file appears only
-when the run has ended by itself. Until then the best model so far is in the checkpoint, called like the model with
-".ckpt" appended, with everything that the run needs to continue. -resume continues it (`resume`); -finish writes the
-best model so far (`finish`).
+when the run has ended by itself. Until then there is a checkpoint, named like the model with ".ckpt" appended. It holds
+the best model so far and everything that the run needs to continue. -resume continues the run (`resume`); -finish
+writes the best model so far (`finish`).
 """
 
 import contextlib
@@ -110,7 +110,7 @@ def finish(program, model, debug=0):
     if about is None:
         raise LmtkError(f"{checkpoint}: no epoch is finished, so there is no model yet; -resume continues the run")
     best = {name.removeprefix("best."): a for name, a in arrays.items() if name.startswith("best.")}
-    registry.make_model(about, best | {"vocabulary": arrays["vocabulary"]}, checkpoint)  # a whole one, or an error
+    registry.make_model(about, best | {"vocabulary": arrays["vocabulary"]}, checkpoint)  # raises if it is damaged
     with open_out(model, lasting=True) as out:
         container.write(out, about["kind"], about["settings"], best, vocabulary(arrays, checkpoint))
     remove(checkpoint)
@@ -129,11 +129,10 @@ def has_checkpoint(run, resume):
 
 
 def resume(run, fresh, best, debug=0):
-    """Read the checkpoint of the same run: (the arguments of a Progress, the arrays). -debug 1 prints where the run
-    continues.
+    """Read the checkpoint of a run: (the arguments of a Progress, the arrays). -debug 1 prints where the run continues.
 
-    fresh: the arrays of a run before training; best: those of a model file; the arrays of the checkpoint must have the
-    same names and shapes. Raises FormatError if the checkpoint is from another run, LmtkError if the run cannot
+    fresh: the arrays of the run before training; best: the arrays of its model file; the arrays of the checkpoint must
+    have their names and shapes. Raises FormatError if the checkpoint is from another run, LmtkError if the run cannot
     continue.
     """
     about, arrays = read_checkpoint(run.program, run.checkpoint)
@@ -143,7 +142,7 @@ def resume(run, fresh, best, debug=0):
     if vocabulary(arrays, run.checkpoint) != run.words[1]:
         changed.append(run.words[0])
     changed += [name for name, number in run.inputs.items() if about["inputs"].get(name) != number]
-    if "model" in changed:  # which has other defaults for the rest
+    if "model" in changed:  # the defaults of other options depend on -model
         changed = ["model"]
     if changed:
         names = ", ".join(f"-{name}" for name in changed)
@@ -200,7 +199,7 @@ def interruptible():
         cut.append(number)
 
     asking = [signal.SIGINT, signal.SIGTERM]
-    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # by nohup
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup ignores it
         asking.append(signal.SIGHUP)
     old = {s: signal.signal(s, note) for s in asking}
     try:
@@ -223,7 +222,7 @@ def run_training(run, progress, stretches, tell, comm=ALONE):
     stretches: an iterable that trains and changes `progress`. It yields (epoch over, words read, a function whose
     result run.arrays takes, which the ranks of `comm` call together). tell: a progress.Reporter. Raises Diverged.
     """
-    stop, last, saved = 0, progress.step, Saver(run, tell)
+    stop, last, saver = 0, progress.step, Saver(run, tell)
     with tell.bar, interruptible() as cut:
         try:
             for over, words, now in () if has_ended(progress, run.settings) else stretches:
@@ -233,17 +232,17 @@ def run_training(run, progress, stretches, tell, comm=ALONE):
                     arrays = run.arrays(progress, now())
                     comm.largest(0)  # with -parallel data, all ranks copy shared arrays before one of them goes on
                     if comm.rank == 0:
-                        saved(progress, arrays)
+                        saver(progress, arrays)
                 last = progress.step
                 if stop or (over and has_ended(progress, run.settings)):
                     break
         except Diverged as e:
-            # every rank comes here, one of them tells of it
+            # every rank comes here, but only one of them reports the error
             comm.follow()
-            raise Diverged(f"{e}{save_diverged(run, progress, saved)}") from None
+            raise Diverged(f"{e}{save_diverged(run, progress, saver)}") from None
     if stop and not has_ended(progress, run.settings):
         if comm.rank == 0:
-            sys.stderr.write(f"lmtk {run.program}: interrupted{saved.what_now(progress)}\n")
+            sys.stderr.write(f"lmtk {run.program}: interrupted{saver.what_now(progress)}\n")
         raise KeyboardInterrupt if stop == signal.SIGINT else SystemExit(128 + stop)
     if comm.rank == 0:
         with open_out(run.model, lasting=True) as out:
@@ -256,14 +255,14 @@ def is_due(every, over, last, step):
     return every != 0 and (over or (every and step // every > last // every))
 
 
-def save_diverged(run, progress, saved):
-    """Save the best model so far of a run that has diverged; returns a clause for the message about it."""
+def save_diverged(run, progress, saver):
+    """Save the best model so far of a run that has diverged. Returns a clause for the error message."""
     if progress.best is None or not run.checkpoint:
         remove(run.checkpoint)
         return ""
-    saved(progress, {}, diverged=True)
-    if saved.failed:
-        return f"; the best model so far could not be saved: {saved.failed}"
+    saver(progress, {}, diverged=True)
+    if saver.failed:
+        return f"; the best model so far could not be saved: {saver.failed}"
     return f"; the best model so far is that of epoch {progress.best_epoch}, -finish writes it"
 
 

@@ -42,11 +42,12 @@ class Unit:
     and kept (k, n), which the backward step needs. U, and UT below: from `factor`. Q: what must still be added to zr, s
     S, or None. back(gs, zr, t, s, kept, UT, gG): gs (k, width n) is dL/d(new state) on entry; on return it is dL/ds
     without the part through the gates. gG (k, (gates + 1) n) <- dL/d(inputs of the gates and of the proposed state).
-    before_U(states, kept, n): the vectors that U multiplies, (P, n). alike: whether S multiplies the same vectors, so
-    that one product with [S | U] replaces two. Then Q is this product, (k, (gates + 1) n), and step and back get None
-    for U and UT. run, run_back: kernels for all steps of sequences at once, used when the calls for single steps would
-    take much of the time; None: there are none. They get R and U of `follow`, or RT and UT of `follow_back`, as tiles,
-    or None. open: the gate whose biases start at 1, so that a state persists (Jozefowicz et al. 2015); None: no gate.
+    before_U(states, kept, n): the vectors that U multiplies, (P, n). alike: whether S and U multiply the same vectors,
+    so that one product with [S | U] replaces two. Then Q is this product, (k, (gates + 1) n), and step and back get
+    None for U and UT. run, run_back: kernels for all steps of sequences at once, used when the calls for single steps
+    would take much of the time; None: there are none. They get R and U of `follow`, or RT and UT of `follow_back`, as
+    tiles, or None. open: the gate whose biases start at 1, so that a state persists (Jozefowicz et al. 2015); None: no
+    gate.
     """
 
     name: str
@@ -128,9 +129,8 @@ def lstm_sums(zr, t, s, new, seen, G):
 
 
 def gated_step(zr, t, s, U, Q, new, rs):
-    """The gated unit (Bahdanau et al. 2015, A.1.1): z_i, r_i <- sigma(zr); t, s~_i, <- tanh(t + [r_i o s_(i-1)] U).
-
-    The new state is s_i = (1 - z_i) o s_(i-1) + z_i o s~_i; r o s is kept for the backward step.
+    """The gated unit (Bahdanau et al. 2015, A.1.1): zr <- [z_i r_i] = sigma(zr);
+    t <- s~_i = tanh(t + [r_i o s_(i-1)] U); new <- s_i = (1 - z_i) o s_(i-1) + z_i o s~_i; rs <- r_i o s_(i-1).
     """
     n = t.shape[1]
     if is_worth_compiling(t, zr):
@@ -185,8 +185,8 @@ def reset_backward(gs, zr, s, grs, gG):
 
 
 def lstm_step(zr, t, s, U, Q, new, seen):
-    """An LSTM (Graves 2013, equations 7 to 11, without peepholes) with state [s, c]: i, f, o <- sigma(zr);
-    t <- tanh(t + s U). The new state is [o o tanh(c'), c'], c' = f o c + i o t; tanh(c') is kept.
+    """An LSTM (Graves 2013, equations 7 to 11, without peepholes) with state [s, c]: zr <- [i f o] = sigma(zr);
+    t <- tanh(t + s U); new <- [o o tanh(c'), c'] with c' = f o c + i o t; seen <- tanh(c').
     """
     n = t.shape[1]
     if U is not None:
@@ -235,7 +235,7 @@ def lstm_backward(gs, zr, t, s, seen, gG):
 
 
 def tanh_step(zr, t, s, U, Q, new, kept):
-    """The simple unit (Elman 1990; Bahdanau et al. 2015, equation 1 and A.1.1): t, s_i, <- tanh(t + s_(i-1) U)."""
+    """The simple unit (Elman 1990; Bahdanau et al. 2015, equation 1 and A.1.1): t, new <- s_i = tanh(t + s_(i-1) U)."""
     t += Q if U is None else U(s)
     np.tanh(t, out=t)
     new[:] = t
@@ -251,8 +251,8 @@ def tanh_back(gs, zr, t, s, kept, UT, gG):
 
 @inlined
 def begin_step(inputs, start, begun, state, fresh, step, after):
-    """Prepare the products of a step: zr and t (k, .) <- the inputs, before (k, width n) <- the state. step: zr, t and
-    before.
+    """Prepare the products of a step: zr and t (k, .) <- the inputs, before (k, width n) <- the state. step: these
+    three arrays.
 
     The state is in `after`, from row `begun` on, where the previous step wrote it. At the first step, with begun -1, it
     is in `state`.
@@ -318,7 +318,7 @@ def add_gradient(gs, ga):
 
 @inlined
 def clear_begun(gs, fresh, start):
-    """Set the gradient of the steps before to 0 for sequences that begin anew at this step."""
+    """Set the gradient of the state to 0 for sequences whose state was reset before this step."""
     if fresh is not None:
         for j in range(len(gs)):
             if fresh[start + j]:

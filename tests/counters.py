@@ -117,14 +117,14 @@ def small_job():
 LIMITS = {
     "record classes for n-grams": (14, 14),
     "lines that ask `pays`": (12, 12),
-    "functions with more than 7 parameters": (8, 32),
+    "functions with more than 7 parameters": (7, 32),
     "functions of more than 60 lines": (6, 6),
     "functions of more than 100 lines": (0, 0),
     "names that say nothing, such as `given`": (0, 0),
     "modules that a small ngram-count enters": (16, 16),
     "calls between modules of a small ngram-count": (64, 64),
-    "lines of lmtk/ngram": (10431, 9000),
-    "lines of lmtk/machine": (1820, 1400),
+    "lines of lmtk/ngram": (10222, 9000),
+    "lines of lmtk/machine": (1761, 1400),
 }
 
 

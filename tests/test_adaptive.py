@@ -109,7 +109,8 @@ def test_an_lstm_takes_the_slopes_of_each_segment_from_the_state_before_it(texts
 
 
 @pytest.mark.parametrize("size", [1, 4, 100])
-def test_the_cache_is_that_of_plain_loops(texts, monkeypatch, size):
+@pytest.mark.parametrize("steps", [None, Steps(0.0, 12, 0.0)])
+def test_the_cache_is_that_of_plain_loops(texts, monkeypatch, size, steps):
     monkeypatch.setattr(adaptive, "PART", 5)
     model = neural(texts)
     rows, words = rows_of(texts, model, TEXT)
@@ -117,7 +118,7 @@ def test_the_cache_is_that_of_plain_loops(texts, monkeypatch, size):
     expected = naive.neural_cache(
         [chances[w] for (chances, *_), w in zip(p, words)], [a for *_, a in p], words, size, 0.7, 0.3
     )
-    _, logp = scored(AdaptiveNetwork(model, None, Cache(size, 0.7, 0.3)), TEXT)
+    _, logp = scored(AdaptiveNetwork(model, steps, Cache(size, 0.7, 0.3)), TEXT)
     assert np.exp(logp) == pytest.approx(expected, rel=1e-4)
 
 

@@ -323,7 +323,7 @@ def test_classes_of_a_file(tmp_path):
     for bad, message in (
         ("X a\nY a\n", "classes:2: 'a' already has another class"),
         ("a\n", "classes:1: expected a class and a word, got 1"),
-        ("X zebra\n", "no word of the vocabulary has a"),
+        ("X zebra\n", "the file has no class for any word"),
     ):
         path.write_text(bad)
         with pytest.raises(FormatError, match=message):
@@ -455,7 +455,7 @@ def test_paths_of_a_file(tmp_path):
         ("00 a\n01 a\n", "paths:2: 'a' has a second path"),
         ("X a\n", "paths:1: expected a path of 0s and 1s, then a word"),
         ("0 a 1 2\n", "paths:1: expected a path"),
-        ("0 zebra\n", "no word of the vocabulary has a"),
+        ("0 zebra\n", "the file has no path for any word"),
     ):
         path.write_text(bad)
         with pytest.raises(FormatError, match=message):

@@ -2,7 +2,9 @@
 
 import gzip
 import io
+import os
 import sys
+import threading
 
 import naive
 import numpy as np
@@ -272,6 +274,17 @@ def test_blocks_are_whole_lines_after_a_bom_too(tmp_path, size, eager):
         as_is = list(blocks(str(tmp_path / "x"), size, eager, as_is=True))
     assert b"".join(actual) == data + b"\n" and b"".join(as_is) == data
     assert all(block.endswith(b"\n") for block in actual + as_is[:-1])
+
+
+def test_a_short_first_line_comes_at_once():
+    reader, writer = os.pipe()
+    os.write(writer, b"a\n")
+    late = threading.Timer(5, os.write, (writer, b"b\n"))
+    late.start()
+    assert next(blocks(f"/dev/fd/{reader}", eager=True)) == b"a\n"
+    late.cancel()
+    os.close(reader)
+    os.close(writer)
 
 
 @pytest.mark.parametrize("empty", [b"", b"\n\n"])

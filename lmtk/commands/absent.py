@@ -1,7 +1,7 @@
 """Names that users of SRILM and KenLM type and that lmtk does not have: what each does there, and what to use instead.
 
-`about_program` and `about_option` make the end of an error message of a name. An empty remedy means that lmtk has
-nothing for it.
+`about_program` and `about_option` make the end of the error message about such a name. An empty remedy means that lmtk
+has no replacement.
 """
 
 NEURAL = "neural: lmtk nplm-train or nmt-train; n-grams: lmtk ngram-count -lm"
@@ -135,7 +135,7 @@ OPTIONS = {
     "-write-vocab-index": ("writes words with their numbers", "-write-vocab FILE writes the words"),
 }
 
-# options of other commands that a command has reasons not to have -> {command: what to do instead}
+# option -> {command that deliberately does not have this option: why, or what to do instead}
 OWN_PIECES = "a translation model splits words by its own pieces, which lmtk nmt-train -bpe learns"
 WORDS_ONLY = "this command writes words; ngram-count, ppl and others split words into pieces as they read a text"
 REFUSED = {

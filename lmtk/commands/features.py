@@ -74,7 +74,7 @@ class FeaturesJob:
 
     @property
     def place(self):
-        """The file of the vocabulary, behind the option that lmtk vocab reads it by."""
+        """The option and the file by which lmtk vocab lists the vocabulary, for messages."""
         return f"-lm {self.lm}" if self.lm else f"-text {self.vocab or self.text[0]}"
 
     @property
@@ -203,7 +203,7 @@ def ids_of(job, model, senses):
         if not len(ids):
             raise LmtkError(f"{job.words}: no words in it")
     else:
-        # </s> never stands in a context, so that it has no features to speak of
+        # </s> never stands in a context, so its features mean nothing
         ids = np.array([i for i, word in enumerate(model.vocab.words) if job.write or word != EOS])
     return (ids[:, None] * senses + np.arange(senses)).ravel()
 
@@ -221,8 +221,8 @@ def targets_of(job, model, vocab, senses):
 
 
 def print_nearest(job, C, vocab, ids, targets):
-    """Prints the words whose vectors are nearest. C (W, m): the vectors. targets: from `targets_of`; with several of
-    them each line begins with its own target.
+    """Prints the words whose vectors are nearest. C (W, m): the vectors. targets: from `targets_of`; if there are
+    several, each line begins with the target.
     """
     import numpy as np
 

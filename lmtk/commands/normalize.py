@@ -52,7 +52,7 @@ def command(**options):
     job = build(NormalizeJob, options)
     for path in job.text:
         if path != "-":
-            os.stat(path)  # all or none: what is missing is told before anything is written
+            os.stat(path)  # raises OSError for a missing text before anything is written
     check_outputs(job.write, inputs=[job.proper_list])
     names = set(read_vocab(job.proper_list)) if job.proper_list else None
     with open_out(job.write) as out:

@@ -77,12 +77,12 @@ def elsewhere(name, options, command):
     return similar or "; -help lists the options"
 
 
-def spelled(words, options, plain=None, stray=False, command=None):
+def spelled(words, options, main=None, stray=False, command=None):
     """The words of a command line with every option as it is declared, and one value after each option.
 
     "--x" becomes "-x", "_" becomes "-", "-x=v" becomes "-x v", and "-x v w" becomes "-x v -x w" if the option takes
-    several values. "-write2 F" becomes "-writeN 2=F". A word without an option before it becomes a value of `plain`,
-    the main input of the command. Without `plain` it is an error or, with `stray`, is left out with a warning.
+    several values. "-write2 F" becomes "-writeN 2=F". A word without an option before it becomes a value of the
+    option `main`. Without `main` it is an error or, with `stray`, is left out with a warning.
 
     options: {declared name: Option}. command: the name of the command, for messages. Raises UsageError for an unknown
     option, a missing value, and a value that is not a number although the option needs one.
@@ -96,15 +96,15 @@ def spelled(words, options, plain=None, stray=False, command=None):
             if stray and word:
                 warnings.warn(f"'{word}' has no option before it and is ignored", LmtkWarning, stacklevel=1)
                 continue
-            if not plain:
+            if not main:
                 raise UsageError(f"'{word}' has no option before it{likely_option(word, options, out)}")
-            if plain in out and not options[plain].several:
-                value = out[out.index(plain) + 1]
+            if main in out and not options[main].several:
+                value = out[out.index(main) + 1]
                 model = next((o for o in ("-lm", "-model") if o in options and o not in out), None)
                 hint = f"; give the model as {model} FILE" if model else ""
                 hint = f"; did you mean -neighbours {word}?" if "-neighbours" in options else hint
-                raise UsageError(f"'{word}' has no option before it; {plain} takes one value and has {value}{hint}")
-            out += [plain, checked(plain, word, options[plain])]
+                raise UsageError(f"'{word}' has no option before it; {main} takes one value and has {value}{hint}")
+            out += [main, checked(main, word, options[main])]
             continue
         word, equals, value = word.partition("=")
         if equals:
@@ -138,7 +138,7 @@ def likely_option(word, options, out):
     """The end of the message about a word without an option: the option that was probably meant, or the option before
     the word if it takes one value. out: the words so far, as `spelled` returns them.
     """
-    _, first, *_ = options  # after -help, what the command reads
+    _, first, *_ = options  # the first option after -help names what the command reads
     free = [o for o in (first, "-mix-lm", "-ppl") if o in options and (options[o].several or o not in out)]
     if os.path.exists(word):
         if "-mix-lm" in free and not is_model(word):

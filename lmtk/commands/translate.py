@@ -74,13 +74,14 @@ def command(**options):
     Example: lmtk translate -model en-fr.bin -text test.en > test.out
     """
     *models, last = options["model"] or [None]
-    if models and options["text"] == "-" and is_text(last):  # -model takes several values: in "-model m text" also text
+    # -model takes several values, so in "-model m text" the parser also takes text as a model
+    if models and options["text"] == "-" and is_text(last):
         options |= {"model": tuple(models), "text": last}
     translate(build(TranslateJob, options))
 
 
 def is_text(path):
-    """Whether a file is there and is not in binary form, as a model would be."""
+    """Whether a path is a regular file that does not begin like a binary file, such as a model."""
     from lmtk.files.container import looks_binary
     from lmtk.files.inputs import is_file, open_in
 

@@ -1,4 +1,4 @@
-"""Memory that a job gives back to the system, temporary files, and arrays in such files (-memory).
+"""Memory that a job gives back to the system, temporary files, and arrays in temporary files (-memory).
 
 After `limit_memory`, `zeros` makes large arrays in files. When the process has too much memory, a thread, `let_go`,
 drops pages of mapped files from the process.
@@ -15,7 +15,7 @@ from lmtk.errors import LmtkError
 from lmtk.machine.memory import STATM
 
 bound, mapped, watch = None, [], None  # bytes of `limit_memory`; weak references to mapped files; thread of `let_go`
-SMALL = 1 << 20  # bytes; an array up to this size is in memory all the same
+SMALL = 1 << 20  # bytes; an array below this size stays in memory
 MOMENT = 0.005  # seconds between two checks of `let_go`
 BESIDES = 90 << 20  # bytes of the program itself, in addition to the bound
 
@@ -35,8 +35,8 @@ def limit_memory(size):
 
 
 def temporary_file(**options):
-    """A file without a name in the folder of temporary files. Raises LmtkError if TMPDIR does not name a folder: Python
-    would silently take another.
+    """A file without a name in the folder of temporary files. Raises LmtkError if no file can be created in TMPDIR:
+    Python would silently choose another folder.
     """
     import tempfile  # its import takes as long as most of a small job
 
@@ -95,8 +95,8 @@ def array_of(file, kind, access=mmap.ACCESS_WRITE):
 
 
 def let_go():
-    """Takes all pages of mapped files from this process whenever it has too many. They stay in the system's cache as
-    long as there is room, and come back when they are used. This function never returns.
+    """Drops all pages of mapped files from this process whenever its memory is above the bound. The pages stay in the
+    system's cache as long as there is room, and come back when they are used. This function never returns.
     """
     page = os.sysconf("SC_PAGE_SIZE")
     with open(STATM, "rb", buffering=0) as statm:
@@ -112,7 +112,7 @@ def let_go():
 
 
 def trim():
-    """Gives freed memory back to the system, as far as malloc can; by itself, it keeps freed arrays of up to 32 MB."""
+    """Gives freed memory back to the system, as far as possible. By itself, malloc keeps freed arrays up to 32 MB."""
     import ctypes
 
     with contextlib.suppress(OSError, AttributeError):

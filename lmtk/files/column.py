@@ -100,7 +100,7 @@ class Shelf:
         return sum(size for size, _ in self.parts.get(name, ()))
 
     def read(self, name, out, begin=0):
-        """out (N,) <- the array `name` from `begin` on; `out` has its type."""
+        """out (N,) <- the array `name` from `begin` on. `out` must have the type of this array."""
         place = -begin
         for size, where in self.parts.get(name, ()):
             a, b = max(place, 0), min(place + size, len(out))

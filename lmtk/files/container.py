@@ -1,4 +1,4 @@
-"""Binary files: safetensors with a description of lmtk's in the metadata.
+"""Binary files: safetensors files with lmtk's description in the metadata.
 
 `write` takes the kind, the settings and the arrays of a model; `read` returns them and checks all sizes and checksums.
 `map_output` maps a part of a file that is being written, so that arrays can be computed in their place.
@@ -7,8 +7,8 @@ The metadata has one entry, "lmtk": eight hexadecimal digits of CRC-32, a blank,
 the format, the settings and, for each array, its type, shape and CRC-32. The array "vocabulary" holds the words as
 bytes, one on each line.
 
-The arrays of a large file begin at a multiple of PAGE; blanks fill the header up to it. So arrays can be written to
-their places before their checksums, and with them the length of the header, are known.
+The arrays of a large file begin at a multiple of PAGE, and blanks fill the header up to this place. So arrays can be
+written to their places before their checksums are known, although the checksums stand in the header.
 """
 
 import errno
@@ -84,8 +84,9 @@ def make_header(kind, settings, described):
         begin, end = end, end + math.prod(shape) * np.dtype(DTYPES[dtype]).itemsize
         table[name] = {"dtype": dtype, "shape": shape, "data_offsets": [begin, end]}
     header = json.dumps(table, separators=(",", ":"), ensure_ascii=False).encode()
-    most = len(header) + sum(len(f"{2**32 - 1}") - len(f"{crc}") for *_, crc in described.values())
-    header += b" " * ((most + 8 + -(most + 8) % PAGE) - 8 - len(header) if end >= LARGE else -len(header) % 8)
+    # a large header is padded as if each CRC had ten digits, so its length does not depend on the CRCs
+    longest = len(header) + sum(len(f"{2**32 - 1}") - len(f"{crc}") for *_, crc in described.values())
+    header += b" " * ((longest + 8 + -(longest + 8) % PAGE) - 8 - len(header) if end >= LARGE else -len(header) % 8)
     header = len(header).to_bytes(8, "little") + header
     return header, {name: len(header) + table[name]["data_offsets"][0] for name in order}
 
@@ -171,7 +172,7 @@ def read(stream, path, sums="now"):
 
     if not (large and isinstance(data, np.memmap)) or sums == "now":
         check()
-    elif sums == "later":
+    elif sums == "later":  # the helper and `finish` share an iterator, so each array is checked once
         helper = helper_pool(os.getpid()).submit(check, map) if thread_count() > 1 else None
         unfinished.append(lambda: (check(), helper and helper.result()))
     return about, arrays
@@ -238,7 +239,7 @@ def read_data(stream, path, offset, total):
         plain = stat.S_ISREG(os.fstat(stream.fileno()).st_mode) and path != "-"
     except (OSError, AttributeError, ValueError):
         plain = False
-    # asks the open file, not its name, which another file may have by now
+    # the size of the open file, since its name may belong to another file by now
     if plain and stream.tell() == offset and os.fstat(stream.fileno()).st_size == offset + total:
         with open(stream.fileno(), "rb", closefd=False) as file:
             return np.memmap(file, np.uint8, "r", offset, (total,)) if total else np.zeros(0, np.uint8)

@@ -14,7 +14,7 @@ import numpy as np
 from lmtk.files.figure import figure
 from lmtk.files.outputs import open_out
 
-CLEARLY = 0.02  # nats for each word, or 2 % of a perplexity: smaller differences may be chance
+CLEARLY = 0.02  # nats per word, or 2 % of a perplexity: smaller differences may be chance
 TIMES = "seconds", "speed"  # fields that differ between two runs of the same command; models do not store them
 
 
@@ -22,10 +22,11 @@ TIMES = "seconds", "speed"  # fields that differ between two runs of the same co
 class Epoch:
     """The figures of an epoch. training, heldout: mean ln p of a word of each text, or None.
 
-    training is by the parameters at the time when each word was read in the epoch; it is an estimate if `estimated`.
+    training: computed during the epoch, for each word with the parameters at that time; an estimate if `estimated`.
     rate: the learning rate at the start of the epoch. bleu: in percent. best: whether it was the best epoch so far.
-    seconds: the training time up to its end; speed: words a second. Of translation models: updates, the number of
-    updates up to its end; training_nll, heldout_nll: the mean of -ln p of a target sentence of each text, or None.
+    seconds: the training time up to the end of the epoch. speed: words per second. For translation models only:
+    updates: the number of updates up to the end of the epoch. training_nll, heldout_nll: the mean of -ln p of a target
+    sentence of each text, or None.
     """
 
     number: int

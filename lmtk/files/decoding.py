@@ -89,13 +89,14 @@ def decode_blocks(stream, path, size=BLOCK, eager=False, pieces=False, as_is=Fal
     newline does not get one. eager: lines in a pipe are yielded at once, so that a filter answers line by line. path:
     for messages.
 
-    A byte order mark is skipped and UTF-16 with a mark becomes UTF-8, with a warning for the former. NUL bytes stay,
+    A byte order mark of UTF-8 is skipped, with a warning. UTF-16 with a byte order mark becomes UTF-8. NUL bytes stay,
     with a warning. Raises FormatError for a binary model, for a line that is too long, and for a word longer than
     LONGEST_WORD.
     """
-    read, offset, fills = stream.read1 if eager else stream.read, 0, not eager
+    read, offset, short_is_last = stream.read1 if eager else stream.read, 0, not eager
     block = read(size)
-    while block and len(block) < len(BOM) and (more := read(size)):
+    # less than a byte order mark was read; a line end is not in one, and a filter answers a short line at once
+    while 0 < len(block) < len(BOM) and b"\n" not in block and (more := read(size)):
         block += more
     if block[8:].startswith(MODEL) or block.startswith((KENLM, OPENFST)):
         raise FormatError(path, "a binary file, such as a model; expected a text")
@@ -106,12 +107,12 @@ def decode_blocks(stream, path, size=BLOCK, eager=False, pieces=False, as_is=Fal
             path, "SRILM's binary form, which lmtk does not read; convert it to text with SRILM's -write or -write-lm"
         )
     if block.startswith(UTF16):
-        texts, fills = decode_utf16(block, stream, size, path), False
+        texts, short_is_last = decode_utf16(block, stream, size, path), False
         read = lambda _: next(texts, b"")
         block = read(size)
     elif block.startswith(BOM):
         warnings.warn(f"{name_of(path)}: byte order mark skipped", LmtkWarning, stacklevel=2)
-        # fill the block up, since a shorter one would count as the last
+        # fill the block up, since a block of less than `size` bytes counts as the last one
         block, offset = block[len(BOM) :] + read(len(BOM)), len(BOM)
     limit, parts, last, has_nul = max(size, BLOCK) if pieces else LONGEST_LINE, [], b"", False
     number, counts_lines = 1, not is_file(path)  # a file is read again to count the lines before an error
@@ -128,7 +129,7 @@ def decode_blocks(stream, path, size=BLOCK, eager=False, pieces=False, as_is=Fal
         raise FormatError(path, message, place)
 
     while block:
-        if not has_nul and b"\0" in block and not isinstance(path, Source):  # which has warned about its file
+        if not has_nul and b"\0" in block and not isinstance(path, Source):  # a Source warns itself
             has_nul = True
             place = (number if counts_lines else line_number(path, offset)) + block.count(b"\n", 0, block.index(b"\0"))
             warnings.warn(
@@ -137,7 +138,7 @@ def decode_blocks(stream, path, size=BLOCK, eager=False, pieces=False, as_is=Fal
                 LmtkWarning,
                 stacklevel=2,
             )
-        end = len(block) if fills and len(block) < size else block.rfind(b"\n") + 1
+        end = len(block) if short_is_last and len(block) < size else block.rfind(b"\n") + 1
         if not end and sum(map(len, parts)) + len(block) < limit:
             parts.append(block)
         else:

@@ -15,7 +15,7 @@ from lmtk.files.inputs import open_in
 
 BLOCK = 1 << 19  # bytes of lines that are read together, few enough for the caches of a processor
 LONGEST = 256 << 20  # bytes of a line
-ROWS = 1 << 12  # of a parquet file that are read together
+ROWS = 1 << 12  # rows of a parquet file that are read together
 BLANK, NOT_JSON, NO_FIELD, NO_STRING = range(4)  # why a line has no text
 ARRAY = re.compile(rb"\s*\[\s*(\{|$)")
 SURROGATE = re.compile("[\ud800-\udfff]")
@@ -98,8 +98,8 @@ def first_line(path, part):
 
 
 def parse(line, field):
-    """(the JSON object of a line, a dictionary or None; the text in its field). If there is no text, the number that
-    says why stands in its place.
+    """(the JSON object of a line, a dictionary or None; the text in its field). Without a text, the second value is
+    BLANK, NOT_JSON, NO_FIELD or NO_STRING.
 
     Half a surrogate pair, which JSON can write and UTF-8 cannot, becomes the replacement character.
     """
@@ -158,7 +158,7 @@ def read_parquet(path, column):
 
 
 def with_fields(line, fields):
-    """A line with more fields behind those that it has. fields: bytes, as in b'"words": 3, "oovs": 1'."""
+    """A line with `fields` added at the end of its JSON object. fields: bytes, as in b'"words": 3, "oovs": 1'."""
     body = line.rstrip()
     comma = b"" if body[:-1].rstrip().endswith(b"{") else b", "
     return b"%s%s%s}%s" % (body[:-1], comma, fields, line[len(body) :])

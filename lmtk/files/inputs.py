@@ -19,13 +19,13 @@ from lmtk.errors import FormatError, UsageError, name_of
 watch = None  # a function that gets the number of bytes of each read, for a progress bar; or None
 opened_before = set()  # (device, inode) of stdin and unnamed pipes that were opened, and so can give nothing more
 MAGIC = {b"\x1f\x8b": "gzip", b"BZh": "bz2", b"\xfd7zXZ\x00": "xz", b"\x28\xb5\x2f\xfd": "zstd"}
-NAMING = b"\\mixture\\", b"\\class-ngram\\"  # how the text forms of models begin that name other files
-BLANK = b"\xef\xbb\xbf \t\r\n"  # what may stand before it
-OF_OUTPUTS = errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EPIPE  # errors that reading cannot have
+NAMING = b"\\mixture\\", b"\\class-ngram\\"  # the first bytes of text models that name other files
+BLANK = b"\xef\xbb\xbf \t\r\n"  # bytes that may precede NAMING
+OF_OUTPUTS = errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EPIPE  # errors of writing
 
 
 class Source(str):
-    """The name of a file whose text is converted while it is read. Everything else takes it for the name alone.
+    """The name of a file whose text is converted while it is read. Apart from that, it is used like any name, a str.
 
     convert(path) yields the text, bytes, in blocks of whole lines.
     """
@@ -97,7 +97,7 @@ def open_raw(path):
 def reject_second_reading(raw, path):
     """Raise UsageError if stdin or an unnamed pipe is opened a second time.
 
-    Nothing is left in it then, and it would be taken for an empty text.
+    The second time it would look like an empty text.
     """
     status = os.fstat(raw.fileno())
     is_unnamed = stat.S_ISFIFO(status.st_mode) and path.startswith(("/dev/", "/proc/"))
@@ -132,7 +132,7 @@ def open_in(path):
         # gzip and bz2 report damage as an OSError without a number
         if e.errno is None:
             raise FormatError(path, f"the compressed data is incomplete or damaged ({e})") from None
-        if e.filename is None and e.errno not in OF_OUTPUTS:  # a block of code may write to stdout
+        if e.filename is None and e.errno not in OF_OUTPUTS:  # the caller's block may also write
             e.filename = name_of(path)
         raise
     finally:
@@ -146,8 +146,8 @@ def is_file(path):
 
 
 def files_named_in(path, seen=()):
-    """The files that a mixture, a class model or a shortlist model in a file names, and those that they name; none for
-    other files. Raises FormatError.
+    """The files that a mixture, a class model or a shortlist model names, and the files that these files name in turn.
+    [] for any other file. Raises FormatError.
     """
     from lmtk.files import container
 

@@ -28,8 +28,8 @@ SUFFIX = {".gz": "gzip", ".bz2": "bz2", ".xz": "xz", ".zst": "zstd"}
 class Output(io.FileIO):
     """An output file. `container.map_output` may map parts of the file into memory.
 
-    early: whether bytes go to the disk while the file is written. Otherwise a rename over another file waits until the
-    whole file has its place on the disk, half a second for each GB.
+    early: whether bytes go to the disk while the file is written. Otherwise, renaming the file over another one waits
+    until the system has found room on the disk for the whole file, half a second for each GB.
     """
 
     def __init__(self, *arguments, early=False):
@@ -78,7 +78,7 @@ def compress(raw, kind):
 def descriptor_of(path):
     """The number of the open file that a name such as /dev/stderr or /dev/fd/3 stands for, or None.
 
-    It may be a regular file that others write to as well, which a rename must not replace.
+    The open file may be a regular file to which other programs write, too, so a rename must not replace it.
     """
     match = OPEN.fullmatch(os.fspath(path))
     return match and int(match[1] or 2)

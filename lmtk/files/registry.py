@@ -62,9 +62,10 @@ def load(path, seen=(), sums="now", home=None, linked=True, arpa=None):
     """Load the language model in a file ("-": stdin), whatever its kind. Raises FormatError.
 
     seen: the mixtures that contain this model, to detect a mixture that contains itself. sums: when to check the
-    arrays, as in `container.read`. home: a function like `building.map_in_file` without `out`, which gives memory for
-    the nodes of an ARPA file. linked: whether these nodes get suffixes; `edit.vocabulary.merge` does not need them.
-    arpa: a function arpa(stream, path) that reads ARPA files in place of their reader; `load` returns its result.
+    arrays, as in `container.read`. home: a function like `building.map_in_file` without `out`, which allocates the
+    nodes of an ARPA file. linked: whether these nodes get the links to suffixes and the hash tables that scoring needs;
+    `edit.vocabulary.merge` does not need them. arpa: a function arpa(stream, path) that reads ARPA files in place of
+    their reader; `load` returns its result.
     """
     if len(seen) > DEEPEST:
         raise FormatError(path, f"models inside models, more than {DEEPEST} deep")

@@ -15,7 +15,7 @@ NUMBER = re.compile(rb"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[-+]?[0-9]+)?$", re.
 PROBABILITY = re.compile(rb"(?:0?\.[0-9]+(?:e-[0-9]+)?|[1-9](?:\.[0-9]+)?e-[0-9]+|1(?:\.0*)?)$")
 PATH = re.compile(rb"[01]+$")
 LINK = re.compile(rb"[0-9]+-[0-9]+$")
-BITS = 4  # words in a tree are grouped by this number of first bits of their paths
+BITS = 4  # words in a tree are grouped by the first BITS bits of their paths
 BAR = b"|||"
 
 

@@ -8,7 +8,7 @@ States are numbered in the order of the n-grams.
 With a back-off label, <s> and </s> are not labels: the history <s> is the start, and </s> gives final weights. Without
 one, back-off arcs have the label 0, an arc with <s> leaves a start state, and arcs with </s> go to a final state, 1.
 
-Inside this module labels are dense, 0 .. L-1 in the order of the words' numbers, so that counting sorts do.
+Inside this module labels are dense, 0 .. L-1 in the order of the words' numbers, for counting sorts.
 
 symbol   shape    meaning
 keys     (S, n)   the labels of a state's history
@@ -16,7 +16,7 @@ length   (S,)     how many there are; -1 for the states before <s> and after </s
 final    (S,)     the final weight, -ln p, or inf
 slots    (H,)     an open-addressing hash table of the states by their histories, -1: empty; H is a power of two
 words    (n,)     the labels of the n-gram at hand
-sizes    (7,)     numbers that change, by the names STATES ... REPEATED
+sizes    (7,)     counters, at the places STATES ... REPEATED
 """
 
 import warnings
@@ -53,7 +53,7 @@ class Fst:
 
 @dataclass(frozen=True)
 class Form:
-    """What an FST is made like. sos, eos: the numbers of <s> and </s>. backoff: the label of back-off arcs; None: they
+    """How an FST is made. sos, eos: the numbers of <s> and </s>. backoff: the label of back-off arcs; None: they
     have the label 0, and <s> and </s> are labels. order: the order of n-grams that go to their back-off state at once.
     is_sorted: whether the arcs of a state are sorted by their labels.
     """
@@ -109,8 +109,8 @@ def add_ngrams(rows, begin, labels, form, states, arcs):
     labels (W,): the label of each word, -1 for none. form: the labels of <s>, </s> and back-off arcs, whether <s> and
     </s> are left out, and whether this is the highest order. states: keys, length, final, slots, words and sizes; arcs:
     source, target, label and weight; all are written in place. N-grams with a word without a label, with <s> or </s>
-    in a wrong place, without a prefix, and repeated ones are left out and counted. Returns the row before which `slots`
-    is full, or N. Bound by two or three look-ups, a cache miss or two each, for an n-gram.
+    in a wrong place, without a prefix, and repeated ones are left out and counted. Returns N or, if `slots` is full,
+    the first row that was not added. Bound by two or three look-ups, a cache miss or two each, for an n-gram.
     """
     k = rows.shape[1] - 2
     logs = rows.view(np.float32)
@@ -249,7 +249,7 @@ def compile_ngrams(ngrams, numbers, form):
 
 
 def new_slots(size, sizes, keys, length):
-    """A hash table for so many states, and a few more, with the states that there are."""
+    """A hash table with room for `size` states and a few more, filled with the states so far."""
     slots = np.full(1 << int(2 * size + 16).bit_length(), -1, np.int32)
     fill_slots(int(sizes[STATES]), keys, length, slots)
     return slots

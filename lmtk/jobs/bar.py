@@ -48,7 +48,7 @@ class Bar:
         if self.since is None:
             self.task = self.bar.add_task(text, total=1.0, completed=share, left=UNKNOWN)
             self.bar.start()
-        if self.since is None or share < self.share:  # new work begins, which alone counts for the time to go
+        if self.since is None or share < self.share:  # new work begins; the time to go is that of this work
             self.since, self.first = now, share
         self.share = share
         self.bar.update(self.task, completed=share, description=text, left=self.time_to_go(now))

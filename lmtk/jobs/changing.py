@@ -1,5 +1,6 @@
 """The steps of an EditJob that make a model: reading, cutting, limiting, merging, renormalizing, expanding, pruning."""
 
+import math
 import os
 import sys
 import warnings
@@ -58,9 +59,9 @@ def change(job, home=None, threshold=None):
         added = [w for w in words.vocab if w not in words.members]
         models = [vocabulary.add_words(m, added, job.unk) if isinstance(m, Backoff) else m for m in models]
     # as in SRILM, <unk> is not a word of a model that was limited, unless -unk says so
-    apart = job.by_word or job.is_product
-    closed = job.limit_vocab and not (job.unk or apart) and any(m.vocab.predicts(m.vocab.unk) for m in models)
-    if closed:
+    hides_unk = job.limit_vocab and not (job.unk or job.by_word or job.is_product)
+    hides_unk = hides_unk and any(m.vocab.predicts(m.vocab.unk) for m in models)
+    if hides_unk:
         models = [vocabulary.predict_unknown(m, False) for m in models]
     if merging and job.is_product:
         names = names_of(files)
@@ -69,7 +70,7 @@ def change(job, home=None, threshold=None):
         mix = vocabulary.merge if job.read_mix_lms else vocabulary.merge_in_turn
         models = [report_sizes(job, "-mix-lm", mix(models, weights, may_reuse=job.is_own))]
     if job.renorm:
-        models[0] = renormalize_model(models[0], closed or job.unk or job.by_word, job.is_own)
+        models[0] = renormalize_model(models[0], hides_unk or job.unk or job.by_word, job.is_own)
     model, *others = add_classes(job, words, files[: len(models)], models) if job.classes else models
     threshold = threshold if job.is_table else job.prune[0] if job.prune else None
     if threshold or job.prune_to or job.prune_to_size:
@@ -83,7 +84,7 @@ def change(job, home=None, threshold=None):
         model = report_sizes(job, done, pruned)
     if job.prune_lowprobs:
         model = report_sizes(job, "-prune-lowprobs", prune.prune_low(model, job.minprune))
-    return vocabulary.predict_unknown(model, True) if closed else model, others, weights
+    return vocabulary.predict_unknown(model, True) if hides_unk else model, others, weights
 
 
 def warn_of_kneser_ney(job, model):
@@ -120,7 +121,7 @@ def listed_models(path):
         try:
             if name:
                 models.append((name, int(options.pop("-order", 3)), float(options.pop("-weight", 1))))
-            if options or len(words) % 2 or (name and not models[-1][2] >= 0):
+            if options or len(words) % 2 or (name and not (models[-1][1] > 0 and 0 <= models[-1][2] < math.inf)):
                 raise ValueError
         except ValueError:
             raise FormatError(path, "expected a model's file, then -weight X and -order N", number) from None
@@ -202,7 +203,7 @@ def about_mixture(model):
 
 
 def merge_parts(model):
-    """A mixture of back-off models, with the same weights everywhere, as one back-off model; else the model."""
+    """One back-off model of a mixture of back-off models with the same weights in all contexts; else the model."""
     from lmtk.joint.mixture import Mixture
     from lmtk.ngram.edit import vocabulary
     from lmtk.ngram.model.backoff import Backoff
@@ -261,7 +262,7 @@ def expand(job, path, model):
 
 
 def report_sizes(job, step, model):
-    """The model; -debug prints its numbers of n-grams."""
+    """Returns the model. With -debug, prints `step` and the model's number of n-grams of each order."""
     if job.debug and not job.scores:
         sys.stderr.write(sizes_line(step, model))
     return model

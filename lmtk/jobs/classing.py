@@ -79,8 +79,8 @@ RULES = (
 
 @dataclass(frozen=True)
 class Unsorted:
-    """The words to sort. data: an `induction.Bigrams`. words: the ids to sort, by use. unseen: ids without a count.
-    G: the number of classes. unk: the word for unknown words.
+    """The words to sort into classes. data: an `induction.Bigrams`. words: the ids to sort, by falling count. unseen:
+    ids without a count. G: the number of classes. unk: the word for unknown words.
     """
 
     data: object
@@ -98,7 +98,7 @@ def sort_words(job):
 
     inputs = [*job.counts, job.vocab, job.noclass_vocab, job.reading.tokenizer]
     check_outputs(job.classes, job.class_counts, job.write_paths, texts=job.text, inputs=inputs)
-    check_outputs(job.class_counts, job.write_paths, inputs=[job.init])  # classes may replace classes
+    check_outputs(job.class_counts, job.write_paths, inputs=[job.init])  # -classes may replace the file of -init
     start = files.read_classes(job.init) if job.init else None
     unsorted = unsorted_words(job, start)
     state = exchange_words(job, unsorted, start)
@@ -188,8 +188,8 @@ def exchange_words(job, unsorted, start):
 
 
 def merge_words(job, unsorted, g, bar):
-    """The class of each word after merging, (W,). g: the classes to start from, which are merged as words are, or
-    None.
+    """The class of each word after merging, (W,). g: None, or the class of each word at the start; then the classes are
+    merged as if they were words.
     """
     import numpy as np
 

@@ -182,7 +182,9 @@ def vocabulary_of(job, lists, counts, unk):
 
 
 def write_counted(job, lists, words, written):
-    """Writes the counts and words that the job names. written: a list with the counts, which is emptied."""
+    """Writes the counts and words to the files that the job names. written: a list of one item, the counts, which are
+    taken out of the list.
+    """
     from lmtk.files.outputs import open_out
     from lmtk.ngram.classes.files import class_names
     from lmtk.ngram.counting.counts import write_counts

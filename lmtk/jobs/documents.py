@@ -175,7 +175,7 @@ DOCUMENT_RULES = (
 
 @dataclass(frozen=True)
 class Measured:
-    """What is known of D lines. figures (4, D) float64: the rows are FIGURES. words and oovs are nan for a line that is
+    """The results for D lines. figures (4, D) float64: the rows are FIGURES. words and oovs are nan for a line that is
     not a JSON object; perplexity and log10p are nan for a document without words too. kept (D,) bool: whether a line is
     chosen. bucket (D,) int: the number of its bucket, -1 for none.
     """
@@ -341,7 +341,7 @@ def read_batches(job, batches, problems):
             rows.append(row)
             texts.append(text)
         if at_the_beginning and first == 0 and not rows:
-            problems.reject(sample)
+            problems.reject(sample or {})
         yield Batch(lines, first, figures, rows, texts)
         first += len(lines)
 
@@ -376,7 +376,7 @@ def document_figures(corpus, log10p, unk, marks, sizes):
 
 
 def choose(documents, figures):
-    """The Measured of D lines with figures (4, D). Of equal perplexities the first come first."""
+    """The Measured of D lines with figures (4, D). Documents of equal perplexity rank in the order of the file."""
     import numpy as np
 
     perplexity = figures[0]
@@ -438,7 +438,7 @@ def write(job, blocks):
 
 
 def with_figures(documents, lines, measured):
-    """The lines, each with the new fields behind those that it has. A line that is not a JSON object stays as it is."""
+    """The lines, each with the new fields at its end. A line that is not a JSON object stays as it is."""
     import numpy as np
 
     from lmtk.files.documents import with_fields
@@ -447,8 +447,8 @@ def with_figures(documents, lines, measured):
         return lines
     columns = []
     for name, row in documents.added:
-        shape = "%.7g" if FIGURES[row] in ("perplexity", "log10p") else "%d"
-        values = [shape % value if math.isfinite(value) else "null" for value in measured.figures[row].tolist()]
+        form = "%.7g" if FIGURES[row] in ("perplexity", "log10p") else "%d"
+        values = [form % value if math.isfinite(value) else "null" for value in measured.figures[row].tolist()]
         columns.append([f"{json.dumps(name)}: {value}" for value in values])
     if documents.buckets:
         names = [*map(json.dumps, documents.buckets), "null"]

@@ -164,7 +164,7 @@ class EditJob:
 
     @property
     def is_changed(self):
-        """Whether the model is another than that in the file."""
+        """Whether the job changes the model that it reads."""
         changes = self.mix_lm, self.read_mix_lms, self.limit_vocab, self.vocab, self.renorm, self.prune_lowprobs
         return any(changes) or self.is_pruned or self.closed
 
@@ -276,7 +276,7 @@ def edit(job):
 
 
 def get_ready(job):
-    """Checks the outputs. Keeps the memory that a model takes while it is read, to change and write it in."""
+    """Checks the outputs. Lets a command keep freed memory, so that changing and writing the model is faster."""
     from lmtk.machine import memory
 
     texts = [*job.scoring.text, *job.scoring.counts]
@@ -318,7 +318,7 @@ def print_table(job):
 
     texts = None
     for threshold in job.prune:
-        model, whole = change(job, None, threshold)[0], Tally()
+        model, total = change(job, None, threshold)[0], Tally()
         if texts is None:
             if job.scoring.text:
                 job.scoring.reading.check_model(model, job.name)
@@ -330,8 +330,8 @@ def print_table(job):
             # all models have the same words
             texts = [(path, [*read_corpus(path, *reading)]) for path in job.scoring.text]
         for path, corpora in texts:
-            whole.add(report(model, path, corpora, 0, lambda line: None)[0])
-        ppl = [whole.ppl] if job.scores else []
+            total.add(report(model, path, corpora, 0, lambda line: None)[0])
+        ppl = [total.ppl] if job.scores else []
         print(f"{threshold:g}", sum(model.sizes), *model.sizes, *ppl, sep="\t", flush=True)
 
 

@@ -111,7 +111,7 @@ class EstimateJob:
 
     @property
     def files(self):
-        """[(order, its file of discounts)], which are read if a model is made, else written."""
+        """[(order, its file of discounts)]. The files are read if a model is made; otherwise they are written."""
         paths = [row for by_order in self.smoothing.files(self.count.order).values() for row in by_order.items()]
         return sorted((n, path) for n, path in paths if n <= self.count.order)
 
@@ -162,7 +162,7 @@ def check_method(job, n, method):
         raise UsageError(f"{option} works with interpolated models only; add -interpolate")
 
 
-# -source counts texts alone, and smooths by interpolated Kneser-Ney with discounts of its own
+# -source counts only texts, and always uses interpolated Kneser-Ney smoothing with learned discounts
 NOT_WITH_SOURCES = (
     "text read text_has_weights text_has_weights_last classes class_lm nonevents limit_vocab float_counts recompute "
     "write write_n write_vocab read_with_mincounts gtmin gtmin_n gtmax gtmax_n gt kn kn_all kn_counts_modified "
@@ -226,10 +226,11 @@ RULES = (
 
 @dataclass(frozen=True)
 class Counted:
-    """What was counted. counts, written: lists of one item, the counts for the model and the counts to write. Who uses
-    up the counts takes them out of the list, so that their memory is freed. words: of the counts. contexts: the result
-    of `counts.contexts_of`, if pruning needs it; None if the texts can be scored instead. listed: the words of
-    -limit-vocab-file, or None. is_changed: whether the estimated model is changed. header: the first lines of -lm.
+    """What was counted. counts, written: lists of one item, the counts for the model and the counts to write. The
+    function that uses up the counts takes them out of the list, so that their memory is freed. words: of the counts.
+    contexts: the result of `counts.contexts_of`, if pruning needs it; None if the texts can be scored instead. lists:
+    the Lists of the CountJob. listed: the words of -limit-vocab-file, or None. is_changed: whether the model is changed
+    after it is estimated. header: the first lines of -lm.
     """
 
     counts: list
@@ -303,7 +304,7 @@ def count(job, comm):
         raise UsageError(
             "-mpi needs texts in files that every rank can read; it cannot be combined with -stream or stdin (-)"
         )
-    # counts and word lists may be made in place
+    # -write may replace a file of -read, and -write-vocab may replace the file of -vocab
     vocab = count_job.vocab if count_job.vocab != count_job.write_vocab else None
     inputs = [path for path in count_job.read if path != count_job.write]
     inputs += [count_job.classes, job.heldout, count_job.nonevents, vocab, count_job.reading.tokenizer]
@@ -348,7 +349,7 @@ def count_ngrams(job, lists, comm):
     uses_counts = count_job.writes_counts or (job.prunes_by_counts and not can_score_texts(count_job))
     # where memory is bounded a text is read once for the model and once for its counts
     twice = count_job.memory and job.model_wanted and uses_counts and comm.size == 1 and again
-    in_order = EOS not in lists.nonevents  # the kernels for n-grams in suffix order take it for an event
+    in_order = EOS not in lists.nonevents  # the kernels for n-grams in suffix order predict </s>
     counts_wanted = (uses_counts and not twice) or job.maxent or job.trust_totals or count_job.recompute or not in_order
     as_text = job.model_wanted and not counts_wanted and count_job.order > 1 and (comm.size == 1 or job.is_shared)
     counts = counting.collect_counts(count_job, lists, comm, as_text)
@@ -366,7 +367,7 @@ def count_ngrams(job, lists, comm):
 
 
 def can_read_again(count_job):
-    """Whether what a CountJob counts are texts in files, which can be read again."""
+    """Whether a CountJob counts only texts, without weights or classes, in files that can be read again."""
     return not (count_job.read or count_job.weighted or count_job.classes) and all(map(is_file, count_job.text))
 
 
@@ -544,7 +545,7 @@ def times_of_ngrams(job, counted, model, order):
 
 
 def kneser_model(job, counted, model, methods):
-    """The kneser.KneserNey of a model, which is given up."""
+    """The kneser.KneserNey of a model. Its memory is reused, so the caller must not use the model again."""
     from lmtk.ngram.edit import closing, kneser
 
     model = closing.close(model)

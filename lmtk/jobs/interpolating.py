@@ -56,7 +56,7 @@ RULES = (
 
 
 def interpolate(job):
-    """Runs an InterpolateJob. Returns the ngram.interp.Interpolated."""
+    """Runs an InterpolateJob. Returns the model, an `interp.Interpolated`."""
     from lmtk.files.outputs import open_out
     from lmtk.ngram.estimate import interp
     from lmtk.text.corpus import whole_corpus

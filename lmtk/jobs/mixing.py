@@ -112,7 +112,9 @@ def mix(job, tell=lambda line: None):
 
 
 def learn_weights(job, parts, binned, weights, tell):
-    """The weights, (bins, parts), under which the held-out text is most likely. weights: those to start from."""
+    """The weights, (bins, parts), under which the held-out text is most likely. binned: the number of the part whose
+    bins are used, or None. weights: the weights to start from.
+    """
     from lmtk.em import estimate_weights, fill_unvisited
     from lmtk.files.curve import perplexity
 
@@ -153,7 +155,7 @@ def heldout_scores(job, parts, binned):
 
 
 def tell_best(weights, bin_of, bins, tell):
-    """The lines of SRILM's compute-best-mix; with bins a line for each."""
+    """Prints the weights by `tell`: the lines of SRILM's compute-best-mix or, with bins, a line for each bin."""
     if bins:
         for i, row in enumerate(weights):
             tell(f"bin {i}: {(bin_of == i).sum()} non-oov words, best lambda ({short(row)})\n")

@@ -95,10 +95,10 @@ class Reporter:
 
 
 class Log:
-    """The file of -log, with a line for each epoch. If the file cannot be written, there is one warning."""
+    """The file of -log, with a line for each epoch. If the file cannot be written, the Reporter warns once."""
 
-    def __init__(self, path, epochs, tell):
-        self.path, self.tell = path, tell
+    def __init__(self, path, epochs, reporter):
+        self.path, self.reporter = path, reporter
         self.out = sys.stdout.buffer if path == "-" else open_in_place(path)
         self.columns = None
         for e in epochs:
@@ -114,7 +114,7 @@ class Log:
             self.out.write(curve.log_line(e, self.columns).encode())
             self.out.flush()
         except OSError as error:
-            self.tell.warn(f"{self.path}: {error.strerror}; training continues without the log")
+            self.reporter.warn(f"{self.path}: {error.strerror}; training continues without the log")
             if self.path != "-":
                 with contextlib.suppress(OSError):  # otherwise Python would print the error again
                     self.out.close()

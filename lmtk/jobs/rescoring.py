@@ -63,7 +63,7 @@ class RescoreJob:
 
     @property
     def makes_score(self):
-        """Whether weights of all features make the score, instead of adding to that of the list."""
+        """Whether weights of all features make the score, instead of adding to the score in the list."""
         return bool(self.weights or self.tune)
 
     @property
@@ -72,7 +72,7 @@ class RescoreJob:
 
 
 def added_and_made(job):
-    """The message about two ways to make the score, or None."""
+    """The message about options that add to the score and options that replace it, given together; or None."""
     if job.makes_score and (job.lmw or job.wtw is not None):
         adding, making = "lmw" if job.lmw else "wtw", "tune" if job.tune else "weights"
         return f"-{adding} adds to the scores in the lists, but -{making} replaces them; give only one of these options"
@@ -155,7 +155,7 @@ def rescore(job):
     written = None if job.write_nbest_dir else job.write
     texts = [*job.nbest, job.source, *job.tune]
     check_outputs(written, job.write_weights, texts=texts, inputs=[*job.lm, *job.model, job.tokenizer])
-    check_outputs(written, inputs=[job.weights])  # which -write-weights may replace, as a file of the same kind
+    check_outputs(written, inputs=[job.weights])  # -write-weights may replace the file of -weights
     use(job.threads, products=job.threads or threads_of_environment() or 1)
     lists = forms.read(job.nbest)
     check_form(job, lists)
@@ -283,8 +283,8 @@ def translation_columns(job, lists):
 
 
 def add_scores(job, lists, added):
-    """The new score of each hypothesis, (N,): the list's own and the weighted ones of -lmw and -wtw. added: the names
-    of the models' features.
+    """The new score of each hypothesis, (N,): the score in the list plus the weighted scores of -lmw and -wtw. added:
+    the names of the models' features.
     """
     import numpy as np
 

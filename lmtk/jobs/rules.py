@@ -41,7 +41,7 @@ def marks_of(job):
 
 
 def fields_of(job):
-    """{name: field} of a job's class, those of the records inside the job among them."""
+    """{name: field} of a job's class, including the fields of the records inside the job."""
     by_name = {}
     for about in fields(job):
         by_name |= fields_of(about.type) if is_dataclass(about.type) else {about.name: about}
@@ -49,9 +49,9 @@ def fields_of(job):
 
 
 def build(job, values):
-    """The job, a class, with the fields that `values` has, {name: value}; the others have their defaults. If the job
-    and a record inside it have fields of the same name, such as `order`, both get the value. Raises TypeError for a
-    name that is not a field, UsageError if a rule is broken.
+    """Makes a job of the class `job`. values: {field: value}; other fields have their defaults. If the job and a record
+    inside it have fields of the same name, such as `order`, both get the value. Raises TypeError for a name that is not
+    a field, UsageError if a rule is broken.
     """
     if unknown := values.keys() - fields_of(job):
         raise TypeError(f"unknown option '{min(unknown)}'")
@@ -64,7 +64,7 @@ def build(job, values):
 
 
 def flatten(job):
-    """{name: (its field, its value)} of a job's fields, those of the records inside the job among them."""
+    """{name: (its field, its value)} of a job's fields, including the fields of the records inside the job."""
     pairs = {}
     for about in fields(job):
         value = getattr(job, about.name)
@@ -77,7 +77,7 @@ def default_of(about):
 
 
 def options_given(job, names):
-    """The options that have another value than their default, as "-name". names: the fields to look at, "a b c"."""
+    """The options whose values are not their defaults, as "-name". names: the fields to look at, "a b c"."""
     values = flatten(job)
     chosen = [values[name] for name in names.split()]
     return [f"-{option_name(about)}" for about, value in chosen if value != default_of(about)]
@@ -227,7 +227,7 @@ def complete_weights(weights, parts, any_sum=False):
         if not all(map(math.isfinite, whole)):
             raise UsageError(f"the weights ({short(whole)}) must be finite")
         return [*whole]
-    whole = [0.0 if -1e-9 < w < 0 else w for w in whole]  # what rounding leaves of 1 - 0.9 - 0.1
+    whole = [0.0 if -1e-9 < w < 0 else w for w in whole]  # 1 - 0.9 - 0.1 is slightly below 0
     if not all(0 <= w <= 1 for w in whole) or abs(sum(whole) - 1) > 1e-4:
         raise UsageError(f"the weights ({short(whole)}) must lie between 0 and 1 and sum to one")
     return whole

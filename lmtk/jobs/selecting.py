@@ -243,7 +243,7 @@ def lines_corpus(reader, block, vocab):
 
 
 def renumbering(models):
-    """For each model the id in its vocabulary of each word of the first one's, or None if the ids are the same."""
+    """For each model, a map from the first model's word ids to its own word ids, (W,); None if the ids are the same."""
     from lmtk.joint.mixture import ids_in
 
     vocab = models[0].vocab

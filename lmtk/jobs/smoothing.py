@@ -141,7 +141,9 @@ def highest_by_options(n, smoothing):
 
 
 def method_of(n, chosen, files):
-    """(the method of order n, its parameters): of its own option, or of the one for all orders, or Good-Turing."""
+    """(the method of order n, its parameters): by the option for this order, else by the option for all orders, else
+    Good-Turing.
+    """
     named = [(name, single[n]) for name, (_, single) in chosen.items() if n in single]
     of_files = [name for name, paths in files.items() if n in paths]
     named += [(name, ()) for name in of_files if not (name == "kn" and n in chosen["ukn"][1])]

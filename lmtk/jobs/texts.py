@@ -1,9 +1,9 @@
 """How texts are read: as lines, from a field of JSON lines or parquet, normalised, and split into pieces.
 
-`Reading` has the options that commands share. `convert_texts` makes files.inputs.Source of the names of texts in a job.
-A Source is converted to plain text, a block after another, while a job reads it. So no converted text is written, and
-everything that reads texts takes it. Where a job needs the text as it is written too, it converts the text by
-`Reading.unsplit` and gets the ids of the pieces by `Reading.reader`.
+`Reading` has the options that commands share. `convert_texts` replaces the names of texts in a job by
+files.inputs.Source. A Source is converted to plain text, block by block, while a job reads it. So the converted text is
+never written to a file, and every function that reads texts accepts a Source. A job that also needs the words as they
+stand in the text converts it by `Reading.unsplit`, and gets the ids of the pieces by `Reading.reader`.
 """
 
 import os
@@ -57,8 +57,8 @@ class Reading:
         return path if is_plain or path is None or isinstance(path, Source) else Source(path, self.converter(apart))
 
     def of_other(self, path):
-        """The Reading of a text beside the main one, such as a held-out text: without the field, unless the name of the
-        file ends as that of a file with fields does.
+        """The Reading of a text other than the main one, such as a held-out text. It has no field, unless the name of
+        the file ends in one of DOCUMENTS.
         """
         from lmtk.files.outputs import SUFFIX
 
@@ -117,7 +117,7 @@ class Reading:
         return [text.strip().replace("\n", INSIDE) for text in texts]
 
     def blocks_of_field(self, path, apart, warned):
-        """Yields the texts of the documents of a file, a line after another, in blocks of bytes. apart: as in `source`.
+        """Yields the texts of the documents of a file as lines, in blocks of bytes. apart: as in `source`.
         warned: a list, which is empty until the problems of the file have been printed.
         """
         for pairs in self.texts_of_field(path, warned):
@@ -156,7 +156,7 @@ class Reading:
                     raise FormatError(path, message, row + 1)
                 pairs.append((row + 1, text))
             if not first and not pairs:
-                problems.reject(next((document for document, _ in rows if document), None))
+                problems.reject(next((document for document, _ in rows if document), {}))
             yield pairs
             first += len(rows)
         if not warned:
@@ -237,13 +237,13 @@ def convert_texts(job, reading, texts="text", others="", apart=False):
 
 
 class Problems:
-    """The lines of a file that have no text, {problem: their numbers, from 0 on}.
+    """The problems of the lines of a file. lines: {problem: the numbers of its lines, from 0 on}.
 
     name: what messages call the file. field: of the text. first: a function that gives the number of the first line, 1
     unless a part of the file is read. unit: "line", or "row" of a parquet file.
     """
 
-    BLANK, NOT_JSON, NO_FIELD, NO_STRING, EMPTY, NUL = range(6)
+    BLANK, NOT_JSON, NO_FIELD, NO_STRING, EMPTY, NUL = range(6)  # the first four are those of `documents.parse`
 
     def __init__(self, name, field, first):
         self.name, self.field, self.first, self.lines, self.unit = name, field, first, {}, "line"
@@ -268,7 +268,7 @@ class Problems:
     def reject(self, document):
         """Raise FormatError where the first documents of a file show that it is another kind of file.
 
-        document: the first of them that is a JSON object, or None.
+        document: the first of them that is a JSON object with fields, or {}.
         """
         problems = self.NO_FIELD, self.NOT_JSON, self.NO_STRING
         lacking, malformed, no_string = (len(self.lines.get(problem, ())) for problem in problems)
@@ -280,7 +280,8 @@ class Problems:
         if lacking > malformed:
             names = ", ".join(list(document)[:SHOWN])
             inner = "; a field inside another field cannot be read" if "." in self.field else ""
-            message = f'the documents have no field "{self.field}"{inner}; give one of their fields as -field: {names}'
+            remedy = f"; give one of their fields as -field: {names}" if names else ""
+            message = f'the documents have no field "{self.field}"{inner}{remedy}'
             raise FormatError(self.name, message, self.first() + self.lines[self.NO_FIELD][0])
         if malformed:
             message = 'not JSON lines; expected a document on each line, such as {"text": "..."}'

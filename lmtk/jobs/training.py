@@ -318,7 +318,7 @@ def learn(job, comm):
 
 
 def prepare(job, comm):
-    """(training.Settings, training.Data, the network before training, the model of -proposal, what the inputs are)."""
+    """(training.Settings, training.Data, the network before training, the model of -proposal, the inputs of a Run)."""
     from lmtk import run
     from lmtk.files.inputs import digest
     from lmtk.nplm import training
@@ -337,7 +337,7 @@ def prepare(job, comm):
     if noise and not any(map(noise.vocab.predicts, vocab.words[: vocab.V])):
         raise LmtkError(f"{job.proposal}: the model predicts no word of the text; make both with the same vocabulary")
     if job.shares_outputs:
-        block(vocab.V, comm)  # fails here, on one rank, if it would on all
+        block(vocab.V, comm)  # if it fails, it fails here on one rank, before all ranks call it
     settings = settings_of(job, vocab, noise)
     corpus = whole_corpus(job.text, vocab, job.marks)
     held = whole_corpus(job.heldout, vocab, job.marks) if job.heldout else None

@@ -235,8 +235,8 @@ def count_lines(path):
 
 
 def count_words(row, source):
-    """Counts of the words in a sentence: those that the vocabulary `source` does not have, and of these the ones that
-    it has in lower case.
+    """{"seen": the number of words in a sentence, "missing": how many of them the vocabulary `source` lacks, "upper":
+    how many of the missing words it has in lower case}.
     """
     from lmtk.text.vocab import lower
 
@@ -289,8 +289,8 @@ class References:
 
 
 def make_search(job, models, tell):
-    """A function: rows of words, and the `shown` of write_translations -> an iterator over pairs of a row and its
-    hypotheses, the best first. A row without words has one empty hypothesis. tell: of the Translator.
+    """A function search(rows, shown), which yields each row of words with its hypotheses, the best first. A row without
+    words has one empty hypothesis. shown(row, hypothesis): the words of a translation. tell: as for the Translator.
     """
     from lmtk.nmt.beam import Beam, Hypothesis, Translator
     from lmtk.nmt.scoring import rescore_alone
@@ -350,8 +350,8 @@ def line_of(job, number, line, hypothesis):
 
 
 def choose_safest(job, hypotheses, targets):
-    """The hypothesis of the least risk, of a sentence's hypotheses, best first; targets: the words of each, as
-    written.
+    """The hypothesis with the least risk. hypotheses: of a sentence, the best first. targets: the words of each
+    hypothesis, as they are written.
     """
     from lmtk.nbest import risk
 
@@ -361,7 +361,7 @@ def choose_safest(job, hypotheses, targets):
 
 
 def write_scores(job, models, out, write_alignment):
-    """Writes log10 p of each line of -target given that of -text; from -debug 1 on SRILM's report of the target.
+    """Writes log10 p of each line of -target given the line of -text; with -debug, SRILM's report of -target instead.
     write_alignment: as in write_translations.
     """
     from lmtk.lm import LN10

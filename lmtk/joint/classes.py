@@ -185,15 +185,15 @@ def write_binary(out, model, path):
 def from_arrays(about, arrays, path):
     """Make the model from the arrays of a binary file."""
     settings = about["settings"]
-    words, sizes = check_contents(about, arrays, path, SETTINGS, holds)
+    words, sizes = check_contents(about, arrays, path, SETTINGS, declare_arrays)
     vocab = vocab_of(settings, words, path)
     lm = backoff.from_arrays({"settings": settings["classes"]}, arrays | {"vocabulary": arrays["classes"]}, path)
     check_array(arrays.get("g"), ids(len(lm.vocab.words), sizes.W), "g", path)
     return ClassModel(vocab, lm, arrays["g"], arrays["p"], sizes.size)
 
 
-def holds(sizes, size):
-    """The arrays that the binary form has in addition to the arrays of the model of classes."""
+def declare_arrays(sizes, size):
+    """Declare the arrays of the binary form whose sizes do not depend on the model of classes."""
     return {"classes": Array("U8", (size("classes", 0),)), "p": Array("F64", (sizes.W,), 0, 1 + 1e-9)}
 
 

@@ -33,7 +33,7 @@ def rounded(logp):
 
 
 def sequence_log10p(scored, vocab, rows, unk):
-    """log10 p of each row of ids (N, L), as a text of its own, by each of J models: (N, J), as in SRILM.
+    """log10 p of each row of ids (N, L), scored as a separate text, by each of J models: (N, J), as in SRILM.
 
     An <s> at the beginning gets the probability of </s>. Words of probability 0 are skipped if they are not predicted
     words; without `unk`, <unk> is not one of them. scored: a function from a Corpus to ln p (tokens, J).

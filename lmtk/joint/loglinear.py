@@ -182,9 +182,9 @@ def interpolate(united, weights):
             with np.errstate(divide="ignore", invalid="ignore"):
                 log_Z[at] = np.where(has_children, np.log(u + np.maximum(left, 0)), backed_off)
             levels[k]["log10bow"][:-1] = log10bow = (backed_off - log_Z[at]) / LN10
-            lost |= (log10bow > MOST_BOW).any()  # the sum is what rounding left of the difference
+            lost |= (log10bow > MOST_BOW).any()  # Z is little more than a rounding error
         normalized = np.where(is_predicted, log_u[children] - log_Z[contexts[children]], -np.inf)
-        levels[k + 1]["log10p"][:-1] = np.minimum(normalized / LN10, 0)  # rounding may leave more
+        levels[k + 1]["log10p"][:-1] = np.minimum(normalized / LN10, 0)  # rounding may make it positive
     if lost or not np.isfinite(log_Z).all():
         raise LmtkError(LOST)
     return Backoff(united.vocab, replace(nodes, memory=freeze(memory)))

@@ -22,9 +22,8 @@ from lmtk.text.vocab import differences
 
 @dataclass(frozen=True)
 class Mixture:
-    """parts: models of one vocabulary; weights (bins, parts); binned: the number of the part with these bins, or None.
-
-    names: the files of the parts.
+    """parts: models of one vocabulary; weights (bins, parts); binned: the place in `parts` of the one with these bins,
+    or None. names: the files of the parts.
     """
 
     parts: list

@@ -16,7 +16,7 @@ class Multiwords:
     """
 
     def __init__(self, model, letter):
-        self.letter, self.nothing = letter, letter  # no part is empty, and none is the letter
+        self.letter, self.nothing = letter, letter  # no part of a word is the letter
         self.model, self.order = add_words(model, [self.nothing]), model.order
         self.index, self.parts = Growing(self.model.vocab.words), []
         self.known = self.model.vocab

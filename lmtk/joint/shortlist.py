@@ -23,7 +23,7 @@ from lmtk.joint.mixture import folder_of, part_of
 from lmtk.lm import NONE, Scores, after_each_by_scores
 from lmtk.ngram import mass
 from lmtk.ngram.model.backoff import Backoff
-from lmtk.nplm.network import KINDS, Network, declare_arrays, make_network
+from lmtk.nplm.network import KINDS, Network, declare_arrays, layer_settings, make_network
 from lmtk.text.corpus import Corpus
 
 TINY = 1e-300
@@ -116,7 +116,7 @@ class Shortlist(Network):
 def shortlisted(network, w, N, rest, path, name):
     """The network, before training, with outputs for the N most frequent of the words w, and a back-off model.
 
-    path: the file of the back-off model; name: what it is called in that of the network. Raises LmtkError.
+    path: the file of the back-off model; name: its name in the network's file. Raises LmtkError.
     """
     V = network.vocab.V
     if N >= V:
@@ -154,7 +154,7 @@ def from_arrays(about, arrays, path):
         N = size("shortlist", 0)
         return declare_arrays(sizes, size, layer, output, N) | {"shortlist": ids(sizes.V, N, ascending=True)}
 
-    words, sizes = check_contents(about, arrays, path, Network.SETTINGS | {"rest": NAME}, wanted)
+    words, sizes = check_contents(about, arrays, path, layer_settings(layer) | {"rest": NAME}, wanted)
     made, rest_name = vars(make_network(about, arrays, path, words, sizes, layer, output)), sizes.rest
     if not len(arrays["shortlist"]):
         raise FormatError(path, "its shortlist is empty")

@@ -181,10 +181,7 @@ def continued(nodes, times, V):
 def tune(features, V):
     """(weights (n, S), D (n, S, R), the perplexity of the words with equal weights, and with these)."""
     n, S = len(features), features[0][0].shape[1]
-    start = np.zeros((n, S * (1 + R)))
-    start = np.delete(start, 0, axis=1).ravel()  # the first source has the weight 1
-
-    N = len(features[0][0])
+    start, N = np.zeros(n * (S - 1 + S * R)), len(features[0][0])  # the first source has the weight 1
 
     def likelihood(x):
         """ln p a word, with the prior, and its gradient."""

@@ -41,7 +41,7 @@ class Skipping:
         return replace(scores, logp=logp, length=length)
 
     def together(self, corpus, tokens, later):
-        """Whether tokens are in one sentence with tokens behind them."""
+        """Whether each of `tokens`, given by places, is in the sentence of the token at the place `later`."""
         sentence = np.searchsorted(corpus.starts, tokens, "right")
         return later < corpus.starts[np.minimum(sentence, len(corpus.starts) - 1)]
 

@@ -1,7 +1,7 @@
 """Back-off models that keep only hashes of their n-grams, as KenLM's probing tables do. Such models score texts; their
 n-grams cannot be listed.
 
-The key of an n-gram w_1 .. w_k, where w are KenLM's numbers of words, goes from the last word back: key(w_k) = w_k, and
+The key of an n-gram w_1 .. w_k, KenLM's numbers of its words, is made from the last word back: key(w_k) = w_k, and
 key(w_i .. w_k) = A key(w_(i+1) .. w_k) xor B (1 + w_i), modulo 2^64. Every suffix of an n-gram is in the tables too.
 
 symbol  shape   meaning
@@ -20,7 +20,7 @@ import numpy as np
 from lmtk.kenlm.layout import ZERO
 from lmtk.lm import LN10, UNKNOWN, Scores
 from lmtk.machine.jit import inlined, intrinsic, jit
-from lmtk.machine.threads import map_in_order
+from lmtk.machine.threads import map_at_once
 from lmtk.text.vocab import Vocab
 
 f32, u32, u64 = np.float32, np.uint32, np.uint64
@@ -70,8 +70,8 @@ class Hashed:
         return log10p, used
 
     def walk(self, number, before, zero):
-        """Score tokens. number (N,): their numbers; before (N,): how many tokens of a sentence are before
-        each; zero: as in `score_tokens`. Returns log10 p (N,) float32 and used (N,) int8.
+        """Score tokens. number (N,): their numbers; before (N,): how many tokens of its sentence come before each
+        token; zero: as in `score_tokens`. Returns log10 p (N,) float32 and used (N,) int8.
         """
         N, where = len(number), self.where[: self.order]
         log10p, used = np.empty(N, f32), np.empty(N, np.int8)
@@ -85,8 +85,7 @@ class Hashed:
             score_tokens(tables, number[begin:end], reach, zero, p, length)
             log10p[first:end], used[first:end] = p[first - begin :], length[first - begin :]
 
-        for _ in map_in_order(score_block, range(0, N, BLOCK)):
-            pass
+        map_at_once(score_block, range(0, N, BLOCK))
         return log10p, used
 
     def lower(self, order):

@@ -29,7 +29,7 @@ from lmtk.ngram.model.nodes import AT, WIDTH
 from lmtk.ngram.model.searching import shell_sort
 from lmtk.text.vocab import UNK
 
-AHEAD = 16
+AHEAD = 16  # n-grams or parents: how far ahead memory is fetched
 u64 = np.uint64
 LOWER = u64(0xFFFFFFFF)  # the half of a key that is the n-gram's place in its column
 prefetch = intrinsic("prefetch")

@@ -75,7 +75,7 @@ def write(out, model, form):
     tables.insert_words(rows, [words[w] for w in rows[:, 0].tolist()])
     ids = np.arange(len(words), dtype=np.int32)
     for k in range(2, nodes.order + 1):
-        unused = np.zeros(nodes.size(k), np.uint8)  # whether a file states a weight
+        unused = np.zeros(nodes.size(k), np.uint8)  # the flags of `rows_of`, which are cut off
         make = lambda first, k=k, unused=unused: np.ascontiguousarray(rows_of(nodes, k, first, ids, unused)[:, :-1])
         for rows in map_in_order(make, range(0, nodes.size(k), PIECE)):
             tables.insert(rows, "the model")
@@ -93,7 +93,7 @@ class GrowingTables:
         self.tables, self.size = None, 0
 
     def extend(self, section, rows, stated):
-        """Takes Rows that follow the lines so far in `section`."""
+        """Takes Rows that follow the lines that `section` has so far."""
         k = rows.rows.shape[1] - 2
         if k == 1:
             section.append(replace(rows, rows=rows.rows.copy(), text=None))
@@ -127,7 +127,7 @@ class GrowingTables:
         sections[k].clear()
 
     def check(self, k, size, stated):
-        """Raises FormatError if \\data\\ does not state that there are so many n-grams of order k."""
+        """Raises FormatError unless \\data\\ states that there are `size` n-grams of order k."""
         if size != stated.get(k):
             says = f"says {stated[k]} {k}-grams; there are {size}" if k in stated else f"says nothing of {k}-grams"
             raise FormatError(self.path, f"\\data\\ {says}; KenLM needs the right numbers")
@@ -202,7 +202,7 @@ class Tables:
             bounded.give_back(self.memory[begin : begin + buckets * width])
 
     def write(self):
-        """Writes what the file still lacks."""
+        """Writes the header, the memory unless it is mapped from the file, and the words."""
         self.out.write(make_header(self.form, self.sizes))
         if self.is_mapped:
             self.out.seek(self.memory.nbytes, os.SEEK_CUR)

@@ -68,7 +68,6 @@ def read_probing(data, counts, multiplier, path):
     """Return the Hashed model of a file with probing tables. Raises IndexError if the file is too short."""
     if not 1 < multiplier < 1e6:
         raise IndexError
-
     where, _, size = lay_out(counts, multiplier)
     begin = header_size(len(counts))
     at = begin + 4 * size

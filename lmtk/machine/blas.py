@@ -33,12 +33,11 @@ def named(name):
 
 @cache
 def sgemm():
-    function = named("cblas_sgemm64_")
-    if function is None:
-        return None
-    size, pointer, real = ctypes.c_int64, ctypes.c_void_p, ctypes.c_float
-    function.argtypes = [ctypes.c_int] * 3 + [size] * 3 + [real, pointer, size, pointer, size, real, pointer, size]
-    function.restype = None
+    """OpenBLAS's cblas_sgemm with 64-bit sizes, or None."""
+    if function := named("cblas_sgemm64_"):
+        size, pointer, real = ctypes.c_int64, ctypes.c_void_p, ctypes.c_float
+        function.argtypes = [ctypes.c_int] * 3 + [size] * 3 + [real, pointer, size, pointer, size, real, pointer, size]
+        function.restype = None
     return function
 
 
@@ -75,10 +74,8 @@ def products(threads, *factors):
 
 
 def add_product(alpha, A, B, beta, M):
-    """M <- beta M + alpha A'B in place: A (K, D), B (K, V), M (D, V), float32, with contiguous rows; M may have
-    contiguous columns instead.
-
-    It takes one pass over M; numpy would need a product of M's size and two more passes.
+    """M <- beta M + alpha A'B in place: A (K, D), B (K, V), M (D, V), float32, with contiguous rows or, for M,
+    contiguous columns. It takes one pass over M; numpy would need a product of M's size and two more passes.
     """
     if M.strides[0] == M.itemsize:
         A, B, M = B, A, M.T

@@ -38,9 +38,7 @@ class Library(codegen.CPUCodeLibrary):
 
 
 class Libraries(codegen.JITCPUCodegen):
-    """numba's code generator for Library. It does not make each function executable by itself, which took a third of
-    the time.
-    """
+    """numba's code generator for Library. It does not make each function executable, which took a third of the time."""
 
     _library_class = Library
 
@@ -80,9 +78,9 @@ def apart():
 
 
 def compiled(kernel, kinds, entry):
-    """The object file of a kernel for arguments of these kinds. Its function `entry` is a C function of Python (of the
-    kind METH_FASTCALL) that calls the kernel with the same arguments. Its `self` is the type of exception to raise when
-    memory runs out.
+    """The object file of a kernel for arguments of these kinds. Its function `entry`, a C function of Python
+    (METH_FASTCALL), calls the kernel with its arguments; its `self` is the type of exception to raise when memory runs
+    out.
     """
     # the kernel becomes a part of `entry`, so that only the fields of arrays that the kernel uses are read
     dispatcher, arguments = dispatcher_of(kernel, options, forceinline=True), tuple(map(type_of, kinds))

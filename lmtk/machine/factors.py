@@ -13,7 +13,7 @@ import numpy as np
 from lmtk.machine.blas import named, sgemm
 from lmtk.machine.jit import intrinsic, jit
 
-SMALL = 10**6  # multiplications; with kernels for small products, OpenBLAS does not copy operands of up to so many
+SMALL = 10**6  # multiplications up to which OpenBLAS's kernels for small products do not copy the operands
 WITH_SMALL = b"SkylakeX", b"Cooperlake", b"SapphireRapids"  # processors with such kernels, by OpenBLAS's names
 TILE = range(32, 65)  # columns of such a small product
 FEWEST = 5  # rows of such a small product; with fewer, a product with a copy of the factor is as fast
@@ -26,11 +26,9 @@ by_blas = intrinsic("sgemm")
 @cache
 def small():
     """SMALL, or 0 where OpenBLAS has no kernels for small products."""
-    call = named("openblas_get_corename64_")
-    if call is None:
-        return 0
-    call.restype = ctypes.c_char_p
-    return SMALL if call() in WITH_SMALL else 0
+    if call := named("openblas_get_corename64_"):
+        call.restype = ctypes.c_char_p
+    return SMALL if call and call() in WITH_SMALL else 0
 
 
 @dataclass(frozen=True)
@@ -59,7 +57,6 @@ class Tiles:
 
 def factor(*matrices):
     """A function times(X, out=None) for many calls: X [A | B ..] for matrices A, B (K, .) and X (k, K) with few rows.
-
     Where OpenBLAS has kernels for small products, the factor is in tiles that make these, with as many rows of X at
     once as they allow; a small factor is one tile.
     """
@@ -73,7 +70,7 @@ def factor(*matrices):
 
 
 def tiled(matrix, columns):
-    """A matrix (K, N) as Tiles of so many columns, a divisor of N."""
+    """A matrix (K, N) as Tiles of `columns` columns, a divisor of N."""
     K = len(matrix)
     tiles = np.ascontiguousarray(matrix.reshape(K, -1, columns).swapaxes(0, 1))
     return Tiles(tiles, max(SMALL // max(K * columns, 1), 1) if small() else ANY)
@@ -86,9 +83,7 @@ def address():
 
 @jit
 def multiply(gemm, X, factor, out):
-    """out <- X times a factor, in the form that `for_kernels` gives: X (k, K), out (k, >= N), float32, rows contiguous.
-    gemm: `address`.
-    """
+    """out <- X times a factor of `for_kernels`: X (k, K), out (k, >= N), float32, rows contiguous. gemm: `address`."""
     tiles, _, most = factor
     k, (parts, K, columns) = len(X), tiles.shape
     if k == 0:

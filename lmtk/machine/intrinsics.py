@@ -69,9 +69,7 @@ def load_shared(typing, array, at):
 
 @intrinsic
 def store_shared(typing, array, at, value):
-    """array[at] <- value, int64. A thread that reads the value with `load_shared` also sees all that this thread wrote
-    before.
-    """
+    """array[at] <- value, int64. A thread that reads it by `load_shared` also sees all that was written before."""
 
     def build(context, builder, signature, arguments):
         place = pointer(context, builder, signature.args[0], *arguments[:2])
@@ -94,9 +92,7 @@ def yield_processor(typing):
 
 
 def array_of(context, builder, kind, data, shape, strides=None):
-    """An array of numba's type `kind` at the pointer `data`, which does not own its memory. strides: by default those
-    of a contiguous array.
-    """
+    """An array of numba's type `kind` at the pointer `data`, which owns no memory. strides: by default contiguous."""
     array, item = context.make_array(kind)(context, builder), WORD(context.get_abi_sizeof(data.type.pointee))
     steps, step, size = [], item, WORD(1)
     for n in reversed(shape):

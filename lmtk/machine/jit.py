@@ -92,9 +92,7 @@ def fallback(kernel):
 
 @cache
 def compiler(name):
-    """The module `compiling` or `fallback`, which imports numba. On a terminal the user is told of it. Raises
-    MemoryError.
-    """
+    """The module `compiling` or `fallback`, which imports numba; a terminal shows a note of it. Raises MemoryError."""
     module = f"lmtk.machine.{name}"
     memory.try_out(lambda: import_module("numba"), "numba")
     for tell in notes if "numba" not in sys.modules else ():
@@ -126,9 +124,7 @@ def kinds_of(arguments):
 
 
 def file_of(kernel, kinds):
-    """The name of the kernel's file in the cache, for arguments of these kinds: its machine code depends on nothing
-    else than what is in the digest.
-    """
+    """The name of the kernel's file in the cache. Its machine code depends on nothing but what is in the digest."""
     digits = digest(repr((machine(), kinds, meaning(kernel, {}))).encode()).hex()
     return f"{kernel.__module__}.{kernel.__name__}-{digits}"
 
@@ -160,9 +156,7 @@ def record_of(job):
 
 
 def stamps(paths):
-    """{path: [size, time]} of files, by which they count as unchanged, as in Python's own cache; None if one is
-    missing.
-    """
+    """{path: [size, time]} of files, which tell, as in Python's cache, whether they changed; None if one is missing."""
     with suppress(OSError):
         return {path: [(about := os.stat(path)).st_size, about.st_mtime_ns] for path in sorted(paths)}
     return None
@@ -190,9 +184,7 @@ def code_for(kernel, kinds):
 
 @cache
 def machine():
-    """All that the code of every kernel depends on: the processor, the versions of Python, numba and llvmlite, and the
-    modules PARTS.
-    """
+    """What every kernel's code depends on: the processor, versions of Python, numba and llvmlite, the modules PARTS."""
     paths = [objects.package_file(package, "_version.py") for package in ("numba", "llvmlite")]
     paths += [os.path.join(os.path.dirname(__file__), f"{name}.py") for name in PARTS]
     contents = []
@@ -211,8 +203,8 @@ def processor():
 
 
 def meaning(kernel, parts):
-    """A list of texts: the code of a kernel and of the kernels that it calls, their settings, and the values of their
-    global names. parts: {function: its part of the list}, to which this function's are added.
+    """A list of texts: the code of a kernel and of the kernels that it calls, without docstrings; their settings; the
+    values of their global names. parts: {function: its part of the list}, to which this function's are added.
     """
     function = kernel.__wrapped__
     if function not in parts:
@@ -221,7 +213,8 @@ def meaning(kernel, parts):
         codes = [function.__code__]
         for code in codes:  # those of the functions in it are appended
             inner = [value for value in code.co_consts if isinstance(value, CodeType)]
-            part.append((code.co_code, repr([v for v in code.co_consts if v not in inner]), code.co_varnames))
+            values = [v for v in code.co_consts if v not in inner and v is not function.__doc__]
+            part.append((code.co_code, repr(values), code.co_varnames))
             codes += inner
         for name in (name for code in codes for name in code.co_names):
             value = function.__globals__.get(name)

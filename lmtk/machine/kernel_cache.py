@@ -27,9 +27,8 @@ def digest(data):
 @cache
 def folder():
     """(descriptor, path) of the folder: the one that NUMBA_CACHE_DIR names, else one in the user's cache, else one in
-    the folder for temporary files. (None, None) if it cannot be used.
-
-    It is not beside the source, since pip removes only the files that it has installed.
+    the folder for temporary files. (None, None) if it cannot be used. It is not beside the source, since pip removes
+    only the files that it has installed.
     """
     if named := os.environ.get("NUMBA_CACHE_DIR"):
         return opened(os.path.expanduser(named))

@@ -31,9 +31,7 @@ def pays(kind, n, job=""):
 
 
 def learn():
-    """Notes in the cache which kernels the large jobs of this process have used. To be called once these have ended
-    without an error.
-    """
+    """Notes in the cache which kernels this process's large jobs have used; to be called after they succeeded."""
     for job in {job for (kind, job), size in sizes.items() if job and size >= LARGE[kind]}:
         from lmtk.machine.jit import record
 

@@ -1,7 +1,6 @@
 """The memory that is left under a limit of the address space (ulimit -v), and malloc's settings.
 
-A library that reaches the limit ends the process, or prints an error of its own. So under a limit a library is first
-loaded by a child process.
+A library that reaches the limit ends the process or prints errors, so a child process loads it first under a limit.
 """
 
 import contextlib
@@ -15,20 +14,14 @@ STATM = "/proc/self/statm"  # the sizes of this process, in pages
 def room():
     """The bytes that are left under the limit, or None without a limit."""
     limit, _ = resource.getrlimit(resource.RLIMIT_AS)
-    if limit == resource.RLIM_INFINITY:
-        return None
-    try:
-        with open(STATM, "rb") as stream:
-            pages = int(stream.read().split()[0])
-    except OSError:
-        return None
-    return limit - pages * os.sysconf("SC_PAGE_SIZE")
+    if limit != resource.RLIM_INFINITY:
+        with contextlib.suppress(OSError), open(STATM, "rb") as stream:
+            return limit - int(stream.read().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+    return None
 
 
 def try_out(work, name):
-    """Under a memory limit, run `work` in a child process first. Raises MemoryError if that process fails. name: of
-    the work, for the message.
-    """
+    """Under a memory limit, run `work`, called `name`, in a child process. Raises MemoryError if that fails."""
     left = room()
     if left is None:
         return

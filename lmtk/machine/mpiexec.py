@@ -23,7 +23,6 @@ def first():
 def supervise(program):
     """Goes on in a child process, while the parent becomes `wait_for_rank`. When a rank is killed, mpiexec kills all
     processes of all ranks, and says on stdout only which process has died; but it waits until the parent has ended.
-
     Does nothing without an mpiexec of MPICH or Intel MPI: others name a killed rank themselves.
     """
     if INHERITED not in os.environ:

@@ -1,5 +1,4 @@
-"""The ranks of a job: `Alone`, or `Many` under mpiexec. The ranks of a node may work as one rank in as many threads
-(`pooled`).
+"""The ranks of a job: `Alone`, or `Many` under mpiexec; with `pooled`, the ranks of a node become threads of one rank.
 
 A communicator has rank, size, sum, max, largest, total, join, share, each, swap, swap_all, gather, follow, place and
 times; only Many has tell, send and receive. All ranks must call the same methods in the same order.
@@ -60,10 +59,7 @@ ALONE = Alone()
 
 
 class Many:
-    """The communicator of a rank of MPI.
-
-    timed: whether waiting and communication are timed separately, by a barrier before each exchange.
-    """
+    """The communicator of a rank of MPI. timed: whether waiting is timed by itself, with a barrier before exchanges."""
 
     def __init__(self, MPI, timed=False, world=None):
         self.MPI, self.world, self.timed = MPI, world or MPI.COMM_WORLD, timed
@@ -116,9 +112,7 @@ class Many:
         return made
 
     def swap(self, parts):
-        """Sends parts[i], (N_i, ...) of one type, to rank i. Returns the list of the parts that the ranks have sent to
-        this one, in the order of ranks.
-        """
+        """Sends parts[i], (N_i, ...) of one type, to rank i. Returns the parts of all ranks, in the order of ranks."""
         shape = parts[0].shape[1:]
         out, ends = self.alltoall([[part.ravel()] for part in parts])
         return [part.reshape(-1, *shape) for part in np.split(out, ends[:-1])]
@@ -174,9 +168,7 @@ class Many:
         return int(self.sum(np.array([number]))[0])
 
     def each(self, make):
-        """make() on each rank. If it raises LmtkError or OSError, the first such rank raises it, and the others wait to
-        be ended.
-        """
+        """make() on each rank. On LmtkError or OSError, the first such rank raises it; the others wait to be ended."""
         made, error = None, None
         try:
             made = make()
@@ -233,10 +225,8 @@ def tell_alone():
 
 @contextlib.contextmanager
 def ranks(timed=False):
-    """Yields a `Many` for a block of code that all ranks run. If it fails on one rank, all are ended once the error has
-    been printed.
-
-    Raises UsageError without mpi4py, or if mpiexec and the MPI library do not belong together.
+    """Yields a `Many` for a block of code that all ranks run. If one rank fails, all are ended after its error is
+    printed. Raises UsageError without mpi4py, or if mpiexec and the MPI library do not belong together.
     """
     try:
         import mpi4py
@@ -298,10 +288,8 @@ def may_print(failures):
 @contextlib.contextmanager
 def pooled():
     """Yields the communicator of the first ranks of the nodes; None on the others, which wait. A first rank works in as
-    many threads as all ranks of its node have, and on their processors: threads share memory, so that they need not
-    send.
-
-    On a single node the communicator is ALONE, and MPI has ended. Raises as `ranks`.
+    many threads as all ranks of its node have, and on their processors: threads share memory and need not send. On a
+    single node the communicator is ALONE, and MPI has ended. Raises as `ranks`.
     """
     with contextlib.ExitStack() as stack:
         world = stack.enter_context(ranks())

@@ -23,8 +23,8 @@ wanted = None  # the number given to `use`
 
 
 def use(number=None, products=1):
-    """Sets the number of threads; None: the number is that of `thread_count`. products: how many of its own threads
-    BLAS uses for each matrix product outside `map_at_once`.
+    """Sets the number of threads; None: `thread_count` decides. products: how many threads BLAS uses for each matrix
+    product outside `map_at_once`.
     """
     from lmtk.machine import blas
 
@@ -46,9 +46,8 @@ def import_numpy():
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
     memory.try_out(lambda: import_module("numpy"), "numpy")
     import_module("numpy")
-    if before is None:
-        del os.environ["OPENBLAS_NUM_THREADS"]
-    else:
+    del os.environ["OPENBLAS_NUM_THREADS"]
+    if before is not None:
         os.environ["OPENBLAS_NUM_THREADS"] = before
 
 
@@ -61,9 +60,7 @@ def thread_count():
 
 def processors():
     """The set of the processors that this process may use. Without a way to ask the system, all of them."""
-    if hasattr(os, "sched_getaffinity"):
-        return os.sched_getaffinity(0)
-    return set(range(os.cpu_count() or 1))
+    return os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set(range(os.cpu_count() or 1))
 
 
 @cache
@@ -82,7 +79,7 @@ def processor_limit():
 def threads_of_environment():
     """The number of threads that the environment states for OpenBLAS or OpenMP, 0 for none."""
     number = os.environ.get("OPENBLAS_NUM_THREADS") or os.environ.get("OMP_NUM_THREADS") or ""
-    return int(number) if number.isdigit() else 0
+    return int(number) if number.isdecimal() else 0
 
 
 def map_in_order(work, items, threads=None):
@@ -107,11 +104,9 @@ def map_in_order(work, items, threads=None):
 
 
 def map_at_once(work, items, threads=None):
-    """[work(item) for item in items], on this thread and others, `thread_count` in all by default. Each matrix product
-    runs on one thread.
-
-    A thread that is done with an item takes the next one, so that a thread slowed down by another process does fewer.
-    After an error no thread takes another item.
+    """[work(item) for item in items], on this thread and others, by default `thread_count` in all. Each matrix product
+    runs on one thread. A thread that is done with an item takes the next one, so that a thread slowed down by another
+    process does fewer. After an error no thread takes another item.
     """
     from lmtk.machine.blas import one_thread
 
@@ -139,9 +134,7 @@ def map_at_once(work, items, threads=None):
 
 
 def lead_helpers(lead, help_leader, stop, threads):
-    """Returns lead(). Meanwhile help_leader(t) runs on other threads, for t from 1 to threads - 1. stop() must make
-    these calls return.
-    """
+    """Returns lead(), while help_leader(t), 1 <= t < threads, runs on other threads. stop() must make these return."""
     helpers = []
     try:
         helpers += (helper_pool(os.getpid()).submit(help_leader, t) for t in range(1, threads))
@@ -182,9 +175,7 @@ class Scratch:
 
     @contextmanager
     def lent(self):
-        """Yields a function room(name, shape, kind) that returns an array, not initialised; calls with the same name
-        get the same memory.
-        """
+        """Yields room(name, shape, kind), which returns an array, not initialised; a name always gets one memory."""
         room = self.free.pop() if self.free else {}
         try:
             yield partial(array_in, room)

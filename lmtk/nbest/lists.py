@@ -57,8 +57,8 @@ class NBest:
 def read(paths):
     """Read the lists of all files as one NBest. The first line of a file decides its format.
 
-    Raises FormatError with the line if it has none of the formats, if a number is invalid, if the features differ from
-    those before, and if a file is empty or has another format than the one before.
+    Raises FormatError with the line if a line has none of the formats or an invalid number, if its features differ from
+    the features of earlier lines, and if a file is empty or has another format than earlier files.
     """
     form, names, rows, starts, files = None, None, [], [], []
     for i, path in enumerate(paths):
@@ -79,8 +79,8 @@ def read(paths):
                 if names is None:
                     names = line_names
                 if line_names != names:
-                    now, before = format_names(line_names), format_names(names)
-                    raise ValueError(f"this line has the features {now}, but earlier lines have {before}")
+                    now, earlier = format_names(line_names), format_names(names)
+                    raise ValueError(f"this line has the features {now}, but earlier lines have {earlier}")
             except UnicodeDecodeError:
                 raise FormatError(path, "not UTF-8; convert it with iconv", number) from None
             except ValueError as e:
@@ -229,30 +229,30 @@ def without_pauses(sentence):
     return b" ".join(word for word in TOKEN.findall(sentence) if word != PAUSE)
 
 
-def source_lines(nbest, paths, many):
-    """The source line that each hypothesis of Moses's lists translates, (N,): the key, from 0 on.
+def source_lines(nbest, paths, count):
+    """The number of the source line that each hypothesis of Moses's lists translates, (N,): the key, from 0 on.
 
-    many: the number of source lines. Raises FormatError if a key is not the number of a line. Warns if the lists begin
+    count: the number of source lines. Raises FormatError if a key is not the number of a line. Warns if the lists begin
     with the first line and do not reach the last.
     """
     numbers = []
     for file, start, end in zip(nbest.files, nbest.starts[:-1], nbest.starts[1:]):
         key = nbest.fields[start][0][0]
         digits = key.lstrip(b"0") or b"0"
-        if not key.isdigit() or len(digits) > len(b"%d" % many) or int(digits) >= many:
-            lines = f"-source has lines 0 to {many - 1}" if many else "-source is empty"
+        if not key.isdigit() or len(digits) > len(b"%d" % count) or int(digits) >= count:
+            lines = f"-source has lines 0 to {count - 1}" if count else "-source is empty"
             raise FormatError(paths[file], f"the key '{shown(key)}' of a list is not a line of -source; {lines}")
         numbers += [int(digits)] * (end - start)
-    if numbers and min(numbers) == 0 and max(numbers) + 1 < many:
-        keys = f"the highest key of the lists is {max(numbers)}, but -source has the lines 0 to {many - 1}"
+    if numbers and min(numbers) == 0 and max(numbers) + 1 < count:
+        keys = f"the highest key of the lists is {max(numbers)}, but -source has the lines 0 to {count - 1}"
         warnings.warn(f"{keys}; if -source is another text, give the text of the lists", LmtkWarning, stacklevel=2)
     return np.array(numbers)
 
 
-def unused_names(nbest, stem, many):
-    """The first `many` of the names stem0, stem1, .. that are not features of the lists."""
-    free = (stem + b"%d" % i for i in range(len(nbest.names) + many))
-    return list(islice((name for name in free if name not in nbest.names), many))
+def unused_names(nbest, stem, count):
+    """The first `count` of the names stem0, stem1, .. that are not features of the lists."""
+    candidates = (stem + b"%d" % i for i in range(len(nbest.names) + count))
+    return list(islice((name for name in candidates if name not in nbest.names), count))
 
 
 def add_scores(nbest, columns, names):
@@ -296,8 +296,8 @@ def sort_lists(totals, starts):
     return np.lexsort((-totals, np.repeat(np.arange(len(starts) - 1), np.diff(starts))))
 
 
-# features that need no model: the words, since long translations lose by their sums of ln p, and the score that a list
-# came with, since it may be no sum of the features
+# features that need no model: the number of words, because the sums of ln p penalize long translations; and the total
+# in the input, which may not be a weighted sum of the features
 MADE = {b"words": count_words, b"score": lambda nbest: nbest.totals}
 
 
@@ -311,14 +311,14 @@ def add_derived_features(nbest, names):
 
 
 def fit_weights(nbest):
-    """Weights (K,) with which the sum of the features is nearest to the scores in the input.
+    """Weights (K,) with which the weighted sums of the features are nearest to the totals in the input.
 
-    They are found by least squares of the differences within a list. If the scores of a decoder are such a sum, these
-    are its weights.
+    They are found by least squares of the differences within a list. If the totals of a decoder are weighted sums of
+    the features, these are its weights.
     """
-    many = np.diff(nbest.starts)
+    sizes = np.diff(nbest.starts)
     both = np.column_stack((nbest.features, nbest.totals))
-    within = both - np.repeat(np.add.reduceat(both, nbest.starts[:-1]) / many[:, None], many, axis=0)
+    within = both - np.repeat(np.add.reduceat(both, nbest.starts[:-1]) / sizes[:, None], sizes, axis=0)
     return np.linalg.lstsq(within[:, :-1], within[:, -1])[0]
 
 

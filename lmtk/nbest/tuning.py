@@ -21,7 +21,7 @@ from lmtk.text.corpus import TOKEN
 
 ORDERS = 4
 SIGNATURE = "nrefs:1|case:mixed|eff:no|tok:none|smooth:exp"  # what sacrebleu calls this BLEU, its version aside
-NARROWEST = 1e-9  # corners closer than this are one
+NARROWEST = 1e-9  # corners that are closer than this count as one
 
 
 def ngrams(words):
@@ -32,8 +32,8 @@ def ngrams(words):
 def statistics(hypotheses, references):
     """(N, 9) int64 of hypotheses of one sentence, bytes, against its references.
 
-    An n-gram matches as often as it occurs in the reference that has it most often. The reference length is that of the
-    reference nearest to the hypothesis; of two, the shorter one.
+    An n-gram matches at most as often as it occurs in the reference that has it most often. The length of the reference
+    is that nearest to the length of the hypothesis; if two are equally near, the shorter one.
     """
     tokens = [TOKEN.findall(r) for r in references]
     most = Counter()

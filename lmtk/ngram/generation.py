@@ -19,9 +19,8 @@ CACHED = 1 << 23  # probabilities that the cache of contexts holds
 
 
 def sentences(model, prefixes, seed=1, unk=False):
-    """Yield a random continuation of each prefix, up to but without </s>; prefix and continuation are lists of ids.
-
-    A word is drawn from p(. | context) over the predicted words; without `unk` the unknown word is never drawn. All
+    """Yield a random continuation of each prefix, up to but without </s>; prefix and continuation are lists of ids. A
+    word is drawn from p(. | context) over the predicted words; without `unk` the unknown word is never drawn. All
     sentences share one sequence of random numbers. Raises LmtkError if the model predicts no </s>, or gives every word
     the probability 0 after some context.
     """
@@ -43,8 +42,8 @@ def sentences(model, prefixes, seed=1, unk=False):
 
 
 def after(model, unk=True):
-    """The function that gives the probabilities (V,) of the predicted words after a context, a tuple of its
-    nodes. Without `unk` the probability of the unknown word is 0.
+    """Return a function that gives p of each predicted word, (V,), after a context, a tuple of its nodes. Without
+    `unk`, the unknown word gets the probability 0.
     """
     V, unk_id = model.vocab.V, model.vocab.unk_id
     levels = model.nodes.checked_levels(len(model.vocab.words))[1:]
@@ -73,10 +72,8 @@ def after(model, unk=True):
 
 
 def mean_chances(model, vocab):
-    """The function that gives, for contexts (K, N) of ids of `vocab`, the last word first, the mean p(. | context).
-
-    The mean (V,) has the words that `vocab` predicts. Words that the model does not predict have 0; the others are
-    scaled to sum to one.
+    """The function that gives, for contexts (K, N) of ids of `vocab`, the last word first, the mean p(. | context) of
+    its predicted words, (V,): 0 for words that the model does not predict, the others scaled to sum to one.
     """
     model_vocab = model.vocab
     ids = np.array([model_vocab.index.get(word, model_vocab.unk_id) for word in vocab.words])

@@ -15,15 +15,15 @@ from lmtk.ngram.model.searching import find_rows
 from lmtk.text.corpus import contexts, sentences
 
 f32 = np.float32
-FAR = 0.06  # nats
+FAR = 0.06  # nats; with a larger divergence, a model is far from text
 
 
 def backoff_weights(sums, lower_sums):
     """(log10 back-off weights, log10 of the factors for the probabilities of seen words), (C,) float32 each, of C
     contexts. sums, lower_sums (C,): the sums over the seen words of p, and of p by the lower order.
 
-    A weight is 0 if nothing is left on either side. It is -inf if p sums to more than one; SRILM writes -99 then. A
-    factor is usually 1. It is larger if mass is left but there are no unseen words to take it: the seen words get it.
+    A weight is 0 if nothing is left on either side, and -inf if p sums to more than one, where SRILM writes -99. A
+    factor is 1, or larger if mass is left but there are no unseen words to take it: the seen words get it.
     """
     left, lower_left = 1 - sums, 1 - lower_sums
     left[np.abs(left) < EPSILON] = 0
@@ -65,9 +65,9 @@ def weight_of_one(numerator, denominator, over):
 
 
 def is_far_from_text(model):
-    """Whether the 1-grams of a model are not the frequencies that its 2-grams give words, as in Kneser-Ney smoothing,
-    where they count contexts. With q(w) = sum_v p(v) p(w | v), the divergence sum_w q(w) ln (q(w) / p(w)) is 0.08 to
-    0.25 for Kneser-Ney models of texts, and below 0.05 for other methods and for mixtures.
+    """Whether the 1-gram probabilities of a model differ from the word frequencies that its 2-grams imply, as in
+    Kneser-Ney smoothing, whose 1-grams count contexts. With q(w) = sum_v p(v) p(w | v), the divergence
+    sum_w q(w) ln (q(w) / p(w)) is 0.08 to 0.25 for Kneser-Ney models of texts, below 0.05 for others and for mixtures.
     """
     if model.order < 2:
         return False
@@ -115,9 +115,7 @@ def of_contexts(model, chosen):
 
 
 def in_rows(model, masses, rows):
-    """M of each context, rows of ids (N, k), the oldest word first, -1 for none. It is M of the context's longest
-    suffix in the model.
-    """
+    """M (N,) of the longest suffix of each context in the model. rows (N, k): ids, the oldest first, -1 for none."""
     total, k = np.full(len(rows), masses[0][0]), rows.shape[1]
     for length in range(1, k + 1):
         node = find_rows(model.nodes, rows[:, k - length :])

@@ -19,8 +19,8 @@ from lmtk.files.outputs import open_folder, open_out
 from lmtk.text.subwords import joined_numbers, word_numbers
 from lmtk.text.vocab import EOS
 
-CELL, WIDEST = 0.25, 100  # inches
-BLACK = 0.5 / 255  # the least weight that is not drawn black
+CELL, WIDEST = 0.25, 100  # inches: the side of a cell (smaller in a large matrix); the longest side of the matrix
+BLACK = 0.5 / 255  # the smallest weight that is not drawn black
 HEAD = b"""<!doctype html>
 <html lang="en">
 <meta charset="utf-8">
@@ -74,8 +74,8 @@ def alignment_writer(links=None, soft=None, page=None, plots=None, kind="svg", p
     wanted formats.
 
     links, soft, page: paths, or None; plots: the folder of the plots, whose files are called `name`; pieces: whether
-    words are in pieces, which only `links` joins. source, target: words, bytes; strongest: for each word of the target,
-    the place of the source word with the greatest weight; alpha: if None, only links are written.
+    the words are subwords, which only `links` joins to words. source, target: words, bytes; strongest: for each word of
+    the target, the place of the source word with the greatest weight; alpha: if None, only links are written.
     """
     with ExitStack() as stack:
         link_out, soft_out, page_out = (path and stack.enter_context(open_out(path)) for path in (links, soft, page))

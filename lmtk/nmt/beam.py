@@ -139,7 +139,7 @@ class Translator:
         out = [None] * len(sentences)
         width = max(tables.G.shape[1] for tables in self.tables)
         batches = list(network.make_batches(sentences, together, ROOM // (width * self.threads)))
-        # a single batch has threads in its products
+        # a single batch uses the threads in its matrix products
         translated = map_at_once(work, batches, self.threads) if len(batches) > 1 else map(work, batches)
         for batch, hypotheses in zip(batches, translated, strict=True):
             for i, ranked in zip(batch, hypotheses, strict=True):
@@ -151,7 +151,7 @@ class Translator:
 
         Each step has B candidates for each of its sentences, best first, numbered sentence by sentence. Those that have
         not ended are the rows of the next step. history: for each step, and for each of its candidates, the candidate
-        of the step before that it continues, its word, and its link (None without attention).
+        of the previous step that it continues, its word, and its link (None without attention).
         """
         B, K = beam.size, len(sentences)
         decoders = [Decoder(tables, sentences) for tables in self.tables]

@@ -5,7 +5,7 @@ are their gradients. `attend_at`, `step_inputs`, `span_outputs` and `best_words`
 and `adadelta` are the updates of the parameters.
 
 A row of an array is a sentence or a word, so the paper's `W e` is `e @ W` here. Matrices that multiply the same vector
-are side by side in one array. `gX` is the gradient of the cost, minus the log-likelihood, by X.
+are side by side in one array. `gX` is the gradient of the cost, minus the log-likelihood, with respect to X.
 
 symbol  shape           meaning (appendix A)
 Kx V    -               words of the source; words of the target that are predicted
@@ -136,8 +136,8 @@ def add_contexts(alpha, H, at, lengths, c):
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
 def attend_backward(attended, lengths, gc, gradients):
-    """Back-propagate gc (K, A), the gradient of c at one step i, through alpha and e (equation 6, A.1.2): of the
-    gradients gUH, gva and gq, add to the first two, of U_a h and v_a, in place, and write gq (K, n').
+    """Back-propagate gc (K, A), the gradient of c at one step i, through alpha and e (equation 6, A.1.2). Add to gUH
+    and gva, the gradients of U_a h and v_a, and write gq (K, n'), all in place.
 
     The gradient of H by c = sum_j alpha_j h_j itself is not added here: `contexts_backward` adds it for all steps.
     attended: H (K, T, A), a (K, T, n') from `tanh_sum`, alpha (K, T) and va. lengths (K,): words of the sentences.
@@ -253,7 +253,7 @@ def span_outputs(t, Wo):
     """The outputs y = t [W_o; b_o], (P, N) float32, from t (P, l + 1), the maxout units and a 1; Wo: from
     `output_tiles`.
 
-    Returns y, the maxima of its spans, (P, N / SPAN), and ln of the sums of e^y, (P,) float64.
+    Returns y; the maxima of the spans of y, (P, N / SPAN); and ln of the sums of e^y, (P,) float64.
     """
     y, sums = np.empty((len(t), Wo[1]), t.dtype), np.empty(len(t))
     tops, parts = np.empty((2, len(t), y.shape[1] // SPAN), t.dtype)

@@ -20,9 +20,9 @@ from lmtk.text.vocab import Vocab, vocab_of, vocab_settings
 from lmtk.units import UNITS, Unit, follow, follow_back, from_activations, sum_rows, weight_products
 
 f32 = np.float32
-# the settings that a Layout follows from: SETTINGS checks them in a file, read_sizes has values for older files
+# the settings that determine a Layout: SETTINGS checks them in a file, `read_sizes` adds those that old files lack
 SIZES = ("embedding", "hidden", "alignment", "maxout", "unit", "tied")
-GATES = {2: "gated", 3: "lstm"}  # older files have the number of gates instead of the unit
+GATES = {2: "gated", 3: "lstm"}  # some older files have the number of gates instead of the unit
 SETTINGS = {
     "sizes": {
         **dict.fromkeys(("embedding", "hidden", "maxout"), declared.whole(1)),
@@ -256,7 +256,7 @@ def annotate(p, sentences, drop=no_dropout):
         h[row[ends], 0] = f[ends]
         kept.ends = ends
         return h, h[:, 0], lengths, kept
-    # the backward unit reads the sentences from their ends, and so is the same code
+    # the backward unit reads the reversed sentences, so `follow` can compute its states too
     words = np.empty((K, T), np.int64)
     words[side.row, side.time] = x.number
     kept.reversed = words[side.row, last]
@@ -356,7 +356,7 @@ def previous_words(side, starts, sos):
 def decode_backward(p, g, gt, kept):
     """Write all gradients except those of Wo and bo into g, from gt (P, l), the gradient of the maxout units.
 
-    If the output is tied, the gradient of Ey is added to g.Ey, which already holds its gradient as W_o.
+    If the output is tied, g.Ey must already hold its gradient as output weights; its gradient as embeddings is added.
     """
     side, starts, H, zr, t, states = kept.side, kept.starts, kept.H, kept.zr, kept.t, kept.states
     n, P, unit, (units, gates, d) = len(p.U), len(gt), p.layout.unit, widths(p)
@@ -459,10 +459,10 @@ def write(out, model):
 
 
 def read_sizes(stored):
-    """The sizes in a file, with defaults for older versions.
+    """The sizes in a file, with defaults for what files of older versions of lmtk lack.
 
-    Files from before there were LSTMs name no unit, later ones have the number of gates; older files do not say whether
-    the output is tied.
+    The oldest files do not name the unit, which is the gated unit. Later ones have the number of gates instead. Older
+    files do not say whether the output is tied; it is not.
     """
     defaults = {"unit": GATES[stored.get("gates") or 2], "tied": False}
     return {name: (defaults | stored)[name] for name in SIZES}

@@ -2,7 +2,7 @@
 
 Pairs of sentences come in. `mean_scores` scores a minibatch, `score_pairs` any number of pairs in batches. Given its
 source, a target is a text that is predicted word by word. So `Targets` and `GivenSource` make a translation model look
-like a language model, which has the same reports. `read_targets` turns pairs of lines into Targets.
+like a language model, and the reports of language models work for it. `read_targets` turns pairs of lines into Targets.
 """
 
 from dataclasses import dataclass, replace

@@ -2,9 +2,8 @@
 
 `initial_theta` makes the parameters before training. `train` takes minibatches of pairs of similar length
 (`make_minibatches`), computes the gradient in threads (`compute_gradient`) and updates the parameters by Adam or
-Adadelta (`update`).
-`finish_epoch` measures the held-out text. The state of a run is a `Progress`, which a checkpoint stores: a resumed run
-ends with the same bytes as a run that never stopped.
+Adadelta (`update`). `finish_epoch` keeps the parameters with the best held-out score. The state of a run is a
+`Progress`, which a checkpoint stores: a resumed run ends with the same bytes as a run that never stopped.
 """
 
 import math
@@ -25,7 +24,7 @@ from lmtk.units import open_gates
 
 f32 = np.float32
 POOL = 20  # minibatches whose sentences are sorted by length together (B.2)
-END = 0.05  # the learning rate at the end, as a share of the first one
+END = 0.05  # the learning rate at the end of a run, as a share of the initial rate
 BATCH, WORDS = 64, 1 << 14  # sentences and words of a batch of the held-out text
 
 
@@ -162,7 +161,7 @@ def make_minibatches(bitext, settings, epoch):
 def make_dropout(settings, epoch, step, part):
     """A function from a shape to a mask of inverted dropout, for one part of a minibatch, a number from 0.
 
-    A mask depends on the masks that were drawn before it, so a new one in `network.decode` changes those after it.
+    A mask depends on what was drawn earlier: a new mask in `network.decode` changes all later masks.
     """
     if not settings.dropout:
         return network.no_dropout
@@ -301,7 +300,7 @@ def finish_epoch(progress, e, keep, bleu):
     if not np.isfinite(progress.theta).all() or not math.isfinite(held or 0):
         raise Diverged(f"the model is not finite after epoch {e.number}; try a lower -rate")
     heldout_bleu = bleu(progress.result) if bleu else None
-    # if BLEU is equal, as 0 is at first, the likelihood decides
+    # if BLEU is equal, the likelihood decides: BLEU is often 0 in the first epochs
     worth = lambda bleu, logp: (bleu, logp) if keep == "BLEU" else logp
     best = held is None or all(worth(heldout_bleu, held) > worth(b.bleu, b.heldout) for b in progress.curve)
     progress.epoch = e.number

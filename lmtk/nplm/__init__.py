@@ -7,9 +7,9 @@ paper's letters.
 `training` runs the epochs with the settings of `recipes`. For each minibatch, `objectives` chooses how the output layer
 learns, `sgd` makes the update, `sampled` and `nce` train the output layer on words that they draw, `pace` limits the
 learning rates, and `dropout` draws what is set to 0. `single` makes updates of one example, as the paper does.
-`running` arranges a text for recurrent layers. `asynchronous` shares parameters among ranks.
+`running` arranges a text for gru and lstm, which carry their state. `asynchronous` shares parameters among ranks.
 
 `energy` and `energy_sgd` are the energy-based network of section 5.1. `oov` gives vectors to words unseen in training,
-`senses` gives a word several vectors, and `features` compares, writes and draws the vectors. `cooccurrence` makes
-vectors from a text, to start from. `adaptive` lets a network that was trained follow a text.
+`senses` gives a word several vectors, and `features` compares, writes and draws the vectors. `cooccurrence` computes
+vectors from a text without a network. `adaptive` adapts a trained network to the text that it scores.
 """

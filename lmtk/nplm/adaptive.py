@@ -1,4 +1,5 @@
-"""Scores that follow the text: dynamic evaluation (Krause et al. 2018) and a neural cache (Grave et al. 2017).
+"""Networks that adapt to a text while they score it, by dynamic evaluation (Krause et al. 2018) and by a neural cache
+(Grave et al. 2017).
 
 `AdaptiveNetwork` reads a text segment by segment. It computes ln p of the words of a segment, mixes p with the cache,
 and then lets the parameters take a gradient step on the segment. So each word is scored before anything is learned from
@@ -15,8 +16,9 @@ Dynamic evaluation, after each segment: theta += rate dL/dtheta; then theta += d
 paper's equation with plain gradients. The paper also divides gradients by their root mean square in the training text;
 lmtk does not.
 
-The cache (equations 2 and 3 of Grave et al.): p_cache(w) is proportional to the sum of exp(theta h_t . h_i) over the
-last N words i that are w. p = (1 - lambda) p_network + lambda p_cache; before the first word p is p_network.
+The cache (equations 2 and 3 of Grave et al.): p_cache(w) is proportional to the sum of exp(s h_t . h_i) over those of
+the last N words i that are w; the scale s is the field theta of `Cache`. p = (1 - lambda) p_network + lambda p_cache;
+while the cache is empty, p is p_network.
 """
 
 from dataclasses import dataclass
@@ -36,15 +38,15 @@ from lmtk.nplm.training import Data, Settings
 from lmtk.text.corpus import contexts as text_contexts
 
 f32 = np.float32
-CHUNK = 1 << 15  # parameters that a cache holds while they go back
-PART = 512  # words that are scored at once without dynamic evaluation
+CHUNK = 1 << 15  # parameters that move towards theta_0 at once, few enough for the processor's cache
+PART = 512  # words that the cache, or the network without dynamic evaluation, scores at once
 ADAPTIVE = "full", "tied", "class", "tree"  # output layers that can follow a text
 
 
 @dataclass(frozen=True)
 class Steps:
-    """The steps of dynamic evaluation. rate: the learning rate for one word; segment: S; decay: the share of the way
-    back to the trained parameters, after each step.
+    """The steps of dynamic evaluation. rate: the learning rate for one word; segment: S; decay: how much of the
+    difference from the trained parameters is taken back after each step (0: nothing, 1: all).
     """
 
     rate: float
@@ -56,7 +58,7 @@ class Steps:
 class Cache:
     """A neural cache of the last `size` words. theta: the scale of h_t . h_i; weight: lambda.
 
-    h (., h) and words (.,): what the cache has now, the oldest word first.
+    h (., h) and words (.,): the activations and the words in the cache, the oldest word first; None: no words yet.
     """
 
     size: int
@@ -66,8 +68,8 @@ class Cache:
     words: np.ndarray | None = None
 
     def mix(self, h, w, logp):
-        """ln p of words w (K,) with the cache, (K,), from their activations h (K, .) and ln p of the network; the words
-        then join the cache.
+        """Mix the cache into logp, the network's ln p of words w (K,) with the activations h (K, .). Returns ln p,
+        (K,). Each word sees only earlier words; all of them then join the cache.
         """
         if self.h is None:
             self.h, self.words = h[:0], w[:0]
@@ -95,7 +97,7 @@ def log_sum(x):
 @dataclass
 class Segment:
     """The words that were scored since the last step. contexts (k, n-1), or (k, 1) for a layer that carries its state;
-    w (k,), ids, -1 for a word that is read but not predicted; fresh (k,) bool: the first steps of sentences.
+    w (k,): ids, -1 for a word that is read but not predicted; fresh (k,) bool: whether a step begins a sentence.
     """
 
     contexts: np.ndarray
@@ -110,17 +112,17 @@ class Segment:
 
 
 class AdaptiveNetwork:
-    """A Network that follows one text from its first block to the last. steps: a `Steps`, or None; cache: a `Cache`, or
-    None. A text needs an AdaptiveNetwork of its own.
+    """A Network that adapts to one text, from its first block to the last. steps: a `Steps`, or None; cache: a `Cache`,
+    or None. Make a new AdaptiveNetwork for each text.
     """
 
     def __init__(self, network, steps=None, cache=None):
         memory.keep()
-        network = network.having({name: np.asarray(a) for name, a in network.named().items()})  # not memory-mapped
+        network = network.having({name: np.asarray(a) for name, a in network.named().items()})  # plain ndarrays
         self.network, self.vocab, self.order = network, network.vocab, network.order
         self.steps, self.cache, self.layer = steps, cache, LAYERS[network.layer]
         settings = step_settings(network, steps or Steps(0.0, PART, 0.0))
-        words = np.zeros(1, np.int32)  # no distribution of words is drawn from
+        words = np.zeros(1, np.int32)  # has no effect, because no words are drawn
         data = Data(np.zeros((1, max(network.order - 1, 1)), np.int32), words, None)
         pace = full_pace(len(network.C), len(network.theta.b), len(vars(network.theta).get("bc", ())))
         self.theta, self.trainer = objectives.make_parts(
@@ -129,7 +131,7 @@ class AdaptiveNetwork:
         self.rates = Rates(settings.rate, 0.0, settings.feature_rate)
         self.arrays = [a.ravel("K") for a in (*vars(self.theta.p).values(), *self.trainer.weights)]  # views
         self.trained = [a.copy() for a in self.arrays] if steps and steps.decay else []
-        self.room = np.empty(CHUNK, f32)  # for the way back
+        self.room = np.empty(CHUNK, f32)  # workspace of `learn`
         self.size, self.read, self.last, self.goes_on = settings.minibatch, 0, None, False
         self.segment, self.now = None, network
 
@@ -149,9 +151,10 @@ class AdaptiveNetwork:
         return scores_of(self.network.kind, logp)
 
     def read_steps(self, corpus):
-        """The places of the words to read, and their Segment.
+        """The places of the words to read, and their Segment, whose w is still empty.
 
-        A layer that carries its state reads each word once, so not the words that a Corpus repeats from the one before.
+        A layer that carries its state reads each word once: it skips the words that a Corpus repeats from the previous
+        Corpus.
         """
         ids, sos = corpus.ids, self.vocab.sos_id
         if self.layer.carries:
@@ -170,7 +173,7 @@ class AdaptiveNetwork:
         return at, Segment(contexts, np.empty(0, np.int32), fresh)
 
     def follow(self, coming):
-        """ln p of words that continue the segment, (k,); after its last word the parameters take a step."""
+        """ln p of the words of `coming`, a Segment that continues the current one, (k,). A full segment is learned."""
         segment = coming if self.segment is None else self.segment.extend(coming)
         batch = Batch([1] * len(segment.w), self.theta.state, segment.fresh, self.theta.threads)
         batch = batch if self.layer.carries else Batch(threads=self.theta.threads)
@@ -183,8 +186,9 @@ class AdaptiveNetwork:
             if not np.isfinite(logp[at]).all():
                 words = counted(self.read, "word")
                 raise Diverged(f"the likelihood is not finite after {words}; try a lower -dynamic-rate")
-            if self.cache:
-                logp[at] = self.cache.mix(z[at, : self.network.h], segment.w[at], logp[at])
+            for i in range(0, len(at) if self.cache else 0, PART):  # `mix` takes memory by the square of the words
+                part = at[i : i + PART]
+                logp[part] = self.cache.mix(z[part, : self.network.h], segment.w[part], logp[part])
         self.read += len(new)
         self.segment = segment
         if len(segment.w) == self.size:
@@ -192,7 +196,7 @@ class AdaptiveNetwork:
         return logp[new]
 
     def network_logp(self, z, w):
-        """ln p by the network of words w (K,), from the inputs z (K, D) of the output layer."""
+        """The network's ln p of words w (K,), from the inputs z (K, D) of the output layer."""
         output, places = OUTPUTS[self.network.output], np.arange(len(w))[:, None]  # a context is an index into z
         return output.log_p(self.now.theta, lambda rows: z[rows[:, 0]], places, w)
 
@@ -202,7 +206,7 @@ class AdaptiveNetwork:
         if not self.steps or not (segment.w >= 0).any():
             *_, self.theta.state = results
             return
-        update = lambda *z: self.trainer.update(*z, None)  # no words are drawn
+        update = lambda *arguments: self.trainer.update(*arguments, None)  # None: no words are drawn
         sgd.update(self.theta, results, update, segment.w, self.rates)
         for a, trained in zip(self.arrays, self.trained):
             for i in range(0, a.size, CHUNK):

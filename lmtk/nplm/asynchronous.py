@@ -33,8 +33,8 @@ class Common(Alone):
         return self.ranks.sum(pending) / self.nodes
 
     def hand_out_decay(self, pending):
-        """What this rank has to apply of the decay of `gather_decay` in a resumed run: the first rank of a node applies
-        all of it, so the number of ranks may have changed.
+        """The part of `pending`, the decay from `gather_decay`, that this rank applies in a resumed run. The first rank
+        of a node applies all of it, so a run can be resumed with another number of ranks.
         """
         return pending if self.node.rank == 0 else np.zeros_like(pending)
 

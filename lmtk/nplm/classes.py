@@ -90,7 +90,7 @@ def variances(p, w):
 def log_all(p, z):
     """ln p of all words, (K, V) float64, for the inputs z (K, D)."""
     order, sizes = np.argsort(p.classes, kind="stable"), np.bincount(p.classes)
-    begins, class_of = np.cumsum(sizes) - sizes, np.repeat(np.arange(len(sizes)), sizes)  # of the words by class
+    begins, class_of = np.cumsum(sizes) - sizes, np.repeat(np.arange(len(sizes)), sizes)  # of words sorted by class
     y = outputs.outputs_of(z, p.U, p.W, p.b)[:, order]
     y -= np.maximum.reduceat(y, begins, axis=1)[:, class_of]
     sums = np.add.reduceat(np.exp(y), begins, axis=1)
@@ -174,15 +174,15 @@ def read_labels(path, vocab, parse, kind, conflict):
         if w < vocab.V and labels.setdefault(w, label) != label:
             raise FormatError(path, f"'{shown(word)}' {conflict}", number)
     if not labels:
-        raise FormatError(path, f"no word of the vocabulary has a {kind} in it")
+        raise FormatError(path, f"the file has no {kind} for any word of the vocabulary")
     return labels
 
 
 def read_word_classes(path, vocab):
     """Read a class file: the class of each word that `vocab` predicts, (V,) int32.
 
-    Lines are "class word", or SRILM's "class probability word". Words without a class in the file get one class
-    together. Words that `vocab` does not predict are ignored. Raises FormatError.
+    Lines are "class word", or SRILM's "class probability word". All words without a class in the file share one class.
+    Words that `vocab` does not predict are ignored. Raises FormatError.
     """
 
     def parse(fields, number):
@@ -271,7 +271,7 @@ def update_output(layer, pace, z, w, epsilon, curvature):
     first = np.concatenate(([0], layer.ends))[c]
     sizes, target = layer.ends[c] - first, layer.place[w] - first
     y, gy, gz = np.empty((len(w), layer.MT.shape[1]), f32), np.empty(sizes.sum(), f32), np.empty_like(z)
-    L_words = within(z, layer.M, first, sizes, target, gy, gz)
+    L_words = softmax_in_class(z, layer.M, first, sizes, target, gy, gz)
     logp, scale = kernels.normalize(*(part[None] for part in kernels.block_forward(z, c, 0, layer.MT, y)), ALONE)
     L = float(logp.sum()) + L_words
     if not math.isfinite(L):
@@ -279,7 +279,7 @@ def update_output(layer, pace, z, w, epsilon, curvature):
     of_classes = epsilon, 1, rate_factors(pace.top, curvature)
     gz += kernels.block_backward(z, c, 0, (layer.MT, layer.low_classes), y, scale[0], of_classes)
     rates = f32(epsilon) * rate_factors(pace.outputs, curvature)
-    add_within(z, layer.M, first, sizes, gy, rates)
+    add_in_class(z, layer.M, first, sizes, gy, rates)
     rows = np.repeat(first - np.cumsum(sizes) + sizes, sizes) + np.arange(len(gy))
     kernels.add_biases(layer.M, layer.low, rows, rates[rows] * gy)
     in_order = np.empty_like(gz)
@@ -288,8 +288,8 @@ def update_output(layer, pace, z, w, epsilon, curvature):
 
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
-def within(z, rows, first, sizes, target, gy, gz):
-    """A softmax over the words of one class for each example: gy <- dL/dy and gz <- dL/dz, in place.
+def softmax_in_class(z, rows, first, sizes, target, gy, gz):
+    """For each example, the softmax over the words of its class: gy <- dL/dy and gz <- dL/dz, in place.
 
     z, gz (K, D); rows (V, D): output weights. Example k uses the sizes[k] rows from first[k] on, and its word is the
     target[k]-th of these rows. gy (sum of sizes,): the gradients of one example after the other.
@@ -324,9 +324,9 @@ def within(z, rows, first, sizes, target, gy, gz):
 
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
-def add_within(z, rows, first, sizes, gy, rates):
-    """rows <- rows + rate dL/drows, in place, but for the biases, the last column. rates (V,); gy: written by `within`;
-    the other arguments are the same.
+def add_in_class(z, rows, first, sizes, gy, rates):
+    """rows <- rows + rate dL/drows, in place, without the biases, the last column. rates (V,); gy: written by
+    `softmax_in_class`; z, rows, first, sizes: the same as there.
     """
     K, D = z.shape
     t = 0

@@ -1,11 +1,12 @@
-"""Features of words that are known before training: the co-occurrences of words in a text, reduced by a truncated SVD.
+"""Word vectors without a network: the co-occurrences of words in a text, reduced by a truncated SVD.
 
-Bengio et al. 2003, sections 1.2 and 5.2, item 4. It is latent semantic indexing (Deerwester et al. 1990) with the words
-around a word in the place of documents. A text comes in as Corpus pieces, a vector for each word goes out:
+A network can start its training from them (Bengio et al. 2003, sections 1.2 and 5.2, item 4). The method is latent
+semantic indexing (Deerwester et al. 1990) with the neighbours of a word instead of documents. A text comes in as Corpus
+pieces, a vector for each word goes out:
 
 1. `count_pairs`: how often word j stands within `window` words before word i.
-2. `weigh`: each word gets a row with its neighbours on the left and on the right, the most frequent words of the text.
-   An entry is the positive pointwise mutual information, max(0, ln n N / (n_word n_neighbour)).
+2. `weigh`: each word gets a row of M, with an entry for each of the most frequent words as its left neighbour and as
+   its right neighbour: the positive pointwise mutual information, max(0, ln(n N / (n_word n_neighbour))), N = sum of n.
 3. `reduce_rows`: M = U S V'; the features of a word are its row of U S^(1/2), for the m largest singular values.
 """
 
@@ -54,8 +55,8 @@ def weigh(left, right, n, W, neighbours=NEIGHBOURS):
 
 
 def reduce_rows(row, column, value, shape, m):
-    """U S^(1/2) of M's m largest singular values, (W, m) float32, times a number that makes the mean square of the
-    rows' lengths 1, as that of the first values of C. M is given as from `weigh`, shape (W, columns).
+    """U S^(1/2) of M's m largest singular values, (W, m) float32, scaled so that the mean square of the rows' lengths
+    is 1, as in the random C before training. row, column, value: from `weigh`; shape: (W, columns), the shape of M.
 
     The right singular vectors are the eigenvectors of M'M, each with the sign that makes its largest weight positive.
     Singular values that are 0 give features that are 0.
@@ -70,7 +71,7 @@ def reduce_rows(row, column, value, shape, m):
             yield first, part
 
     product = sum((part.T @ part).astype(np.float64) for _, part in dense())
-    with one_thread():  # on a busy machine, two take many times as long
+    with one_thread():  # on a busy machine, two threads take many times as long
         squares, axes = np.linalg.eigh(product)
     squares, axes = np.maximum(squares[::-1][:m], 0), axes[:, ::-1][:, :m]
     axes = axes * np.sign(axes[np.abs(axes).argmax(axis=0), np.arange(axes.shape[1])])

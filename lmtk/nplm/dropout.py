@@ -24,7 +24,7 @@ class Factors:
     activations of each layer of a stack but the highest; words (rows of C,): of the features of each word; R: name ->
     factors of an array of recurrent weights, with its shape. None: nothing is set to 0.
 
-    Recurrent connections get all activations.
+    Recurrent connections read the activations without these factors.
     """
 
     x: np.ndarray | None = None

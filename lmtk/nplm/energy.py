@@ -8,7 +8,7 @@ V m h n -           as in `kernels`
 C       (>= V, m)   feature vectors, of the output word too
 H d     (h, nm) (h,)  hidden layer over x = (C(w_t), C(w_(t-1)), .. C(w_(t-n+1)))
 v       (h, 1) or (h, V)  output weights, one set or one for each target word
-b       (V,)        biases; the normalization cancels those of E but b_(w_t)
+b       (V,)        biases; E has only b_(w_t), because the normalization cancels the biases of the context words
 E       -           v . tanh(d + Hx) + b_(w_t); P(w_t | context) is e^-E over its sum for all words
 o u     (K, h) (h, V)  the parts of d + Hx that depend on the context, and on the output word
 A B     (K, h) (h, V)  e^(2o), e^(2u): tanh(o + u) = 1 - 2 / (1 + AB), one division for each pair and hidden unit
@@ -29,8 +29,8 @@ from lmtk.nplm import model, outputs
 from lmtk.nplm.pace import largest_eigenvalue, rate_factors
 
 f32 = np.float32
-COLUMNS = 512  # output words in one block: the second cache holds its part of B, the first a row of y
-PAIRS = 10_000_000  # contexts times words from which on a compiled kernel pays for its start-up
+COLUMNS = 512  # output words in one block: the second-level cache holds their part of B, the first-level a row of y
+PAIRS = 10_000_000  # contexts times words: with more, a compiled kernel saves more time than it takes to load
 
 
 @dataclass(frozen=True)

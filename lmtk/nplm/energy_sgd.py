@@ -107,9 +107,9 @@ def update(p, weights, contexts, words, gradients, factors, rates):
 def rate_factors_of(p, weights, pace, s, v, g, w):
     """The factors of the learning rates of C, of H and d, of v, and of b (`pace`).
 
-    s (K, h): 1 / (1 + e^(2 (o + u))), and v: the columns of v, of the words w of the examples; g is the gradient of the
-    hidden layer. The curvature is estimated from the words w alone, by their tanh(o + u) and their dE/du, instead of
-    from all output words.
+    w (K,): the words of the examples; s (K, h): 1 / (1 + e^(2 (o + u))) of each example and its word; v: the columns of
+    v for w, or the one column that all words share; g: the `layers.Gradient` of the hidden layer. The curvature is
+    estimated from the words w alone, by their tanh(o + u) and their dE/du, instead of from all output words.
     """
     m, V = p.C.shape[1], len(pace.outputs)
     tanh = 1 - 2 * s

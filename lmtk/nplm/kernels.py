@@ -5,8 +5,8 @@ outputs, `normalize` combines the blocks into ln p, `block_backward` updates the
 `add_features` updates C.
 
 symbol  shape             meaning (section 2)
-V       -                 words predicted, |V|; C has a row for words that only stand in contexts too
-m h n   -                 features a word, hidden units, order: a context is n - 1 words
+V       -                 words predicted, |V|; C also has rows for words that stand only in contexts
+m h n   -                 features of a word, hidden units, order: a context is n - 1 words
 K       -                 examples in a minibatch
 x a     (K, (n-1)m) (K, h)  word features and hidden activations, as `layers` makes them
 U W b   (V, h) (V, (n-1)m) (V,)  output layer; W only with direct connections
@@ -91,7 +91,7 @@ def block_backward(z, w, start, weights, y, scale, rates):
     """Step 2(a) on a block: dL/dy_j = 1_(j=w) - p_j; M <- keep M + epsilon dL/dy' z, in place.
 
     weights: the pair MT, low of `add_weights`. `y` and `scale` come from the forward pass; y is overwritten. rates:
-    epsilon, keep and, for all outputs, (V,), factors of epsilon. `scale` multiplies (K, D) arrays instead of y, which
+    epsilon, keep, and (V,) a factor of epsilon for each output. `scale` multiplies (K, D) arrays instead of y, which
     saves a pass over y.
     Returns dL/dz (K, D). Its last column is 0, since the 1 in z is constant.
     """

@@ -35,8 +35,8 @@ from lmtk.machine.blas import product, products
 
 f32 = np.float32
 GROUP = 3  # words in a group of the layer tdnn
-HIGHEST = 4  # layers in a stack
-SPREAD = 0.25  # of H of the lowest layer of a stack; with 1/sqrt(inputs) a stack hardly learns from a short text
+HIGHEST = 4  # the most layers in a stack
+SPREAD = 0.25  # `Layer.spread` of a stack; with 1/sqrt(inputs) a stack hardly learns from a short text
 
 
 @dataclass(frozen=True)
@@ -74,8 +74,8 @@ class Layer:
     carries: whether the state is carried from word to word of a text; width(h): how many numbers this state has.
     depth: the number of layers in the stack.
     order: the default of -order. open(d): sets the biases of gates that start open, in place.
-    spread: the standard deviation of H before training; None: 1/sqrt(inputs).
-    reads_words: whether it needs a word before the predicted one. needs_hidden: whether it needs hidden units.
+    spread: the standard deviation of H, in a stack that of the lowest layer, before training; None: 1/sqrt(inputs).
+    reads_words: whether it needs order 2 or more. needs_hidden: whether it needs hidden units.
     """
 
     sees: Callable
@@ -324,8 +324,8 @@ LAYERS |= {
 
 
 def initial_arrays(layer, random, n, m, h):
-    """The arrays of a layer before training, by name: biases 0, of open gates 1, and the others Gaussian of deviation
-    1/sqrt(inputs), but the lowest H of a stack of deviation SPREAD.
+    """The arrays of a layer before training, by name. Biases are 0, but 1 for gates that start open. Weights are
+    Gaussian with the standard deviation 1/sqrt(inputs), but `Layer.spread` for the H of the lowest layer of a stack.
 
     random: a numpy Generator.
     """

@@ -1,7 +1,7 @@
 """The network of Bengio et al. 2003, section 2, with any hidden layer and any output layer: parameters, scores, file.
 
 `Network` holds the arrays and scores a text: contexts go through the hidden layer (`layers`) to z, and the output layer
-(OUTPUTS) computes ln p of the words. A recurrent layer reads the text in stretches instead (`running`).
+(OUTPUTS) computes ln p of the words. A layer that carries its state reads the text in stretches instead (`running`).
 `declare_arrays` and `from_arrays` check and read a model file.
 """
 
@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import numpy as np
 
 from lmtk.files import container
-from lmtk.files.declared import check_contents, reals, whole
+from lmtk.files.declared import MAX_ORDER, check_contents, reals, whole
 from lmtk.lm import last_word_corpus
 from lmtk.machine.threads import thread_count
 from lmtk.nplm import classes, energy, kernels, model, outputs, running, senses, tree
@@ -207,13 +207,18 @@ def declare_arrays(sizes, size, layer, output, V):
 def from_arrays(about, arrays, path):
     """Make the Network from the arrays of a file. Raises FormatError if the arrays do not fit together."""
     layer, output = layer_and_output(about, arrays)
-    settings = Network.SETTINGS | {"V": whole(OUTPUTS[output].least)}
+    settings = layer_settings(layer) | {"V": whole(OUTPUTS[output].least)}
     words, sizes = check_contents(
         about, arrays, path, settings, lambda sizes, size: declare_arrays(sizes, size, layer, output, sizes.V)
     )
     network = make_network(about, arrays, path, words, sizes, layer, output)
     OUTPUTS[output].check(network.theta, sizes.V, path)
     return network
+
+
+def layer_settings(layer):
+    """The settings that the file of a network must have. layer: its name in LAYERS."""
+    return Network.SETTINGS | {"order": whole(1 + LAYERS[layer].reads_words, MAX_ORDER)}
 
 
 def make_network(about, arrays, path, words, sizes, layer, output):

@@ -33,10 +33,10 @@ from lmtk.nplm.pace import Rates, make_pace, variances
 
 f32 = np.float32
 BIASES = "b", "bc"  # of words and classes
-LEAST_DECAY = 2.0**-15  # the share of the weights that a decay takes away, at the least
-TOGETHER = 64  # updates of one example in a call of their kernel, at the most
-WORK = 1 << 28  # weights that such a call reads, at the most: a signal has to wait until the call ends
-DECAY_EVERY = 64  # updates of a few rows of the output weights between two decays: a decay costs as much as an update
+LEAST_DECAY = 2.0**-15  # weight decay waits until it takes away at least this share of the weights
+TOGETHER = 64  # the most updates of one example in a call of their kernel
+WORK = 1 << 28  # the most weights that such a call reads: a signal has to wait until the call ends
+DECAY_EVERY = 64  # the fewest updates of a few rows of the output weights between two decays, which change all rows
 
 
 class Minibatch(NamedTuple):
@@ -122,7 +122,7 @@ def without_draws(update):
 
 
 def train_on_one(start, data, settings, pace, threads, comm, C):
-    """Train the softmax on all words by updates of one example, on one thread. Outputs have no limits of rates then."""
+    """Train the softmax on all words by updates of one example, on one thread. Their rates have no limits (`pace`)."""
     p = start.theta
     layer = single.make_layer(p.U, p.W, p.b, p.b_low)
     update = without_draws(lambda z, w, epsilon, curvature: single.update_output(layer, z, int(w[0]), epsilon))
@@ -264,7 +264,7 @@ def make_learner(start, data, settings, threads, comm, state=None):
                 *_, theta.state = sgd.forward(theta, contexts, factors, batch)
             decay(epsilon, number, examples)
             return 0.0, 0.0
-        update = lambda *z: trainer.update(*z, Minibatch(at, epoch, number))
+        update = lambda *arguments: trainer.update(*arguments, Minibatch(at, epoch, number))
         rates = Rates(epsilon, each, settings.feature_rate)
         result = sgd.step(theta, update, contexts, words, rates, factors, batch)
         if math.isfinite(result[0]):
@@ -302,13 +302,13 @@ def without_low(network):
 
 
 def make_decay(pending, every, shrink, data, settings, stride=1):
-    """A function decay(epsilon, number, K) that applies weight decay, if not each update does.
+    """A function decay(epsilon, number, K) that applies the weight decay of updates that do not do so themselves.
 
     An update of K examples keeps 1 - K epsilon decay of a weight. Single precision would round what it takes away, 1e-7
     or 1e-8 in the paper, to a multiple of 6e-8. So the updates are collected, and shrink(keep, keep_C) gets their
     product: at the end of an epoch, and after `every` updates or more that take away LEAST_DECAY or more. shrink: None
     if each update decays all weights. pending (3,) float64: ln keep, ln keep_C, for C alone, and the number of updates;
-    checkpoints contain it. stride: so many ranks take turns, and each applies the decay of its own updates.
+    checkpoints contain it. stride: the number of ranks that take turns; each applies the decay of its own updates.
     """
     steps = count_steps(data, settings)
 

@@ -50,9 +50,8 @@ class Softmax:
         return np.einsum("kd,kd->k", z, np.broadcast_to(F[:, self.m :], z.shape))
 
     def of_new_word(self, z, wanted, exp_rows):
-        """ln S (K,), y_new (K,), and F of a new word, only for the contexts `wanted`, a mask (K,)."""
-        lnS, y, sums = expectations(z, self.F, self.of_words, wanted, exp_rows)
-        return lnS, y, sums
+        """ln S (K,), y_new (K,), and F of a new word in the contexts `wanted`, a mask (K,)."""
+        return expectations(z, self.F, self.of_words, wanted, exp_rows)
 
 
 class Energy:
@@ -126,7 +125,7 @@ class OpenNetwork:
         for i, j in enumerate(w[at] - W):
             times[j] += 1
             count[i] = times[j]
-        # F after each occurrence, level by level: a context needs those of lower levels
+        # F after each occurrence, level by level: a context needs the F of lower levels
         F = np.empty((len(at), self.F.shape[1]), np.float32)
         z = np.empty((len(w), self.outputs.width), np.float32)
         lnS, y = np.empty(len(w)), np.empty(len(w))
@@ -175,15 +174,14 @@ class OpenNetwork:
 
 
 def number_versions(rows, w, W, first):
-    """Number the versions of F of the new words, with ids from W on, that the contexts see; each occurrence in w makes
-    one.
+    """Number the versions of F: each occurrence in w (K,) of a new word, an id from W on, makes a version of its F.
 
-    Returns `rows` with the numbers of versions, from `first` on, instead of new words that occurred in w before; level
-    (K,): a context depends on versions made by contexts of lower levels; and for each occurrence the number of the
-    previous one of the same word, -1 if there is none.
+    Returns three things: `rows` (K, n-1), the contexts, in which a new word that occurred earlier in w is replaced by
+    `first` plus the number of its latest version; level (K,), such that a context sees only versions made at lower
+    levels; and, for each version, the number of the word's previous version, -1 if there is none.
     """
     rows, level, before = rows.copy(), np.zeros(len(w), np.int64), []
-    last = {}  # word -> (its last occurrence, the level at which that is made)
+    last = {}  # word -> (the number of its latest version, the level at which that version is made)
     for t in np.flatnonzero((rows >= W).any(axis=1) | (w >= W)):
         for i in np.flatnonzero(rows[t] >= W):
             if rows[t, i] in last:
@@ -192,7 +190,7 @@ def number_versions(rows, w, W, first):
                 level[t] = max(level[t], made + 1)
         if w[t] >= W:
             number, made = last.get(w[t], (-1, -1))
-            # a mean needs the one before it, which has a lower level: within a level there is no order
+            # a mean needs the word's previous mean, from a lower level: one level is computed in no order
             level[t] = max(level[t], made + 1)
             last[w[t]] = len(before), level[t]
             before.append(number)

@@ -121,7 +121,8 @@ class Blocks:
     """The output units of one rank, cut into blocks for its threads. V: the number of output units of all ranks; decay:
     the weight decay of U and W that each update applies; the bias b does not decay.
 
-    buffers: memory for the outputs y of the blocks, kept between updates: fresh memory costs as much as a product.
+    buffers: memory for the outputs y of the blocks. It is kept between updates, because the first use of new memory
+    takes as long as a matrix product.
     """
 
     blocks: list
@@ -232,9 +233,9 @@ def update_output(layer, output_pace, z, w, epsilon, curvature, log_c=None):
 class Rows:
     """The output units of one rank, from unit `first` on, for updates that change a few: M (V_i, D), row by row.
 
-    If the output layer is tied, M is None: then U is C, the array of features that the hidden layer trains too, and b
-    is an array of its own. low (V_i,): what single precision rounds off b. V: the number of output units of all ranks.
-    threads: the number of threads for an update.
+    If the output layer is tied, M is None, U is C, the array of features that the hidden layer trains too, and the
+    field b has the biases. low (V_i,): what single precision rounds off the biases. V: the number of output units of
+    all ranks. threads: the number of threads for an update.
     """
 
     M: np.ndarray | None
@@ -252,8 +253,8 @@ class Rows:
     def slices(self, words, z):
         """Cut the ascending ids `words` into slices for the threads: those of this rank, at least one slice.
 
-        Threads wait for each other twice, after the forward and the backward pass, so a slice must have twice the
-        multiplications of y = zM' that one wait is worth. z (K, D): the input of the output layer.
+        Threads wait for each other twice, after the forward and after the backward pass. So another thread needs
+        twice the multiplications of y = zM' that `shares` asks for. z (K, D): the input of the output layer.
         """
         return slice_words(words, self.first, len(self), shares(self.threads, z.size * len(words) // 2))
 

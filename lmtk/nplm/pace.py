@@ -15,10 +15,11 @@ update from a Pace and a curvature. eps_0 is the first learning rate. c is the s
 takes part in: 1 for the arrays of a layer; for a row of C, how often its word is in a context; for an output,
 p (1 - p), where p is its share of the text.
 
-The curvature of a layer is that of its Fisher information in the two factors of Martens and Grosse 2015, of the inputs
-and of the gradients at the outputs, each with its largest eigenvalue: x and dL/do for a layer; z for the outputs;
-dL/dx, a block for each word, for C. Rare words, and all parameters in a small minibatch, keep the full rate. With a
-minibatch of one example the update is the paper's.
+The curvature is estimated from the Fisher information, as the product of two factors (Martens and Grosse 2015): the
+largest eigenvalue for the inputs and the largest eigenvalue for the gradients at the outputs. For a layer the factors
+are computed from x and dL/do. For the outputs only z is used, and for C only dL/dx, with a row for each word. Rare
+words, and all parameters in a small minibatch, keep the full rate. With a minibatch of one example the update is the
+paper's.
 """
 
 from dataclasses import dataclass
@@ -37,7 +38,7 @@ class Pace:
     """eps_0 K c of the parameters; with 0 a parameter learns with the full rate.
 
     C (words,): of the rows of C, times -feature-rate; H: of the layers; outputs (V,): of the outputs; top (c,): of the
-    classes.
+    classes; feature_rate: -feature-rate itself.
     """
 
     C: np.ndarray
@@ -60,7 +61,7 @@ class Rates:
     feature_rate: float = 1.0
 
     def keep(self, K):
-        """What weight decay leaves of the weights and of C in an update of K examples: (keep, keep_C)."""
+        """(keep, keep_C): the factors by which the decay of K examples multiplies the weights and C."""
         share = K * self.epsilon * self.decay
         return 1 - share, 1 - share * self.feature_rate
 
@@ -77,10 +78,10 @@ def make_pace(settings, data, words, outputs, top=None):
     """
     K = min(settings.minibatch, len(data.w))
     moved = settings.rate * (K if K > 1 else 0)
-    met = sum(np.bincount(rows.ravel(), minlength=words) for rows in split_contexts(data.contexts)) / len(data.w)
+    shares = sum(np.bincount(rows.ravel(), minlength=words) for rows in split_contexts(data.contexts)) / len(data.w)
     top = None if top is None else f32(moved) * top.astype(f32)
     return Pace(
-        f32(moved * settings.feature_rate) * met.astype(f32),
+        f32(moved * settings.feature_rate) * shares.astype(f32),
         moved,
         f32(moved) * outputs.astype(f32),
         top,

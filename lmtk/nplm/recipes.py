@@ -19,7 +19,7 @@ PAPER = {
     "epochs": 20, "rate": 1e-3, "decay": 1e-8, "weight_decay": 1e-4, "feature_rate": 1.0, "minibatch": 1,
     "objective": "full", "paper": True,
 }  # fmt: skip
-FEW = 2000  # up to this number of words an update is trained on all of them
+FEW = 2000  # with a vocabulary of at most this size, an update trains the outputs of all words
 SAMPLES, SHORTLIST = 250, 2000
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from lmtk.nplm.layers import Batch
 
 LENGTH = 1024  # words of a stretch, for scoring
-LEAD = 128  # words that are read before a stretch inside a sentence
+LEAD = 128  # words that are read, but not scored, before a stretch that begins inside a sentence
 WORDS = 1 << 13  # words of a group of stretches
 
 
@@ -89,7 +89,7 @@ def minibatch_size(settings):
 def minibatch_places(N, settings, number, first=0):
     """The indices of the steps of a minibatch, (T B,), time by time; an index of N or more stands for no step.
 
-    The first row begins with the step `first`. The text counts as a circle.
+    The first row begins with step `first`. Step 0 follows the last step of the text.
     """
     T, B = minibatch_shape(settings)
     L = -(-N // B)

@@ -4,7 +4,7 @@ The context chooses among the senses by the means of the vectors of its words, a
 et al. 2014, but the choice is soft: x is a weighted mean of the senses.
 
 symbol  shape             meaning
-s       -                 senses of a word; C is (words, s m), the senses of a word one behind another
+s       -                 senses of a word; C is (words, s m), the senses of a word side by side
 X       (K, n1, s m)      rows of C for the n1 words of each context
 v       (K, n1, m)        the mean of the senses of a word
 c       (K, n1, m)        the context of a word: the sum of v over the other words

@@ -77,8 +77,8 @@ def forward(theta, contexts, factors=dropout.NONE, batch=None):
 
 
 def backward(theta, kept, gz, rates, factors=dropout.NONE):
-    """Steps 2(c) and 2(d): update C and the arrays of the hidden layer in place, from gz = dL/dz (K, D). kept: what
-    `forward` returned for it; rates: a `pace.Rates`; factors: as in `forward`.
+    """Steps 2(c) and 2(d): update C and the arrays of the hidden layer in place, from gz = dL/dz (K, D). kept: the
+    second result of `forward`; rates: a `pace.Rates`; factors: as in `forward`.
 
     The n - 1 steps of the layer rnn share its arrays, as do the groups of the layer tdnn. These arrays learn with the
     mean of the gradients of the steps, because the sum diverges at rates that suit the other parameters.
@@ -144,7 +144,7 @@ def step(theta, update_output, contexts, w, rates, factors=dropout.NONE, batch=N
 
 def update(theta, results, update_output, w, rates, factors=dropout.NONE):
     """Make one update: theta += epsilon * sum over the examples of (dL/dtheta - decay * theta), in place. results: what
-    `forward` returned for their contexts; rates: a `pace.Rates`; factors: as in `forward`.
+    `forward` returned for the examples; rates: a `pace.Rates`; factors: as in `forward`.
 
     update_output(z, w, epsilon, curvature) -> (L, dL/dz) updates the output layer. curvature is the largest curvature
     of L along the output weights, estimated from z; 0 if all parameters learn with the full rate. If L is not finite,

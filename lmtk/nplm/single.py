@@ -2,7 +2,7 @@
 
 Step 1 reads all of M = [U | W | b]. Step 2 reads M again for dL/dz, and once more to change it. With one example in an
 update, these passes take most of the time. So a visit does three things with a block of M while the processor's cache
-holds it: it makes the update of the example before, computes the outputs of this example, and adds up their share of
+holds it: it makes the update of the previous example, computes the outputs of this example, and adds up their share of
 dL/dz. `flush` makes the last update.
 
 dL/dz = m_w - sum_j p_j m_j, where p_j = e^(y_j) / S. The sum of e^(y_j) m_j in a block does not need S, which is known
@@ -36,11 +36,11 @@ from lmtk.nplm.kernels import LEAST, add_to_pair
 
 f32 = np.float32
 B = 256  # outputs in a block: with 300 inputs it has 0.3 MB, which the second level of a cache holds
-LEAST_BLOCKS = 2  # of a thread; with fewer, waiting takes longer than the work
+LEAST_BLOCKS = 2  # the fewest blocks for a thread; with fewer, waiting takes longer than the work
 LINE = 8  # int64 numbers in 64 bytes, a cache line
 END, GONE = -1, np.iinfo(np.int64).max
 PAUSE = 2.0  # seconds between two trials of `TeamSize`
-FASTER = 1.1  # how many times as fast another number of threads must be
+FASTER = 1.1  # how many times as fast another number of threads must be to replace the present one
 PATIENCE = 10_000  # checks of a number in `team`, about 10 us in all, before a waiting thread yields its processor
 local, load_shared, store_shared = intrinsic("local"), intrinsic("load_shared"), intrinsic("store_shared")
 yield_processor = intrinsic("yield_processor")
@@ -151,7 +151,7 @@ class TeamSize:
         self.speed, self.trial_time, self.is_growing = None, 0.0, False
 
     def run(self, work, updates, clock=time.perf_counter):
-        """Returns work(number of threads), which makes so many updates."""
+        """Call work(number of threads), which makes `updates` updates, and return its result. clock: gives seconds."""
         number, begin = self.now, clock()
         if self.speed and self.most > 1 and begin > self.trial_time + PAUSE:
             self.is_growing = self.now == 1 or (self.now < self.most and not self.is_growing)
@@ -218,11 +218,11 @@ def update(hidden, weights, pending, room, context, w, rates):
 
 @jit(fastmath=FAST)
 def learn_outputs(weights, pending, room, w, epsilon, gz):
-    """Update the output layer from its input z and the target word w; w = -1 only makes the update before.
+    """Update the output layer from its input z and the target word w; with w = -1 only make the pending update.
 
-    weights: M, b and low; pending: z_before, y, s and keep of the update before, which are replaced by those of this
-    example; room: z, sums, parts and team. gz (D,) <- dL/dz. Returns L; if it is not finite, the example changes
-    nothing.
+    weights: M, b and low; pending: z_before, y, s and keep of the pending update, which is made now, and then of the
+    update of this example; room: z, sums, parts and team. gz (D,) <- dL/dz. Returns L; if it is not finite, the example
+    changes nothing.
     """
     (M, b, _), (z_before, y, s, keep), (z, sums, parts, team) = weights, pending, room
     threads, visits = len(team) // LINE, team[0] + 1
@@ -281,10 +281,10 @@ def wait_until(team, at, number):
 
 @sealed(fastmath=FAST)
 def visit(weights, pending, room, t):
-    """Thread t's part of a pass over M: makes the update before, then y <- e^(y - q), sums and parts for z, block by
+    """Thread t's part of a pass over M: makes the pending update, then y <- e^(y - q), sums and parts for z, block by
     block. weights, pending and room: as in `learn_outputs`.
 
-    Bound by its instructions while M is in a cache, and beyond by reading and writing M once.
+    Bound by instructions if M fits into a cache, otherwise by reading and writing M once.
     """
     (M, b, low), (z_before, y, s, keep), (z, sums, parts, team) = weights, pending, room
     threads, gy, kept = len(team) // LINE, local(B, f32), f32(keep[0])

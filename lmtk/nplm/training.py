@@ -1,9 +1,9 @@
 """Training of a neural model in epochs: from a Corpus to the network with the best held-out perplexity.
 
-`make_examples` makes contexts and words of a text, `initial_network` the model before training. `train` runs the epochs
-by an `objectives.Learner` and keeps the state of the run in a `Progress`. `checkpoint_arrays` and `restore` write and
-read this state: a resumed run ends with the same bytes as a run that never stopped. `read_features` reads word vectors
-to start from.
+`make_examples` turns a text into words with their contexts, and `initial_network` makes the model before training.
+`train` runs the epochs by an `objectives.Learner` and keeps the state of the run in a `Progress`. `checkpoint_arrays`
+and `restore` write and read this state: a resumed run ends with the same bytes as a run that never stopped.
+`read_features` reads word vectors to start from.
 """
 
 import math
@@ -26,8 +26,8 @@ from lmtk.nplm.objectives import ESTIMATED, EXACT, count_steps, minibatch_size, 
 from lmtk.nplm.pace import split_contexts
 
 f32 = np.float32
-# settings that a model's file has only if they are given; a new setting belongs here, so that files of models without
-# it keep their bytes
+# settings that are written to a model's file only if they are set; add new settings here, so that models without them
+# keep their bytes
 LATER = "paper", "minutes", "word_dropout", "weight_dropout", "layers"
 ROUNDS = 64  # minibatches of each rank between two averages of the parameters, in asynchronous training
 
@@ -77,7 +77,7 @@ class Settings:
 
     @property
     def output(self):
-        """The name of the output layer in `network.OUTPUTS`. That of "shortlist" trains as "full" does."""
+        """The name of the output layer in `network.OUTPUTS`."""
         if self.model == "energy":
             return "energy-each" if self.target_weights else "energy"
         if self.objective in ("class", "tree", "shortlist"):
@@ -140,8 +140,8 @@ class Progress:
     """The state of a run: `step` minibatches of `epoch` (from 0) are done, and L is the sum of ln p over them.
 
     best: the network with the lowest held-out perplexity so far, after `best_epoch`; curve: a curve.Epoch for each
-    finished epoch; seconds: the training time so far; out_of_time: whether -minutes are over; state: the arrays that
-    the layer carries on, by name.
+    finished epoch; seconds: the training time so far; out_of_time: whether -minutes are over; state: the arrays of
+    `Learner.state`, by name.
     """
 
     network: Neural
@@ -171,7 +171,7 @@ def make_examples(corpus, vocab, order, heldout, layer=layers.LAYERS["nplm"]):
 
 def initial_network(vocab, settings, w, features=None, word_classes=None, words_tree=None):
     """The network before training: U = W = 0, b the log of the unigram, C and H Gaussian of deviation 1/sqrt(inputs).
-    With settings.paper U and W are Gaussian too, and b is 0.
+    With settings.paper the U and W of a softmax over all words are Gaussian too, and its b is 0.
 
     The arrays of other layers are like H, and so is v of "energy": from v = 0, one set of output weights would need
     epochs to leave 0. The b of "energy" is minus the log of the unigram. w: the words of the text. features: id ->
@@ -316,8 +316,8 @@ def finish_epoch(progress, network, data, settings, comm, rate):
     """Finish an epoch, or the part of it that the time allowed: add a line to the curve, and keep the network if it is
     the best so far. Raises Diverged.
 
-    rate: the learning rate at the start of the epoch; with -minutes, of a resumed epoch, at the start of the rest. The
-    curve has a training perplexity only if the objective is in EXACT or ESTIMATED.
+    rate: the learning rate at the start of the epoch; with -minutes, if the run was resumed inside the epoch, the rate
+    at that time. The curve has a training perplexity only if the objective is in EXACT or ESTIMATED.
     """
     heldout = heldout_logp(network, data.heldout, comm) if data.heldout is not None else None
     if heldout is not None and not math.isfinite(heldout):
@@ -364,12 +364,12 @@ def restore(state, arrays, network):
 
 
 def begin(network, settings):
-    """The Progress of a run that begins."""
+    """The Progress before the first update."""
     return Progress(with_low(network), state=objectives.initial_state(settings))
 
 
 def checkpoint_arrays(network, progress):
-    """The arrays of a checkpoint: those of the network and those that its layer carries on."""
+    """The arrays of a checkpoint: the arrays of the network, and the state of the Learner."""
     return network.named() | {f"state.{name}": a for name, a in progress.state.items()}
 
 
@@ -393,6 +393,10 @@ def read_features(path, vocab, m=None):
         fields = WORD.findall(line)
         if number == 1 and len(fields) == 2 and all(map(bytes.isdigit, fields)):
             stated = int(fields[0])
+            if m is None:
+                m, origin = int(fields[1]), " as on the first line"
+            elif m != int(fields[1]):
+                raise FormatError(path, f"the first line says {int(fields[1])} features, expected {m}{origin}", 1)
             continue
         if not fields:
             continue
@@ -414,5 +418,5 @@ def read_features(path, vocab, m=None):
             path, f"the first line says {counted(stated, 'word')}, but the file has {vectors}; is it complete?"
         )
     if not features:
-        raise FormatError(path, "no word of the vocabulary has features in it")
+        raise FormatError(path, "the file has no features for any word of the vocabulary")
     return features

@@ -152,9 +152,8 @@ def huffman_tree(counts):
 def tree_of_strings(strings, counts):
     """The tree in which words whose strings of 0 and 1 have a common prefix are below one node.
 
-    strings: for each word bytes, or None. Huffman's procedure joins words of the same string; words whose string is a
-    prefix of others with the node of these others; and words without a string, which then become a branch beside all
-    others.
+    strings: for each word bytes, or None. Huffman's procedure joins the words of one string, together with the node of
+    the longer strings that begin with it. The words without a string become a branch of their own, beside all others.
     """
     builder, items = TreeBuilder(counts), {}  # items: string -> words and nodes
     for w, string in enumerate(strings):
@@ -271,7 +270,7 @@ def log_likelihood(z, M, starts, path, w, logp):
             for c in range(D):
                 y += z[k, c] * row[c]
             y = -y if path[j] & 1 else y
-            # -ln p = max(y, 0) + ln(1 + e^-|y|), y now that of the other side; one ln of a product of many 1 + e^-|y|
+            # y is now the output for the other side: -ln p = ln(1 + e^y) = max(y, 0) + ln(1 + e^-|y|)
             e = math.exp(-abs(np.float64(y)))
             total -= max(np.float64(y), 0.0)
             product *= 1.0 + e
@@ -322,8 +321,8 @@ def descend(z, M, starts, path, w, gy, gz):
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
 def add_decisions(z, M, starts, path, w, gy, rates):
-    """M <- M + rate dL/dM, in place, but for the biases, the last column. rates (V-1,); gy: written by `descend`, whose
-    other arguments are the same.
+    """M <- M + rate dL/dM, in place, without the biases, the last column. rates (V-1,); gy: written by `descend`; z, M,
+    starts, path, w: as in `descend`.
     """
     K, D = z.shape
     t = 0

@@ -184,7 +184,7 @@ def filter_arpa(path, outs, where, context=False, pad=False):
 
 
 def make_head(sizes):
-    """The head of an ARPA file with so many n-grams of each order."""
+    """The head of an ARPA file. sizes: {order: the number of n-grams}."""
     return b"\n\\data\\\n" + b"".join(b"ngram %d=%d\n" % item for item in sorted(sizes.items())) + b"\n"
 
 

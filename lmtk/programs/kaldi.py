@@ -89,7 +89,7 @@ def read_value(name, value):
             raise UsageError(f"--{name} takes true or false, not {value}")
         return TRUTHS[value.lower()]
     if name in NUMBERS:
-        number = int(value) if value.removeprefix("-").isdigit() else None
+        number = int(value) if value.removeprefix("-").isdecimal() else None
         if number is None or (name == "max-order" and number != -1 and number < 1):
             raise UsageError(f"--{name} takes a whole number{' of at least 1' * (name == 'max-order')}, not {value}")
         return number

@@ -140,10 +140,9 @@ def memory(size):
     if not size.endswith("%"):
         return size
     try:
-        share = float(size[:-1]) / 100
-    except ValueError:
+        return f"{int(float(size[:-1]) / 100 * os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES'))}b"
+    except (ValueError, OverflowError):  # nan, inf
         raise UsageError(f"--memory {size}: a size is a number and b, K, M, G, T or %") from None
-    return f"{int(share * os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES'))}b"
 
 
 def build_binary(words):
@@ -314,8 +313,7 @@ def interpolate(words):
         return print_weights(o.model, o.tuning)
     typed.update({"-lm": "-m", "-mix-lm": "-m", "-lambda": "-w", "-heldout": "-t"})
     first, *others = o.model
-    out = ["-loglinear-mix", "-layout", "kenlm", "-lm", first, "-write-lm", "-"]
-    out += ["-mix-lm", *others] if others else []
+    out = ["-loglinear-mix", "-layout", "kenlm", "-lm", first, "-write-lm", "-", "-mix-lm", *others]
     out += ["-lambda", *map(str, o.weight)] if o.weight else ["-heldout", o.tuning]
     return [("ngram", out)]
 

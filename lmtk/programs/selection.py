@@ -41,6 +41,9 @@ def select_vocab(words):
     except ValueError:
         raise UsageError(f"-scale takes a number, not {options['scale']}") from None
     heldout, *counts = (unigrams(path) for path in (options["heldout"], *files))
+    for path, tally in zip(files, counts):
+        if tally and not sum(tally.values()):
+            raise FormatError(path, "all of its counts are 0")
     every = list(dict.fromkeys(word for tally in (heldout, *counts) for word in tally))
     index = {word: i for i, word in enumerate(every)}
     total = sum(heldout.values())
@@ -48,10 +51,15 @@ def select_vocab(words):
         raise FormatError(options["heldout"], "no words in it")
     p = np.array([unigram_model(tally, every) for tally in counts]).T
     at, times = np.array([index[word] for word in heldout]), np.array(list(heldout.values()), float)
+    has_p = (p[at] > 0).any(axis=1)
+    if not has_p.any():
+        raise FormatError(options["heldout"], "none of its words has a probability")
+    with np.errstate(divide="ignore"):
+        logp, times = np.log(p[at[has_p]]), times[has_p]
     steps = []
     weights = np.full((1, len(files)), 1 / len(files))
     tell = lambda _, weights, L: steps.append((weights[0], L))
-    weights = estimate_weights(np.log(p[at]), np.zeros(len(at), np.int64), weights, 500, 1e-5, tell, times)[0]
+    weights = estimate_weights(logp, np.zeros(len(logp), np.int64), weights, 500, 1e-5, tell, times)[0]
     after = [new for new, _ in steps[1:]] + [weights]
     for number, (new, (_, L)) in enumerate(zip(after, steps), 1):
         if "quiet" not in options:
@@ -103,8 +111,7 @@ def unigram_lines(rows):
 
 
 def unigram_model(counts, words):
-    """p of each word. Words without a count share the left-over mass in equal parts, which is that of Witten-Bell
-    smoothing.
+    """p of each word. Words without a count share the left-over mass of Witten-Bell smoothing in equal parts.
 
     Counts whose sum is at most 1 are probabilities of a model. Then the left-over mass is the rest, or 0.1 if nothing
     is left.

@@ -57,7 +57,7 @@ def ngram(words):
     words = without_maxent(words, "maxent", "mix-maxent", "maxent-convert-to-arpa")
     options, words = options_of(words, debug=1)
     for level in options.get("debug", [])[-1:]:
-        words += ["-debug", "2" if level.isdigit() and int(level) > 3 else level]
+        words += ["-debug", "2" if level.isdecimal() and int(level) > 3 else level]
     return [("ngram", words if "order" in names_of(words) else ["-order", "3", *words])]
 
 
@@ -101,7 +101,7 @@ def make_batch_counts(words):
     if not words:
         raise UsageError("no list of files; make-batch-counts FILE-LIST [BATCH-SIZE [FILTER [COUNTDIR [OPTION ...]]]]")
     listed, size, command, folder, *options = [*words, *["10", "cat", "counts"][max(len(words) - 1, 0) :]]
-    if not size.isdigit() or not int(size):
+    if not size.isdecimal() or not int(size):
         raise UsageError(f"the batch size must be a number of files, not '{size}'")
     with open(listed, errors="surrogateescape") as rows:
         files = [line.rstrip("\n") for line in rows if line.strip() and not line.startswith("#")]
@@ -137,7 +137,7 @@ def merge_batch_counts(words):
     if not 1 <= len(rest) <= 2:
         raise UsageError("merge-batch-counts [-float-counts] [-l N] COUNTDIR [FILE-LIST]")
     folder, name, width = rest[0], "merge", options.get("l", ["2"])[-1]
-    if not width.isdigit():
+    if not width.isdecimal():
         raise UsageError(f"-l takes a whole number, not {width}")
     if len(rest) == 2 and not rest[1].isdigit():
         name = os.path.basename(rest[1]).removesuffix(".files")
@@ -177,7 +177,7 @@ def make_big_lm(words):
     model, options = options_of(rest, lm=1, order=1)
     option_names, order = names_of(options), model.get("order", ["3"])[-1]
     first = [] if "gt1max" in option_names else ["-gt1max", "7"]
-    orders, names = range(1, int(order) + 1) if order.isdigit() else (), {}
+    orders, names = range(1, int(order) + 1) if order.isdecimal() else (), {}
     if "ukndiscount" in option_names:  # otherwise ngram-count takes -kn files as those of modified Kneser-Ney
         options = [word for word in options if word.lstrip("-") != "ukndiscount"]
         options += [f"-ukndiscount{n}" for n in orders]

@@ -1,9 +1,9 @@
 """States of texts that go on word by word, many at once, for models of any kind.
 
-The next words, random sentences, and decoders that fuse the probabilities of a whole vocabulary need these.
+They serve lists of next words, random sentences, and decoders that fuse the probabilities of a whole vocabulary.
 
-A state is what a model remembers of the words before. That of a back-off model is a number, as `walking.step` has it;
-that of another model is a tuple of ids, the oldest word first.
+A state is what a model remembers of the words before. The state of a back-off model is a number, as in `walking.step`;
+the state of another model is a tuple of ids, the oldest word first.
 """
 
 from functools import cached_property
@@ -28,7 +28,7 @@ def extend_state(state, word, length):
 
 
 def largest(values, k):
-    """The places of the k largest of `values` (V,), the largest first, and of equal ones the first; without -inf."""
+    """The places of the k largest of `values` (V,), the largest first, equal ones in order; -inf is left out."""
     k = min(k, len(values))
     if k < 1:
         return []

@@ -1,6 +1,6 @@
 """The lines of words in reports of large texts, by kernels: SRILM's -debug 2 and KenLM's query.
 
-Numbers and words are copied as cells, which `ngram.printing` describes. Bound by this copying.
+Numbers and words are copied as cells, which `ngram.arpa.printing` describes. Bound by this copying.
 """
 
 import numpy as np

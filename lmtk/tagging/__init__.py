@@ -5,6 +5,5 @@ looks these tags up in a back-off model, lays them out in arrays, and cuts the t
 `trellis` makes the states of each position, which are contexts of the model, and finds the N best paths through them
 (Viterbi) or the probability of each tag (forward-backward). `hashing` lists states and tags in the order of SRILM's
 hash tables, so that ties and last digits are SRILM's. `disambiguation` runs a whole job, from its options to the
-printed lines. Hidden events need another source of candidates and a job of their own; lattices also need positions
-with several predecessors, which `trellis.forward` would go through.
+printed lines.
 """

@@ -23,12 +23,13 @@ from lmtk.ngram.model.nodes import find_unigrams, mark_suffixes
 from lmtk.tagging.hashing import in_order
 
 f32 = np.float32
-MANY = 1 << 20  # results, in numbers, that are made at once
+MANY = 1 << 20  # numbers in the results that are made at once
 
 
 @dataclass(frozen=True)
 class TagModel:
-    """What the trellis needs of a back-off model of tags. Without nodes, there is no model: all tags are equally good.
+    """What the trellis needs of a back-off model of tags. If nodes is None, there is no model, and all tags are equally
+    good.
 
     unigram (W,): the 1-gram of each word, -1 for none; log10p (W,) float32, its probability. is_context (N,) bool:
     whether an n-gram is a state of the trellis, for the orders below the highest; order k begins at begins[k - 1].
@@ -88,7 +89,8 @@ class Candidates(NamedTuple):
 
 def make_candidates(model, rows, log10, ids, mapw=1.0, is_inverse=False):
     """The Candidates of rows, {tag: number}, for a TagModel. log10: number -> log10 p(word | tag). ids: the model's id
-    of each tag, -1 for none. is_inverse: the numbers are p(tag | word); for `later`, they are divided by p(tag).
+    of each tag, -1 for none. mapw: the weight of the map. is_inverse: the numbers are p(tag | word); for `later`, they
+    are divided by p(tag).
     """
     ordered = in_order([[*row] for row in rows])
     tag = np.array([tag for tags in ordered for tag in tags], np.int32)

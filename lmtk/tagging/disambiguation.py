@@ -30,7 +30,7 @@ TOGETHER = 1 << 14  # words of a text map that are decoded at once, or more
 
 @dataclass(frozen=True)
 class DisambigJob:
-    """The options of disambig. All names of files may be None."""
+    """The options of disambig, which `programs.disambig` explains. All names of files may be None."""
 
     text: str | None = None
     map: str | None = None

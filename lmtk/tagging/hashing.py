@@ -1,7 +1,7 @@
 """SRILM's order of a hash table, which decides ties between paths and the last digit of sums.
 
 SRILM lists a table slot by slot. Up to four items are listed in the order in which they came. In a larger table, an
-item has the first free slot from that of its hash on, and the table grows when it is about four fifths full.
+item has the first free slot from the slot of its hash on, and the table grows when it is about four fifths full.
 
 symbol  shape  meaning
 table          (slots, spare, size, hashes, keys)
@@ -129,7 +129,7 @@ def grow(table, needed):
 
 @sealed
 def remove(table, item):
-    """Removes the item with this item's key, and moves those behind it to the slots that they would have without it."""
+    """Removes the item with this item's key, and moves the items behind it to the slots that they would have now."""
     slots, _, size, _, _ = table
     i = slot_of(table, item)
     if slots[i] < 0:

@@ -42,18 +42,18 @@ class Numbering(defaultdict):
 
 
 class Map:
-    """A map that is read from files. words, tags: their Numberings; rows: {word: {tag: number}}. A number is p(word |
-    tag), or log10 of it if is_log.
+    """A map that is read from files. words, tags: the Numberings of both; rows: {word: {tag: p}}, where p is
+    p(word | tag), or log10 of it if is_log.
     """
 
     def __init__(self, words, tags, is_log):
         self.words, self.tags, self.is_log = words, tags, is_log
-        self.certain = 0.0 if is_log else 1.0  # the number of p = 1
+        self.certain = 0.0 if is_log else 1.0  # a probability of 1 in `rows`
         self.rows = {number: {number: self.certain} for number in (SOS, EOS, UNK)}
         self.history = [*self.rows]  # the words put into the map; ~word for one that is removed
 
     def number(self, field, path, line):
-        """The number that a field is, or None if it is a tag. Raises FormatError for a negative probability."""
+        """The p or log10 p in a field, or None if the field is a tag. Raises FormatError if p is negative."""
         if field[0] not in b"+-.0123456789" or not NUMBER.match(field):
             return None
         p = float(field)
@@ -64,7 +64,7 @@ class Map:
         return p
 
     def pairs(self, fields, path, line):
-        """{tag: number} of fields that are tags, each of which may have a number behind it."""
+        """{tag: p}, as in `rows`, of fields that are tags; each tag may be followed by its probability."""
         row, last = {}, None
         for field in fields:
             p = None if last is None else self.number(field, path, line)
@@ -99,7 +99,7 @@ class Map:
                 self.history.append(word)
 
     def read_classes(self, path):
-        """Reads lines of a class, which is a tag, its number or nothing, and a word."""
+        """Reads lines of a class, which is a tag, optionally its probability, and a word."""
         for line_number, line in lines(path):
             if not (fields := WORD.findall(line)):
                 continue

@@ -14,9 +14,9 @@ of, and one at least. With b(s, d) = p(tag of d | s)^lmw p(word | tag)^mapw for 
     all paths    alpha_t(d) = sum over s of alpha_t-1(s) b(s, d),   beta_t-1(s) = sum over d of b(s, d) beta_t(d)
 
 and a state has the share alpha_t(s) beta_t(s) of the probability (Rabiner 1989, section III). Logarithms are to the
-base 10 and in single precision. States are listed in the order of `hashing`, as in SRILM. With C candidates a position
-and an n-gram model there are C^(n - 1) states a position and C^n steps; the random reads of a search in n - 1 orders
-for each step are the bound.
+base 10 and in single precision. States are listed in the order of `hashing`, as in SRILM. With C candidates for each
+position and an n-gram model, each position has C^(n - 1) states and C^n steps. The time is bound by random reads: each
+step searches n - 1 orders of the model.
 
 symbol  shape    meaning
 model            the arrays of TagModel; candidates: those of Candidates
@@ -28,8 +28,8 @@ tag     (S,)     the last tag of a state
 words   (S, n)   its tags, the last one first; length (S,), their number
 nodes   (S, n)   the n-grams of its last 1, 2 .. tags in the model, -1 for none
 sums             to, back, total, target, step
-to      (S,)     log10 of the sum over the paths to a state; back (S,), over those from it, or of the best of them
-total   (S,)     the sum for all states of one tag
+to      (S,)     log10 of the sum over the paths to a state; back (S,), over the paths from it, or of the best of these
+total   (S,)     log10 of the sum for all states of one tag
 target  (M,)     the state to which a step leads; step (M,), log10 of its b: in the order of the steps
 paths            score, before
 score   (S + 1, N)  log10 of the best N paths to a state, the best first; the last row is for the end of the sentence
@@ -204,9 +204,10 @@ def list_states(trellis, t):
 
 @inlined
 def extend(model, candidates, c, s, new, states):
-    """Writes the nodes, tag and length of the state `new`, which state s and candidate c lead to. Returns log10 p(tag |
-    s): that of the n-gram of context and tag if the model has it, else the back-off weight of the context times the
-    probability after the context without its oldest tag. The length is that of the longest n-gram that is a context.
+    """Writes the nodes, tag and length of the state `new`, which state s and candidate c lead to. The length is the
+    number of tags of the longest n-gram that is a context. Returns log10 p(tag | s): the probability of the n-gram of
+    context and tag if the model has it, else the back-off weight of the context times the probability after the context
+    without its oldest tag.
     """
     memory, logs, where, is_context, begins = model
     _, hidden, word, node, alone, _, _ = candidates
@@ -260,8 +261,8 @@ def make_key(new, s, states, table):
 @inlined
 def keep(trellis, d, path, p, rank):
     """Puts the extension of a path, s N + i for the i-th path to state s, among the best N paths to d, in the order of
-    p, then of the words of s. rank: that of the path to s before this one. Returns its rank; N if it is not among the
-    best, and so no later path to s is either.
+    p, then of the words of s. rank: the rank of the previous path to s. Returns the rank of the path; N if it is not
+    among the best, and then no later path to s is either.
     """
     states, _, (score, before), _ = trellis
     N = score.shape[1]

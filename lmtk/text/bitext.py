@@ -69,8 +69,9 @@ def read_dictionary(path):
 
 
 def make_shortlist(rows, size, source):
-    """The Vocab of the `size` most frequent words (None: all) in lists of words, by count, then bytes, with [UNK].
-    source: where the words are from, for the error. Raises LmtkError if there is no word.
+    """The Vocab of the `size` most frequent words (None: all) in lists of words, and [UNK]. Words are in the order of
+    their counts, words of equal count in byte order. source: the file of the words, for the error. Raises LmtkError if
+    there is no word.
     """
     counts = {}
     for row in rows:
@@ -87,7 +88,7 @@ def word_index(vocab):
 
 
 def ids_of(words, index, eos):
-    """The ids (n + 1,) int32 of words by an index, followed by that of </s>."""
+    """The ids (n + 1,) int32 of words by an index, followed by `eos`, the id of </s>."""
     ids = np.fromiter(map(index.__getitem__, words), np.int32, len(words))
     return np.append(ids, np.int32(eos))
 

@@ -25,7 +25,7 @@ from lmtk.text.vocab import EOS, SOS, lower
 
 TOKEN = re.compile(rb"[^ \t\r\n]+|\n")
 NEWLINE = -1
-TOGETHER = 1 << 18  # ids of lines that get their marks together
+TOGETHER = 1 << 18  # ids that get their sentence marks at once
 WORD_BYTES = 300  # of memory that a word takes in an index and its tables
 
 
@@ -120,8 +120,8 @@ class Closed(dict):
 class Reader:
     """Reads the ids of the blocks of a text by an index of words, Growing or Closed.
 
-    It reads in Python, and from the first large block on by the kernel. `finish` gives the new words to a Growing
-    index. It must be called after the last block, and may be called after others. job: as for `pays`.
+    It reads in Python until the first large block, and from then on by the kernel. `finish` gives the new words to a
+    Growing index. Call `finish` after the last block; it may be called after any other block too. job: as for `pays`.
     """
 
     def __init__(self, index, tolower=False, job="look-up"):
@@ -234,7 +234,7 @@ class Table:
         return self.slots, self.letters, self.ends, self.value
 
     def add(self, text):
-        """Add the words of a text, with the ids from 0 on. The table must have room for them, and none of them yet."""
+        """Add the words of a text, with the ids from 0 on. The table must be empty and have room for them."""
         self.look_up(np.frombuffer(text, np.uint8), 0, 0, np.empty(len(text), np.int32))
 
     def grow(self):
@@ -279,9 +279,9 @@ def count_words(paths, tolower=False):
 def with_marks(ids, marks, sos, eos, before=NEWLINE):
     """Ids of a text, with NEWLINE for each newline -> (ids with <s> and </s>, ends (S,), the number of blank lines).
 
-    Sentence i is ids[ends[i - 1] : ends[i]]. The last sentence may go on in the next ids of the text, after ends[-1],
-    and the first may have begun in earlier ones: `before` is the last id of these. Marks that a line already has are
-    not doubled. sos, eos: the ids of the marks.
+    Sentence i is ids[ends[i - 1] : ends[i]]. Any ids after ends[-1] belong to a sentence that goes on in the next ids
+    of the text. The first sentence may have begun in earlier ids; `before` is the last of the earlier ids. Marks that a
+    line already has are not doubled. sos, eos: the ids of the marks.
     """
     if len(ids) > TOGETHER and not marks.reverse:  # in parts, so that memory does not grow with the number of lines
         parts = sentences_of(np.split(ids, range(TOGETHER, len(ids), TOGETHER)), marks, sos, eos, before)
@@ -326,7 +326,7 @@ def sentences_of(parts, marks, sos, eos, before=NEWLINE):
 
 def read_ids(path, index, marks):
     """A whole text as (ids, starts (S + 1,), the number of blank lines), with marks as from `with_marks`. index:
-    Growing or Closed, with <s> and </s>; no word in it, and not `unk`, may have the id -1, which is NEWLINE.
+    Growing or Closed, with <s> and </s>. No word, known or unknown, may have the id -1, which is NEWLINE.
     """
     parts, starts, blank, N = [np.zeros(0, np.int32)], [np.zeros(1, np.int64)], 0, 0
     unmarked = ids_of(blocks(path, pieces=not marks.reverse, as_is=marks.open_end), index, marks.tolower)

@@ -172,8 +172,9 @@ def count_phrases(index, ids, starts):
     """Count P phrases, ids from starts[i] to starts[i + 1]; other ids than 1 .. W are words that the corpus lacks.
 
     Returns (P, 5) int64. The first two columns are how often the phrase occurs, and in how many documents. The others
-    are about its context, the longest run of words right before the last word that occurs in the corpus: how many words
-    it has, how often the last word follows it, and how often it occurs. A phrase without words has zeros.
+    are about the context of its last word: of the sequences of words directly before the last word, the longest that
+    the corpus contains. They are the number of words in the context, how often the last word follows the context, and
+    how often the context occurs. A phrase without words has zeros.
     """
     query = np.where(ids > 0, ids, len(index.words) + 1).astype(np.int64)
     seen, counts = np.full(len(index.documents), -1, np.int64), np.zeros((len(starts) - 1, 5), np.int64)

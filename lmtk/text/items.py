@@ -59,7 +59,7 @@ def is_table(path):
 
 
 def warn_if_table(path, rows):
-    """The (number, line) of a text again; warns if the first two lines have equally many tabs, as in a table."""
+    """Returns the pairs `rows` of a text; warns if its first two lines have equally many tabs, as in a table."""
     first = list(islice(rows, 2))
     tabs = [line.count(b"\t") for _, line in first]
     if len(tabs) == 2 and tabs[0] == tabs[1] > 0:
@@ -73,8 +73,8 @@ def read_items(path, column, rows):
     """(the names of the columns that are kept, an iterator of Items) of a text, or of a table if `column` names the
     column that has the sentences. rows: (number, line) of the lines of the text.
 
-    A text has one column, `item`, the number of the line. So has a table without a column of this name. Raises
-    FormatError.
+    A text has one column, `item`, the number of the line. A table without a column `item` gets such a column too.
+    Raises FormatError.
     """
     if column is None and CSV.fullmatch(os.fspath(path)):
         raise FormatError(path, COMMAS)
@@ -108,8 +108,8 @@ def read_items(path, column, rows):
 
 
 def split(sentence, marks, separator=b""):
-    """The Words of a sentence, as a model reads it with these Marks. separator: stands between the regions, and is not
-    scored.
+    """The Words of a sentence, as a model reads it with these Marks. separator: the bytes between two regions; they
+    are not scored.
     """
     text = sentence.replace(separator, b" " * len(separator)) if separator else sentence
     spans = [match.span() for match in WORD.finditer(text)]
@@ -149,7 +149,7 @@ def split_into_pieces(sentence, marks, separator, tokenizer):
     """The Words of a sentence whose tokens are the pieces of a tokenizer of `text.tokenizer`. marks, separator: as in
     `split`. A piece belongs to the word in which it begins; blanks at its ends do not count.
     """
-    sentence, separator = sentence.decode("utf-8", "replace"), separator.decode()
+    sentence, separator = sentence.decode("utf-8", "replace"), separator.decode("utf-8", "replace")
     text = sentence.replace(separator, " " * len(separator)) if separator else sentence
     spans = [match.span() for match in WORD_IN_TEXT.finditer(text)]
     ends = [end for _, end in spans]

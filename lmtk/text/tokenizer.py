@@ -4,7 +4,7 @@ A SentencePiece or a TokenizerJson splits strings. An Encoder normalises them to
 bytes -> words -> pieces -> ids, or a text of pieces.
 
 Most of a text's words occur many times. Where the pieces of a word do not depend on the words around it, the
-PieceReader keeps what it makes of each word, so that most words of a text are only looked up in a table.
+PieceReader splits each distinct word once and looks it up in a table when it occurs again.
 """
 
 from itertools import accumulate, islice, pairwise
@@ -20,7 +20,7 @@ from lmtk.text.subwords import import_sentencepiece
 MARK = "\u2581"  # SentencePiece's sign for a blank
 INSIDE = "\x1f"  # a control character that does not separate words
 PIECES, PIECE, BEGIN, END = 2, 1, 4, 5  # numbers of fields in sentencepiece.proto
-KEPT = 1 << 19  # words whose pieces are kept
+KEPT = 1 << 19  # words whose pieces are cached
 NEMO_OFFSET = 100  # NeMo's name of a piece is the character with the piece's number and this offset
 SURROGATES = 0xD800  # from here on, numbers are not characters that UTF-8 can encode
 IN_WORDS = bytes.maketrans(b"\t\r", INSIDE.encode() * 2)

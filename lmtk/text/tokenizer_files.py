@@ -1,5 +1,5 @@
-"""What `lmtk info` says of a tokenizer's file, without the package that uses it: the kind, the number of pieces, and
-the SHA-256 that models made with the tokenizer contain.
+"""What `lmtk info` says about the file of a tokenizer: the kind, the number of pieces, and the SHA-256, which models
+made with the tokenizer contain. The packages sentencepiece and tokenizers are not needed.
 """
 
 import re

@@ -85,10 +85,11 @@ def make_vocab(words, unk=False, eos=True, unk_word=UNK, source="the vocabulary"
     """A Vocab that predicts `words` (each once, in their order, without marks and -pau-), </s> if `eos`, and `unk_word`
     if `unk`; but none of `nonevents`.
 
-    Raises LmtkError if there is no other word than these. source: where the words are from, for the message.
+    Raises LmtkError if `words` has only marks, `unk_word`, -pau- and nonevents. source: the file of the words, for the
+    message.
     """
     plain = dict.fromkeys(words)
-    plain.pop(SOS, None)  # always the last
+    plain.pop(SOS, None)  # in `special` it comes last
     special = {EOS: eos, unk_word: unk} | {w: False for w in (PAUSE, *nonevents) if w in plain} | {SOS: False}
     special = [*special.items()]
     for word, _ in special:

@@ -31,9 +31,8 @@ def print_shortest(x, end, cells):
     """cells (N, 16 or more), zeros of uint8, <- x (N,) float32 with the fewest digits that read back as x, and the byte
     `end`. A cell stays empty if the text does not fit, or if |x| is neither 0 nor from 1e-6 to below 1e6.
 
-    A number rounds to x if it lies between the bounds halfway to the neighbours of x. x times a power of ten up to
-    10^12 is a double without rounding, and so are these bounds. With higher powers, a cell stays empty if another
-    rounding is NEAR.
+    A number rounds to x if it lies within the bounds halfway to the neighbours of x. Times a power of ten up to 10^12,
+    x and these bounds are doubles without rounding. With higher powers, a cell stays empty if another rounding is NEAR.
     """
     for i in range(len(x)):
         a, cell, sign = abs(np.float64(x[i])), cells[i], np.int64(np.copysign(np.float32(1), x[i]) < 0)
@@ -67,9 +66,7 @@ def print_shortest(x, end, cells):
 
 @inlined
 def put_digits(text, at, r, digits, e):
-    """Puts the number r, which has `digits` digits, into text from `at` on. The first digit stands for 10^e. Returns
-    the place after the last byte.
-    """
+    """Puts r, a number of `digits` digits, the first for 10^e, into text from `at` on. Returns the place after it."""
     zeros, before = max(-e, 0), max(e + 1, 1)
     n = max(zeros + digits, before)
     for j in range(n - 1, -1, -1):

@@ -181,11 +181,10 @@ def look_at_children(child, word, log10p, bow, rank, weighted):
 
 @jit
 def order_contexts(contexts, k, memory, where, rank, out):
-    """out (P', k + 2) <- the contexts of the (k + 1)-grams, in the order of their lines. contexts
-    (P, k + 1): those of the k-grams. Each row has a context's words, and the first and the end of its children.
-
-    The contexts are the k-grams that have children. A counting sort puts them in the order of the `rank` (W,) of their
-    words, the last word first. Bound by a random read a context and a random write a node.
+    """out (P', k + 2) <- the contexts of the (k + 1)-grams, in the order of their lines. contexts (P, k + 1): those of
+    the k-grams. Each row has a context's words, and the first and the end of its children. The contexts are the k-grams
+    that have children. A counting sort puts them in the order of the `rank` (W,) of their words, the last word first.
+    Bound by a random read a context and a random write a node.
     """
     below = where[k - 1, AT]
     head = np.zeros(len(rank) + 1, np.int32)
@@ -211,11 +210,9 @@ def order_contexts(contexts, k, memory, where, rank, out):
 
 @jit
 def gather_lines(contexts, arrays, rank, weighted, lines):
-    """lines, as `print_rows` wants them, <- the n-grams that extend some contexts; p and bow (N,) are log10.
-
-    arrays: memory, logs and where of `nodes`; rank (W,): each word's place in byte order, or (0,) if children are
-    sorted already; weighted: whether the weight of a node is written, (0,) at the highest order. Bound by a random read
-    a context.
+    """lines, as `print_rows` wants them, <- the n-grams that extend some contexts; p and bow (N,) are log10. arrays:
+    memory, logs and where of `nodes`; rank (W,): each word's place in byte order, (0,) if children are sorted;
+    weighted: whether the weight of a node is written, (0,) at the highest order. Bound by a random read a context.
     """
     (memory, logs, where), (rows, p, bow, flags) = arrays, lines
     k, line = len(rows), 0
@@ -250,9 +247,9 @@ def gather_lines(contexts, arrays, rank, weighted, lines):
 
 @jit
 def print_rows(lines, names, text, end):
-    """text <- lines of n-grams. lines: rows (k, N), the n-grams; p and bow, cells of numbers; flags (N,): 1
-    if the n-gram is printed, plus 2 if its line ends with a weight. names: the `word_cells` of the vocabulary. Returns
-    how far text is filled, or -1 if a line would begin after `end`. Bound by copying, 16 bytes at once.
+    """text <- lines of n-grams. lines: rows (k, N), the n-grams; p and bow, cells of numbers; flags (N,): 1 if the
+    n-gram is printed, plus 2 if its line ends with a weight. names: the `word_cells` of the vocabulary. Returns how far
+    text is filled, or -1 if a line would begin after `end`. Bound by copying, 16 bytes at once.
     """
     (rows, p, bow, flags), at = lines, 0
     for i in range(len(flags)):

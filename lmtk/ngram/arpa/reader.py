@@ -1,8 +1,7 @@
 """Reads ARPA files, the text form of back-off models.
 
-A file is read forward only, so that a pipe will do. A small file is parsed line by line; a large one in blocks whose
-n-grams the kernels of `rows` sort into a trie as the sections arrive. A log10 of -99 in the file stands for the
-logarithm of 0 and becomes -inf.
+A file is read forward only, so that it can be a pipe. A small file is parsed line by line; a large one in blocks whose
+n-grams the kernels of `rows` sort into a trie. A log10 of -99 in the file, for the logarithm of 0, becomes -inf.
 """
 
 import re
@@ -42,11 +41,10 @@ LACKING = {SOS: "the first word of a sentence has no context", EOS: "the end of 
 
 @dataclass(frozen=True)
 class Rows:
-    """N n-grams of order k from consecutive lines.
-
-    rows (N, k + 2) int32: as `kernels.read_lines` makes them; those of 1-grams have no ids yet. positive, worst: the
-    number of positive log p, and the largest of them. unknown: the first word without a 1-gram, or None. free: the list
-    to which the rows' memory is returned. text: the lines, (bytes,) uint8.
+    """N n-grams of order k from consecutive lines. rows (N, k + 2) int32: as `text.kernels.read_lines` makes them;
+    those of 1-grams have no ids yet. positive, worst: the number of positive log p, and the largest of them. unknown:
+    the first word without a 1-gram, or None. free: the list to which the rows' memory is returned. text: the lines,
+    uint8.
     """
 
     rows: np.ndarray
@@ -60,9 +58,8 @@ class Rows:
 def read_text(stream, path, seen=(), home=None, linked=True):
     """Reads the Backoff model of an ARPA file, forward only. home, linked: as in `registry.load`.
 
-    Text before \\data\\, tabs or blanks, CRLF, exponents and missing back-off weights are accepted. Wrong numbers of
-    n-grams, positive log probabilities, repeated n-grams and a missing <s> or </s> give one warning each. Raises
-    FormatError.
+    Accepts text before \\data\\, tabs or blanks, CRLF, exponents and missing back-off weights. Warns of wrong numbers
+    of n-grams, positive log probabilities, repeated n-grams, and a missing <s> or </s>. Raises FormatError.
     """
     growing = GrowingTrie(path, home)
     sections, stated, sizes = read_model(stream, path, growing)
@@ -180,10 +177,9 @@ def parse(line, k):
 
 
 def pieces(blocks, unigrams):
-    """Yields (number, line) as `split_lines` does, but Rows in place of the lines that `kernels.read_lines` reads.
-
-    From the 2-grams on, threads read the blocks. A block is first read with a guess of the order of its first
-    line: `last_order` of the block before. After a wrong guess it is read again.
+    """Yields (number, line) as `split_lines` does, but Rows in place of the lines that `text.kernels.read_lines` reads.
+    From the 2-grams on, threads read the blocks. A block is first read with a guess of the order of its first line:
+    `last_order` of the block before. After a wrong guess it is read again.
     """
     line, order, free, unigrams.table = 0, None, [], Table(Closed({}, NO_UNIGRAM))  # 1-grams are not looked up
     for block in blocks:
@@ -214,9 +210,7 @@ def pieces(blocks, unigrams):
 
 
 def last_order(block, order):
-    """A guess of the order at the end of a block that begins inside `order`, from the last line of the block that
-    begins with a backslash.
-    """
+    """Guess the order at the end of a block that begins in `order`, from its last line that begins with a backslash."""
     at = block.rfind(b"\\")
     while at > 0 and block[at - 1 : at] != b"\n":
         at = block.rfind(b"\\", 0, at)
@@ -240,12 +234,11 @@ class Unigrams:
 
 
 class GrowingTrie:
-    """The Trie of a large file, which grows while the file is read.
-
-    A complete section becomes records, and its memory is reused for the next section. The rows of the highest order
-    stay, since its records have no weights, and there may be more orders than \\data\\ says. This stops at the first
-    section that does not have as many n-grams as \\data\\ says, has lines that only `parse` could read, or lacks a
-    prefix. spare: memory for a section. sizes: {k: N} of the orders that are records. home: as for `finish`.
+    """The Trie of a large file, which grows while the file is read. A complete section becomes records, and its memory
+    is reused for the next section. The rows of the highest order stay, since its records have no weights, and there may
+    be more orders than \\data\\ says. This stops at the first section that does not have as many n-grams as \\data\\
+    says, has lines that only `parse` could read, or lacks a prefix. spare: memory for a section. sizes: {k: N} of the
+    orders that are records. home: as for `finish`.
     """
 
     def __init__(self, path, home=None):
@@ -310,10 +303,8 @@ def next_order(order, line):
 
 def read_block(block, order, unigrams, free):
     """Reads a block of whole lines that begins inside `order`: ([(number in the block, line or Rows)], the number of
-    lines, the order at its end).
-
-    The words of 1-grams are added to `unigrams`, which is closed where the 2-grams begin. free: a list of memory for
-    rows, to which `extend` returns it.
+    lines, the order at its end). The words of 1-grams are added to `unigrams`, which is closed where the 2-grams begin.
+    free: a list of memory for rows, to which `extend` returns it.
     """
     block = block if block.endswith(b"\n") else block + b"\n"
     text, at, line, items = np.frombuffer(block, np.uint8), 0, 0, []
@@ -345,9 +336,7 @@ def read_block(block, order, unigrams, free):
 
 
 def lent(free, size, width):
-    """Memory (size, width), int32, from a list of free memory. Touching new memory for the first time costs more than
-    reading the n-grams into it.
-    """
+    """Memory (size, width), int32, from a list of free memory: first touches cost more than reading n-grams into it."""
     try:
         whole = free.pop()
     except IndexError:
@@ -358,9 +347,7 @@ def lent(free, size, width):
 
 
 def vocabulary(words):
-    """The Vocab of a model with these 1-grams. It never predicts <s>; it predicts </s> and <unk> where the model has
-    them.
-    """
+    """The Vocab of a model with these 1-grams. It never predicts <s>, and </s> and <unk> only if they have 1-grams."""
     predicted = dict.fromkeys(words)
     predicted.pop(SOS, None)
     missing = [w for w in (SOS, EOS, UNK) if w not in predicted]
@@ -368,16 +355,13 @@ def vocabulary(words):
 
 
 def nodes_of_few(rows, W):
-    """(the Nodes of the rows (N, k + 2) of each order over W words; the number of repeated n-grams), in numpy. Prefixes
-    that the rows lack become bare.
-    """
+    """(the Nodes of each order's rows (N, k + 2) over W words, missing prefixes bare; the number of repeats)."""
     orders, repeated = [], 0
     for x, (keys, first, _) in zip(rows, number_ngrams([x[:, :-2] for x in rows], W), strict=True):
         is_row = first < len(x)
         repeated += len(x) - int(is_row.sum())
-        logs = np.full(len(keys), np.nan, np.float32), np.zeros(len(keys), np.float32)
-        for column, log10 in zip((-2, -1), logs):
-            log10[is_row] = x.view(np.float32)[first[is_row], column]
+        logs = np.repeat(np.float32([[np.nan], [0]]), len(keys), 1)
+        logs[:, is_row] = x.view(np.float32)[first[is_row], -2:].T
         orders.append((keys, *logs))
     return build_nodes(orders, W), repeated
 

@@ -18,7 +18,7 @@ from lmtk.machine.threads import map_at_once
 from lmtk.ngram.model.nodes import AT, BOW, CHILD, WIDE, WIDTH, ZERO, N, P, allocate
 from lmtk.ngram.model.searching import count_below
 
-AHEAD = 12
+AHEAD = 12  # rows: how far ahead memory is fetched
 DEAL = 1 << 15  # rows sorted together: they stay in a cache
 WRONG, FALLING = 1, 2  # an n-gram is repeated or lacks its prefix; the last words of a context are not in order
 u64 = np.uint64
@@ -58,9 +58,7 @@ class Trie:
 
 @jit
 def deal_rows(rows, W, least, place, deals):
-    """place, deals <- as in the table above, for ranges of `least` rows or more, except the last. Returns the length of
-    deals. Two passes over the rows.
-    """
+    """Fill place and deals, for ranges of `least` rows or more, except the last. Returns the length of deals."""
     many, target = np.zeros(W, np.int32), np.empty(W, np.int32)
     for i in range(len(rows)):
         many[rows[u64(i), 0]] += 1

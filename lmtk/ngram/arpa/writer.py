@@ -14,9 +14,9 @@ from lmtk.ngram.model.nodes import ZERO, mark_suffixes
 def write_text(out, model, sort=True, may_reuse=False):
     """Writes a Backoff model as SRILM does: seven digits, and a weight where an n-gram is a context.
 
-    N-grams are sorted by their contexts, which are compared from the last word back, and then by their last words, all
-    in byte order. Without `sort` they are sorted by their words' ids, compared from the last word back. may_reuse:
-    as in `printing.write_sorted`.
+    N-grams are sorted by their contexts, compared from the last word back, then by their last words, in byte order.
+    Without `sort` they are sorted by word ids, compared from the last word back. may_reuse: as in
+    `printing.write_sorted`.
     """
     sizes, plain = model.sizes, sort and not bounded.bound
     out.write(b"\n\\data\\\n" + b"".join(b"ngram %d=%d\n" % (k, size) for k, size in enumerate(sizes, 1)))
@@ -63,9 +63,7 @@ def weights_stated(nodes):
 
 
 def printed_ngrams(model):
-    """Yields for each order: rows (N, k) of ids, log10p, log10bow (N,), with -99 for log 0, and `weights_stated` (N,);
-    no bare prefixes.
-    """
+    """Yields each order's rows (N, k) of ids, log10p, log10bow (-99 for log 0), `weights_stated`; no bare prefixes."""
     for k, stated in enumerate(weights_stated(model.nodes), 1):
         rows, *logs = model.ngrams(k)
         kept = ~np.isnan(logs[0])

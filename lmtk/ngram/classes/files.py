@@ -14,7 +14,6 @@ from lmtk.text.vocab import EOS, SOS, UNK
 
 def read_classes(path, scaled=True, rows=None):
     """The classes of a file of SRILM's, "CLASS P WORD" lines. Without P the words of a class are equally likely.
-
     Probabilities that do not sum to one are scaled, with one warning; with scaled=False they stay as they are. rows:
     the file's `decoding.lines`, if they were read before. Raises FormatError, for instance if a word is in two classes.
     """
@@ -45,12 +44,10 @@ def read_classes(path, scaled=True, rows=None):
     wordless = (w for w, (c, _) in members.items() if uniform[c] and probability(w) is not None)
     if not uniform.all() and (first := next(wordless, None)):
         raise FormatError(path, "a class and a probability, but no word", line_of[first])
-    both = next((name for name in names if name in members), None)
-    if both:
+    if both := next((name for name in names if name in members), None):
         raise FormatError(path, f"{shown(both)} is both a class and a word; rename the class", line_of[both])
     sums = np.bincount([c for c, _ in members.values()], [p for _, p in members.values()])
-    empty = np.flatnonzero(sums == 0)
-    if len(empty):
+    if len(empty := np.flatnonzero(sums == 0)):
         raise FormatError(path, f"all words of the class {shown(list(names)[empty[0]])} have probability 0")
     off = (np.abs(sums - 1) > 1e-4) & ~uniform & scaled
     sums[~uniform & (not scaled)] = 1
@@ -85,10 +82,9 @@ def write_classes(out, classes):
 
 
 def replaced(words, classes):
-    """Words with classes in their place: (the new words, the new id of each old word (W,)).
-
-    The new words are the first three, <s>, </s> and <unk>, even if <unk> is in a class; then all classes; then the
-    words without a class. Raises LmtkError if a class has the name of a word without a class.
+    """Words with classes in their place: (the new words, the new id of each old word (W,)). The new words are the first
+    three, <s>, </s> and <unk>, even if <unk> is in a class; then all classes; then the words without a class. Raises
+    LmtkError if a class has the name of a word without a class.
     """
     names, rest = class_names(classes), [w for w in words[3:] if w not in classes]
     new = [*words[:3], *names, *rest]

@@ -34,9 +34,7 @@ class Bigrams:
 
 
 def bigrams(counts):
-    """The Bigrams of Counts of order 2. Where 1-grams have no counts, uses come from the bigrams. Raises LmtkError
-    above 2^31 bigrams.
-    """
+    """The Bigrams of Counts; without counts of 1-grams, uses come from bigrams. Raises LmtkError above 2^31 bigrams."""
     W = len(counts.words)
     key, count = counts.levels[1].keys, counts.levels[1].count
     kept = count > 0
@@ -57,9 +55,8 @@ def by_use(data, words):
 
 
 def frequency_classes(data, words, G, seed=None):
-    """The classes with which the exchange starts, (W,), for `words` by falling frequency. The first G - 1 get a class
-    each; the others share the last class or, with a seed, are spread over all classes at random. Words not in `words`
-    have -1.
+    """The classes (W,) with which the exchange starts, for `words` by falling frequency; -1 for other words. The first
+    G - 1 get a class each; the others share the last class or, with a seed, are spread over all classes at random.
     """
     g = np.full(len(data.words), -1, np.int32)
     g[words] = np.minimum(np.arange(len(words)), G - 1)
@@ -87,9 +84,8 @@ def class_numbers(data, classes):
 
 class Exchange:
     """The state of the exchange: the arrays of the table in `kernels`; neighbours: start, word, count, repeats. order:
-    the words that may move, in turn. fixed: the term of the log likelihood that no move changes.
-
-    It begins with the classes g (W,). A word of the bigrams without a class, -1, gets its own, after the G others.
+    the words that may move, in turn. fixed: the term of the log likelihood that no move changes. It begins with the
+    classes g (W,). A word of the bigrams without a class, -1, gets its own, after the G others.
     """
 
     def __init__(self, data, g, G, order):
@@ -132,10 +128,9 @@ def xlogx(x):
 
 def passes(state, iterations=None, threads=1):
     """Exchanges until no word moves, or for `iterations` passes. After every TOGETHER words, and at the end of each
-    pass, yields the share of the pass that is done and the number of words that moved in it so far.
-
-    After the first pass, several threads first find those of TOGETHER words that are not in their best class; only
-    these get a turn. The exchange still ends only when no single word would move.
+    pass, yields the share of the pass that is done and the number of words that moved in it so far. After the first
+    pass, several threads first find those of TOGETHER words that are not in their best class; only these get a turn.
+    The exchange still ends only when no single word would move.
     """
     arrays = state.g, state.G, state.neighbours, (state.N, state.M, state.n, state.f)
     done = 0
@@ -156,7 +151,7 @@ def passes(state, iterations=None, threads=1):
 
 
 def tables_of(data, order, room):
-    """(R, forest, tables) of `kernels.agglomerate` before the first class, with room for so many classes. Words (ids)
+    """(R, forest, tables) of `kernels.agglomerate` before the first class, with room for `room` of them. Words (ids)
     not in `order` have classes of their own, which are not merged.
     """
     fixed = np.setdiff1d(np.union1d(data.v, data.w), order)
@@ -175,9 +170,8 @@ def mergers(data, order, window, G, every=0):
     """Merges classes as in Brown et al. 1992: the words `order` come in turn, two of each window + 1 classes are
     merged, and at the end classes are merged until G are left. A window of all words tries all pairs.
 
-    Yields, after each call of the kernel, the share of the work that is done, and the pairs of words whose classes were
-    merged so far, (m, 2): each stands for its class, and the first for both from then on. With `every`, also yields
-    after so many mergers.
+    After each call of the kernel, and with `every` after so many mergers, yields the share of the work that is done,
+    and the pairs of words whose classes were merged so far, (m, 2): each stands for its class, then the first for both.
     """
     tallest = min(window, len(order))
     sizes = np.concatenate((np.minimum(np.arange(len(order)), window), np.arange(tallest, G, -1)))
@@ -252,8 +246,8 @@ def log_likelihood(state):
 
 
 def made(data, g, G, unseen=(), unk=UNK):
-    """The classes of the words whose class g (W,) is below G and not -1, by falling use. A class without a seen word is
-    left out.
+    """The classes of the words whose class g (W,) is from 0 to G - 1, by falling use. Classes without words are left
+    out.
 
     `unseen` words get the class of rare words: the class of `unk`, or else the one with most words of the lowest count.
     In a text of N words, T of them different, their share is T / (N + T), in equal parts (Witten and Bell, method C).

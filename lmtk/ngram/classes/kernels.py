@@ -31,12 +31,11 @@ SMALL = 1e-5  # nats; a gain below it may be rounding
 @jit
 def best_class(w, g, G, neighbours, counts, scratch):
     """Hard to read: counts that include w are corrected on the fly. Returns the class, among the first G, in which word
-    w makes the text most likely; no count changes.
-    The log likelihood, up to terms that no move changes, is sum_cd f(N[c, d]) - sum_c f(n[0, c]) - sum_c f(n[1, c])
-    (Martin, Liermann, Ney 1998, section 3). w is taken out of its class a. gain[b], the change when w joins class b, is
-    a sum over the classes d of the neighbours of w, so that each d takes G steps. Ties go to a, then to the first
-    class. Counts without an entry in f take a logarithm. Bound by look-ups of f; most are of small counts, whose
-    entries stay in the first cache.
+    w makes the text most likely; no count changes. The log likelihood, up to terms that no move changes, is sum_cd
+    f(N[c, d]) - sum_c f(n[0, c]) - sum_c f(n[1, c]) (Martin, Liermann, Ney 1998, section 3). w is taken out of its
+    class a. gain[b], the change when w joins class b, is a sum over the classes d of the neighbours of w, so that each
+    d takes G steps. Ties go to a, then to the first class. Counts without an entry in f take a logarithm. Bound by
+    look-ups of f; most are of small counts, whose entries stay in the first cache.
 
     Written to the `scratch` of `make_scratch`: r (2, C), 0 before: r[0, d] and r[1, d] <- how many bigrams w forms with
     class d after and before it; near[i] <- the size[i] classes d whose r[i, d] is not 0; total (2,) <- the bigrams of w
@@ -207,13 +206,12 @@ def add_terms(R, K, sign, row, col, change, tables):
 
 @jit
 def agglomerate(words, sizes, forest, neighbours, tables, merged, m):
-    """Hard to read: sums over all pairs of classes are kept up to date instead of being computed anew.
-    Gives each of `words` in turn a class of its own; while there are more than C classes, merges the cheapest pair.
-    Everything changes in place. sizes: C, R and K. Class 0 holds the words still to come; it and the other classes
-    below R are not merged; K classes are in use. forest: parent (W,) int32, the word whose class a word was merged
-    into, or itself; slot (W,) int32, the class of a word that is its own parent; and root, the word of each class.
-    tables: N, n, S, L and f. merged (W, 2): the m pairs of words whose classes were merged so far; the first keeps its
-    class. Returns K and m.
+    """Hard to read: sums over all pairs of classes are kept up to date instead of being computed anew. Gives each of
+    `words` in turn a class of its own; while there are more than C classes, merges the cheapest pair. Everything
+    changes in place. sizes: C, R and K. Class 0 holds the words still to come; it and the other classes below R are not
+    merged; K classes are in use. forest: parent (W,) int32, the word whose class a word was merged into, or itself;
+    slot (W,) int32, the class of a word that is its own parent; root, the word of each class. tables: N, n, S, L and f.
+    merged (W, 2): the m pairs of words whose classes were merged so far; the first keeps its class. Returns K and m.
 
     L[i, j], i < j, is the change of the text's log likelihood by the merger of i and j (Brown et al. 1992, section 3),
     at most 0; the pair with the largest is merged. With A[i, j] = sum_d f(N[i, d] + N[j, d]) + f(N[d, i] + N[d, j]) and

@@ -1,4 +1,4 @@
-"""Texts and files of counts to the counts of n-grams.
+"""From texts and files of counts to the counts of n-grams.
 
 `collection` reads the texts in blocks of bounded size and numbers their words. `counts` holds the counts of each order,
 sorted by context, and reads and writes files of counts; its loops are in `kernels`. With -memory, `runs` sorts the

@@ -63,9 +63,8 @@ class Blocks:
 
 @dataclass(frozen=True)
 class Text:
-    """A large text whose n-grams are found by sorting its positions. words: as in Counts. For this rank's part of the
-    text: rank_words, the words of its ids; blocks, Blocks or a list of raw blocks; counts (1 + the number of words,),
-    of the border and of each word.
+    """A large text whose n-grams are found by sorting positions. words: as in Counts. Of this rank's part: rank_words,
+    the words of its ids; blocks, Blocks or a list of raw blocks; counts (1 + words,), of the border and of each word.
     """
 
     words: list
@@ -94,9 +93,7 @@ class Text:
         return np.array([vocab.index[word] for word in self.rank_words] + [0], np.int32)
 
     def seen(self, vocab):
-        """How often each id of a model's vocabulary occurs in this part, (W - 1,). Id 0 is the border; the last id,
-        <s>, is left out.
-        """
+        """How often each id of a model's vocabulary occurs in this part, (W - 1,): without <s>; 0 is the border."""
         counts = np.bincount(np.roll(self.new_id(vocab), 1), self.counts, len(vocab.words))
         return counts[:-1].astype(np.int64)
 
@@ -113,12 +110,11 @@ class MarksInside(Exception):
 
 @dataclass(frozen=True)
 class Sources:
-    """What is counted, up to n-grams of `order`.
-
-    texts; files: of counts; weighted: texts whose lines have weights, as weight_of, FIRST or LAST, finds them. words: a
-    closed vocabulary. A word outside it counts as `unk`; with `limit`, its n-grams in count files are dropped. None:
-    every word is taken. floats: whether counts and weights may be fractions. least: lines of count files with n-grams
-    of order k and a count below least[k - 1] are skipped, and so are words that occur in such lines alone.
+    """What is counted, up to n-grams of `order`. texts; files: of counts; weighted: texts whose lines have weights, as
+    weight_of, FIRST or LAST, finds them. words: a closed vocabulary. A word outside it counts as `unk`; with `limit`,
+    its n-grams in count files are dropped. None: every word is taken. floats: whether counts and weights may be
+    fractions. least: lines of count files with n-grams of order k and a count below least[k - 1] are skipped, and so
+    are words that occur in such lines alone.
     """
 
     texts: Sequence
@@ -238,12 +234,10 @@ def collect(sources, as_text=False, memory=None, comm=ALONE, replace_words=None)
     vocabulary, and others as first seen.
 
     memory: about how many bytes counting may take besides the result; the rest goes to disk. comm: the ranks that count
-    together; rank 0 has the result. replace_words: words -> (new words, the new id of each old word), to count other
-    words in place of those read.
+    together; rank 0 has the result. replace_words: words -> (new words, each old word's new id), to count these.
 
-    Whole counts that do not fit into `memory` become runs.Spilled, if a single rank makes them. With `as_text`, a large
-    text without sentence marks inside sentences becomes a Text on each rank, which is in memory if it fits into
-    `memory` and there is one rank.
+    Whole counts of a single rank that do not fit into `memory` become runs.Spilled. With `as_text`, a large text
+    without sentence marks inside sentences becomes a Text on each rank, in memory if it fits and there is one rank.
     """
     source, raw, order = Input(sources, memory), None, sources.order
     if as_text and not sources.files and not sources.weighted:

@@ -21,9 +21,7 @@ SPARSE = 8  # positions of the text per n-gram; below it a table of positions is
 
 @dataclass(frozen=True)
 class Level:
-    """The n-grams of one order: keys (N,) int64, sorted; count (N,); first (N,), the position where each was first
-    seen.
-    """
+    """The n-grams of an order: keys (N,) int64, sorted; count (N,); first (N,), where each was first seen."""
 
     keys: np.ndarray
     count: np.ndarray
@@ -32,9 +30,7 @@ class Level:
 
 @dataclass(frozen=True)
 class Counts:
-    """words: id -> word; levels[k - 1]: the n-grams of order k. The prefix of every n-gram is a node too, with a count
-    of 0 if it was not counted.
-    """
+    """words: by id. levels[k - 1]: the n-grams of order k, and prefixes of longer ones, of count 0 if not counted."""
 
     words: list
     levels: list
@@ -84,9 +80,8 @@ def can_sort(N, W, job):
 
 def count_ids(ids, starts, order, W):
     """Counts every n-gram up to `order` inside sentences: ids (N,) and starts (S + 1,) of sentences -> Levels."""
-    if can_sort(len(ids), W, "count"):
-        return sort_positions(ids, starts, order, W)
-    return sort_keys(ids, starts, order, W)
+    count = sort_positions if can_sort(len(ids), W, "count") else sort_keys
+    return count(ids, starts, order, W)
 
 
 def sort_positions(ids, starts, order, W):
@@ -120,9 +115,7 @@ def sort_keys(ids, starts, order, W):
 
 
 def find(keys, parent, word, W):
-    """Nodes (N,) of the children `word` of `parent` (N,) among a level's sorted keys; -1 if there is none, or if parent
-    or word is -1.
-    """
+    """Nodes (N,) of the children `word` of `parent` in a level's sorted keys; -1 for none, or if either is -1."""
     if not len(keys):
         return np.full(len(word), -1)
     key = parent * W + word
@@ -144,10 +137,9 @@ def values(array, node, default):
 
 
 def number_ngrams(rows, W):
-    """The nodes of n-grams given as rows of ids, rows[k - 1] (N_k, k), and of all their prefixes.
-
-    Yields for each order: keys, sorted; first, the index of each node's first row; node, the node of each row. The rows
-    of an order are those given, followed by the prefixes of the next order's rows.
+    """The nodes of n-grams given as rows of ids, rows[k - 1] (N_k, k), and of all their prefixes. Yields for each
+    order: keys, sorted; first, the index of each node's first row; node, the node of each row. The rows of an order are
+    those given, followed by the prefixes of the next order's rows.
     """
     rows = list(rows)
     for k in range(len(rows) - 1, 0, -1):
@@ -161,10 +153,9 @@ def number_ngrams(rows, W):
 
 
 def from_rows(rows, weights, W):
-    """Levels from n-grams given as rows of ids, repeats summed: rows[k - 1] (N, k), weights[k - 1] (N,).
-
-    Prefixes that are not among the rows become nodes of count 0. Large lists of rows and weights are emptied. Raises
-    LmtkError if the counts add up to 2^63 or more, or, if they are floats, to infinity.
+    """Levels from n-grams given as rows of ids, repeats summed: rows[k - 1] (N, k), weights[k - 1] (N,). Prefixes that
+    are not among the rows become nodes of count 0. Large lists of rows and weights are emptied. Raises LmtkError if the
+    counts add up to 2^63 or more, or, if they are floats, to infinity.
     """
     for weight in weights:
         check_sum(weight.sum(dtype=np.float64), weight.dtype.kind != "f")
@@ -232,10 +223,7 @@ class BadLine(Exception):
 
 
 def parse_rows(block, index, order=None, floats=False, tolower=False):
-    """Count lines -> ({k: ids (N, k)}, {k: counts (N,)}) for each order k up to `order`.
-
-    `index` maps a word to its id. Raises BadLine.
-    """
+    """Count lines -> ({k: ids (N, k)}, {k: counts (N,)}) up to `order`. index: word -> id. Raises BadLine."""
     fields = tokens(block, tolower)
     ends = np.flatnonzero(np.fromiter(map(b"\n".__eq__, fields), bool, len(fields)))
     length = np.diff(ends, prepend=-1) - 2  # words on the line: neither the count nor the line's end

@@ -89,10 +89,9 @@ def sort_by(order, key, begin, size, out):
 @jit
 def count_rows(order, words, base, weight, W, keys, count, first, sizes):
     """keys, count, first, sizes <- as by `count_nodes`, for M n-grams with weights (M,); those of length k begin at
-    base[k - 1]. order (M,) sorts the n-grams by their words (n, M), a prefix before its extensions.
-
-    A node that is only a prefix has the count 0. Its `first` is above those of all n-grams of its length, and such
-    nodes are ordered as their extensions are. Bound by one random access a word.
+    base[k - 1]. order (M,) sorts the n-grams by their words (n, M), a prefix before its extensions. A node that is only
+    a prefix has the count 0. Its `first` is above those of all n-grams of its length, and such nodes are ordered as
+    their extensions are. Bound by one random access a word.
     """
     n, last, long, node = len(base) - 1, np.full(len(base), -1), 0, np.full(len(base), -1)
     batch, length = np.empty((BATCH, n), np.int32), np.empty(BATCH, np.int64)
@@ -129,9 +128,8 @@ def count_rows(order, words, base, weight, W, keys, count, first, sizes):
 
 @jit
 def print_counts(cursor, depth, base, columns, only, names, text):
-    """text (uint8) <- lines "words<TAB>count" of n-grams, each n-gram before its extensions, until a line does not fit
-    or all are written. Returns the depth reached, how far `text` is filled, and the bytes that the next line needs, 0
-    at the end.
+    """text (uint8) <- lines "words<TAB>count" of n-grams, each n-gram before its extensions, until one does not fit or
+    all are written. Returns the depth reached, how far `text` is filled, and the bytes of the next line, 0 at the end.
 
     columns: the parent (a place in the order below), the word (int32) and the count of each n-gram. Orders lie end to
     end, order k from base[k - 1] on, each in the order of its lines. cursor (n,): how many n-grams of each order are
@@ -174,10 +172,9 @@ def print_counts(cursor, depth, base, columns, only, names, text):
 @jit
 def read_count_lines(text, at, size, count, line):
     """size, count (N,), from `line` on, <- for each line of text[at:]: the number of its words, and the count after
-    them; 0 for blank lines. The counts in the text become blanks, so that only words remain.
-
-    Stops at a line without words, at a count that is not a whole number below 10^18, and where `size` is full. Returns
-    where it stopped in the text, and the number of lines with those before.
+    them; 0 for blank lines. The counts in the text become blanks, so that only words remain. Stops at a line without
+    words, at a count that is not a whole number below 10^18, and where `size` is full. Returns where it stopped in the
+    text, and the number of lines with those before.
     """
     while at < len(text) and line < len(size):
         i, fields, begin, end = at, 0, 0, 0

@@ -3,8 +3,7 @@
 A text, or the lines of count files, is counted piece by piece. The counts of a piece are written to disk as a run: its
 nodes sorted by key, (N, 3) int64 (key, count, position where first seen), one order after the other. A key is made of
 the place of the n-gram's prefix and the last word, as in `counts`. `merge` adds several runs in one pass over each, an
-order at a time, and translates the places of prefixes to those of the merged run. `Spilled` is the result: counts that
-stay on disk.
+order at a time, and translates the places of prefixes to those of the merged run. `Spilled` counts stay on disk.
 """
 
 from dataclasses import dataclass
@@ -55,8 +54,7 @@ class Spilled:
     @property
     def tokens(self):
         """As Counts.tokens."""
-        first = np.array(self.level(1))
-        return sum(int(c) for w, c in zip(first[:, 0], first[:, 1]) if self.words[w] not in (SOS, EOS))
+        return Counts(self.words, [Level(*np.array(self.level(1)).T)]).tokens
 
     def has(self, word):
         """As Counts.has."""
@@ -71,9 +69,7 @@ class Spilled:
             yield self.rows(k, a, a + self.batch)
 
     def nodes(self, k):
-        """Yields the n-grams of order k in pieces, (M,) each: the nodes of their contexts, their last words, their
-        counts.
-        """
+        """Yields the n-grams of order k in pieces, (M,) each: the nodes of their contexts, last words and counts."""
         for rows in self.pieces(k):
             yield *np.divmod(rows[:, 0], len(self.words)), np.ascontiguousarray(rows[:, 1])
 
@@ -226,9 +222,7 @@ def behind(run, passed, batch):
 
 
 def merged(runs, order, W, batch):
-    """Merge the runs that an iterator makes one after the other into one run, FAN at a time. batch: about how many
-    nodes are in memory at once.
-    """
+    """Merge the runs of an iterator into one run, FAN at a time. batch: about how many nodes are in memory at once."""
     tiers = [[]]  # each run of a tier is made of FAN of the tier below
     for run in runs:
         tiers[0].append(run)
@@ -266,9 +260,7 @@ def spilled(levels, begin):
 
 
 def merge(runs, order, W, batch, spill=True):
-    """One run of several, with about `batch` nodes in memory at once if the runs are on disk. spill: whether the result
-    is on disk.
-    """
+    """Merge runs, with about `batch` nodes in memory at once if these are on disk. spill: put the result on disk."""
     if len(runs) == 1:
         return runs[0]
     column, ends, node = Column(np.int64, spill), [0], None

@@ -1,6 +1,5 @@
-"""Counting by the ranks of mpiexec. A text's blocks are dealt to the ranks; then each rank's n-grams are dealt to ranks
-by their first words. An n-gram and its prefixes have the same first word, so that each rank again gets sorted runs,
-which it merges.
+"""Counting by the ranks of mpiexec. The blocks of a text are dealt to the ranks; then each rank's n-grams are dealt to
+ranks by their first words. An n-gram and its prefixes have the same first word, so each rank merges sorted runs.
 """
 
 import numpy as np
@@ -11,10 +10,8 @@ from lmtk.ngram.counting.runs import Spilled, merge
 
 
 def common_words(blocks, words, comm):
-    """Return the words of all ranks, each once, in the order in which a single process would have met them.
-
-    blocks: (path, place, tokens, words known after it) of each block that this rank has read; words: all words of
-    this rank.
+    """Return the words of all ranks, each once, in the order in which a single process would have met them. blocks:
+    (path, place, tokens, words known after it) of each block that this rank has read; words: all words of this rank.
     """
     new_words, before = [], 0
     for path, place, _, end in blocks:
@@ -25,9 +22,7 @@ def common_words(blocks, words, comm):
 
 
 def shifts(blocks, comm):
-    """(where each of this rank's blocks begins among its own tokens, (B,); how much later among all ranks' tokens,
-    (B,)).
-    """
+    """(where each block of this rank begins among its tokens, (B,); how much later among those of all ranks, (B,))."""
     sizes = sorted((path, place, tokens) for part in comm.gather(blocks) for path, place, tokens, _ in part)
     begins = np.cumsum([0, *(tokens for _, _, tokens in sizes)])
     start = {(path, place): begin for (path, place, _), begin in zip(sizes, begins)}
@@ -36,9 +31,7 @@ def shifts(blocks, comm):
 
 
 def gather_levels(levels, blocks, W, comm):
-    """Add up the levels of all ranks. Rank 0 gets the sum; the result on other ranks is meaningless. blocks: as in
-    `common_words`.
-    """
+    """Add up the levels of all ranks; only rank 0 gets the sum. blocks: as in `common_words`."""
     starts, shift = shifts(blocks, comm)
     levels = [Level(x.keys, x.count, x.first + shift[np.searchsorted(starts, x.first, "right") - 1]) for x in levels]
     seen = np.zeros(W, np.int64)

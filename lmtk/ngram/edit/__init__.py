@@ -1,4 +1,4 @@
-"""Back-off models to other back-off models, whatever their size.
+"""Makes back-off models of other back-off models, whatever their size.
 
 `renormalize` computes new back-off weights from the probabilities. `prune` removes n-grams, and `vocabulary` merges
 models or changes their vocabulary, with the n-grams of several models put together by `union`. These work on the

@@ -1,8 +1,7 @@
 """Adds the parts of n-grams that a model lacks: every n-gram without its first word, and every context.
 
-Pruning can remove an n-gram that a longer one ends with. Decoders that look n-grams up from the last word back want it
-there. An added n-gram gets the probability that the model backs off to, and a back-off weight of 1 (log10: 0), so all
-probabilities stay as they are.
+Pruning can remove the end of a longer n-gram, which decoders need that look n-grams up from the last word back. An
+added n-gram gets its backed-off probability and a back-off weight of 1 (log10: 0), so no probability changes.
 """
 
 import numpy as np

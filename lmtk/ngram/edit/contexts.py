@@ -2,7 +2,7 @@
 
 They come from the model itself (`context_probabilities`), from another model (`history_probabilities`), or from how
 often the n-grams occur (`counted_times`, `times_in_texts` and then `log_shares`). log10 p(h) is an array for each order
-below the highest, in order of the nodes. A Kneser-Ney model has poor p(h) of its own (Chelba et al. 2010).
+below the highest, in order of the nodes. A Kneser-Ney model itself gives poor p(h) (Chelba et al. 2010).
 """
 
 import numpy as np
@@ -44,13 +44,13 @@ def history_probabilities(history, model):
     index, vocab = history.vocab.index, model.vocab
     ids = np.array([index.get(w, history.vocab.unk_id) for w in vocab.words], np.int32)
     lacking, out = np.array([w not in index and w != vocab.unk for w in vocab.words]), []
+    closing = history.score(Corpus(np.array([history.vocab.eos_id], np.int32), np.array([0, 1]), np.ones(1, bool)))
     for k in range(1, model.order):
         rows = model.nodes.rows(k)
         corpus = Corpus(ids[rows].ravel(), np.arange(len(rows) + 1) * k, np.ones(rows.size, bool))
         log10p = (history.score(corpus).logp / LN10).astype(np.float32).reshape(rows.shape)
         log10p[np.isneginf(log10p) & (rows >= vocab.V)] = 0
-        closing = Corpus(np.array([history.vocab.eos_id], np.int32), np.array([0, 1]), np.ones(1, bool))
-        log10p[rows[:, 0] == vocab.sos_id, 0] = (history.score(closing).logp / LN10).astype(np.float32)[0]
+        log10p[rows[:, 0] == vocab.sos_id, 0] = (closing.logp / LN10).astype(np.float32)[0]
         log10p[lacking[rows]] = -np.inf
         out.append(np.add.accumulate(log10p, axis=1)[:, -1])
     return out

@@ -1,4 +1,4 @@
-"""Pruning that keeps an interpolated Kneser-Ney model one (Siivola, Hirsimaki and Virpioja 2007).
+"""Prunes an interpolated Kneser-Ney model into a smaller one (Siivola, Hirsimaki and Virpioja 2007).
 
 A Kneser-Ney model, the number of times that each n-gram occurs, and the discounts go in; a model with fewer n-grams
 comes out. With C(h w) the count of an n-gram and D(c) the discount of a count c,
@@ -40,10 +40,9 @@ LOWEST, HIGHEST = 1e-12, 1e3  # thresholds that keep all n-grams, and as few as 
 
 @dataclass(frozen=True)
 class KneserNey:
-    """An interpolated Kneser-Ney model before pruning.
-
-    model: a Backoff with the suffixes of its n-grams. arrays: of its copy, as for `renormalize`. times, counts: as in
-    the table above. D: for each order. tokens: the number of predicted words in the text.
+    """An interpolated Kneser-Ney model before pruning. model: a Backoff with the suffixes of its n-grams. arrays: of
+    its copy, as for `renormalize`. times, counts: as in the table above. D: for each order. tokens: the predicted words
+    of the text.
     """
 
     model: Backoff
@@ -165,9 +164,8 @@ def kneser_ney(model, times, tokens, methods):
 def prune_order(arrays, k, base, state, sums, lower, rule):
     """Prune the n-grams of order k, in place in `state` (times, counts, stays, needed) and `sums` (S, G). needed (M,):
     whether a longer n-gram that stays extends the n-gram. lower (M,): p of the n-grams; only n-grams of up to k - 2
-    words are read. rule: D of order k, D of order k - 1, p of a word without counts, and the limit in nats.
-
-    Each n-gram is judged with the counts that the n-grams before it left. Bound: three random reads an n-gram.
+    words are read. rule: D of order k, D of order k - 1, p of a word without counts, and the limit in nats. An n-gram
+    is judged after the prunings before it have changed the counts. Bound: three random reads an n-gram.
     """
     (memory, _, where, _), (times, counts, stays, needed), (S, G) = arrays, state, sums
     D, D_lower, uniform, limit = rule

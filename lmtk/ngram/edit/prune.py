@@ -34,7 +34,7 @@ def prune(model, threshold, minorder=2, context=None, may_reuse=False):
 
 def find_limits(model, minorder=2, context=None, may_reuse=False):
     """The threshold up to which `prune` keeps each n-gram: (the arrays of the model's copy, limits). limits float32:
-    of all n-grams, in order of their nodes; inf for n-grams that always stay, -inf for bare prefixes.
+    of all n-grams, in order of their nodes; inf if they always stay (below `minorder` words), -inf for bare prefixes.
 
     Leaving out the n-gram h w changes bow(h) to bow'(h), and the entropy by
         -p(h) {p(w|h) [log p(w|h') + log bow'(h) - log p(w|h)] + (1 - sum p(v|h)) [log bow'(h) - log bow(h)]}.
@@ -66,9 +66,7 @@ def cut(model, arrays, limits, threshold):
 
 
 def threshold_for(limits, most):
-    """The lowest threshold with which at most `most` n-grams stay; inf if more n-grams always stay. limits: of all
-    n-grams, float32.
-    """
+    """The lowest threshold that keeps at most `most` n-grams; inf if more always stay. limits: from `find_limits`."""
     removed = len(limits) - most
     return np.nextafter(np.partition(limits, removed - 1)[removed - 1], f32(np.inf)) if removed > 0 else f32(-np.inf)
 
@@ -106,15 +104,13 @@ def first_marks(where):
 
 
 def stated(arrays):
-    """Whether each n-gram, those of all orders in one array, has a probability of its own: uint8."""
+    """Whether each n-gram has a probability of its own: uint8, all orders in one array."""
     levels = view_records(arrays[0], arrays[2])[1:]
     return np.concatenate([~np.isnan(level["log10p"][:-1]) for level in levels]).astype(np.uint8)
 
 
 def mark_needed(model, arrays, kept):
-    """Marks of the n-grams that need a weight, uint8: the contexts of kept n-grams, and the suffixes of these contexts.
-    kept: marks of all n-grams.
-    """
+    """The marks of n-grams that need a weight: the contexts of kept n-grams, and the suffixes of these contexts."""
     memory, _, where, _ = arrays
     levels, base, needed = view_records(memory, where), first_marks(where), np.zeros_like(kept)
     for k in range(len(where), 1, -1):
@@ -133,7 +129,7 @@ def keep_marked(model, arrays, kept, weighted=None):
 
 
 def select(arrays, W, kept, weighted=None):
-    """Copy the n-grams that are kept, and their prefixes, to new Nodes. The arguments are those of `without`."""
+    """Copy n-grams that are kept, and their prefixes, to new Nodes of W words. kept, weighted: as for `keep_marked`."""
     memory, _, where, _ = arrays
     levels, stays, base = view_records(memory, where), kept.copy(), first_marks(where)
     for k in range(len(where), 1, -1):
@@ -145,9 +141,7 @@ def select(arrays, W, kept, weighted=None):
 
 
 def mark_contexts(levels, k, stays, marked, base):
-    """Marks the contexts of n-grams of order k that stay or are marked. The n-grams of order k begin at base[k - 1] in
-    both arrays.
-    """
+    """Mark the contexts of the k-grams that stay or are marked. In both arrays, k-grams begin at base[k - 1]."""
     before = count_before(stays[base[k - 1] : base[k]] | marked[base[k - 1] : base[k]])[levels[k - 1]["child"]]
     marked[base[k - 2] : base[k - 1]] |= before[1:] > before[:-1]
 
@@ -180,8 +174,8 @@ def copy_staying(levels, k, marks, base, records):
 def judge(arrays, k, contexts, p_context, limits, needs, judged):
     """Stolcke's rule for the n-grams of order k, as in `find_limits`: limits (N_k,) float32 <- the threshold up to
     which each stays. contexts: the first and the end of the contexts to work on; p_context: log10 p of the contexts.
-    needs: the highest limit of the n-grams that need an n-gram of order k, (N_k,), and the same for their contexts,
-    (N_(k-1),), which is raised. Without `judged` all n-grams stay.
+    needs: for each n-gram of order k, (N_k,), and of order k - 1, (N_(k-1),), the highest limit of the n-grams that
+    need it; the latter is raised in place. Without `judged` all n-grams stay.
     """
     (memory, logs, where, far), (first, last), (needed, shorter) = arrays, contexts, needs
     weights, most = np.empty(len(where) + 1, np.float32), 0

@@ -3,16 +3,14 @@
     p(w | h) = p of the n-gram h w where the model has it, else bow(h) p(w | h')        h' is h without its oldest word
     bow(h) = (1 - sum p(w | h)) / (1 - sum p(w | h')),  sums over the words w of the n-grams h w
 
-The kernels change the records of `nodes` in place. Sums of probabilities are in double precision. Single probabilities
-and weights are log10 in single precision, as in SRILM: whether an n-gram is pruned depends on it, and so do the last
-digits of the file.
+The kernels change the records of `nodes` in place. Sums of probabilities are in double precision; probabilities and
+weights are log10 in single precision, as in SRILM: pruning and the last digits of the file depend on it.
 
 memory, logs  the records of the model that is changed, int32, and the same memory as float32
 where, far    as in `nodes`
 order k       the order of the n-grams that a kernel works at; `first` .. `last` are contexts, nodes of order k - 1
 
-All loops go over contexts and their n-grams in storage order. They are bound by one random read an n-gram, that of its
-suffix, and by the exponentials.
+Loops go over contexts and their n-grams in storage order. Bound: a random read of each suffix, and the exponentials.
 """
 
 import math
@@ -32,7 +30,7 @@ from lmtk.ngram.mass import left_of_one, weight_of_one
 from lmtk.ngram.model.nodes import AT, BOW, CHILD, WIDTH, N, P, freeze, suffix_of, view_records, writable_memory
 from lmtk.ngram.model.walking import backed_off
 
-AHEAD = 8
+AHEAD = 8  # n-grams: how far ahead memory is fetched
 f32 = np.float32
 prefetch = intrinsic("prefetch")
 
@@ -40,11 +38,10 @@ prefetch = intrinsic("prefetch")
 def renormalize(model, may_reuse=False):
     """Return the model with back-off weights that make the probabilities after every context sum to one.
 
-    The left-over mass of the 1-grams goes to the words of probability 0 in equal parts or, if there are none, to all
-    words. If a context has no unseen words to back off to, its n-grams are scaled to sum to one. If its n-grams sum to
-    more than one, they stay as they are and unseen words get the probability 0, with a warning. A bare prefix becomes
-    an n-gram with its backed-off probability. A weight (log10) that becomes 0, or was -0.0, is stored as -0.0: a 0 that
-    ARPA files state.
+    The left-over mass of the 1-grams goes to the words of probability 0 in equal parts or, without such words, to all.
+    The n-grams of a context without unseen words are scaled to sum to one. N-grams that sum to more than one stay as
+    they are, and unseen words get the probability 0, with a warning. A bare prefix becomes an n-gram with its
+    backed-off probability. A weight (log10) that becomes 0, or was -0.0, is stored as -0.0: a 0 that ARPA files state.
 
     may_reuse: whether the caller gives up the model; its memory is then reused.
     """
@@ -69,7 +66,7 @@ def warn_of_sums(arrays, words, contexts, k, node):
 
 
 def log10p_of_all(arrays, k):
-    """log10 p of the n-grams of order k > 1, (N_k,) float32; that of a bare prefix is backed off."""
+    """log10 p of the n-grams of order k > 1, (N_k,) float32, backed off for bare prefixes."""
     log10p = view_records(arrays[0], arrays[2])[k]["log10p"][:-1].copy()
     if np.isnan(log10p).any():
         map_at_once(lambda part: fill_bare(arrays, k, part, log10p), parts_of(arrays[2][k - 2, N]))

@@ -26,7 +26,7 @@ from lmtk.ngram.model.building import add_suffixes
 from lmtk.ngram.model.nodes import AT, BOW, CHILD, NARROW, PLACE, ROOT, WIDE, WIDTH, N, P, release_order, suffix_of
 from lmtk.ngram.model.searching import build_table, shell_sort
 
-AHEAD = 8
+AHEAD = 8  # contexts: how far ahead memory is fetched
 BATCH = 256  # n-grams whose random reads are made together
 END = np.uint64(0xFFFFFFFFFFFFFFFF)  # ends each list that is merged
 f32 = np.float32
@@ -46,9 +46,7 @@ def children_at(memory, where, m, k, node):
 
 
 def count_children(models, k, above):
-    """(C,): how many children of order k each context has in all models together. above (C, T): the contexts' places in
-    each model, -1 for none.
-    """
+    """(C,): how many children each context has in all models together. k, above: as for `merge_children`."""
     counts = np.zeros(len(above), np.int64)
     for model, node in zip(models, above.T):
         if k <= model.nodes.order:
@@ -61,7 +59,7 @@ def count_children(models, k, above):
 def merge_children(united, k, above, most, child, word, place):
     """child (C + 1,) <- where the children of each context begin; word (N,) <- their words, sorted in each context;
     place (N, T) <- their places. united: from `arrays_of`; k: the order of the children; above (C, T): the contexts'
-    places; most: the most children that a context has in all tries. Returns how many children there are.
+    places, -1 for none; most: the most children that a context has in all tries. Returns the number of all children.
     """
     tries, where, ids = united
     T, n = len(tries), 0

@@ -39,9 +39,7 @@ def merge_in_turn(models, weights, may_reuse=False):
 
 
 def limit(model, words):
-    """Remove the n-grams that contain a word other than `words`, <s>, </s> and the unknown word. Probabilities and
-    weights stay.
-    """
+    """Remove n-grams with words other than `words`, <s>, </s> and the unknown word; the others do not change."""
     old = model.vocab
     allowed = {*words, SOS, EOS, old.unk}
     stays = np.array([w in allowed for w in old.words])
@@ -107,7 +105,7 @@ def unite_vocabularies(vocabs):
 
 
 def renamed(vocab, first):
-    """Return the words of `vocab`, with its unknown word replaced by that of `first`."""
+    """Return the words of `vocab`, with the unknown word of `first` in place of its unknown word."""
     return vocab.words if vocab.unk == first.unk else [first.unk if w == vocab.unk else w for w in vocab.words]
 
 

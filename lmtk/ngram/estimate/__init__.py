@@ -1,4 +1,4 @@
-"""Counts to a back-off model, by a smoothing method.
+"""From counts to a back-off model, by a smoothing method.
 
 `methods` has one entry for each smoothing method: its counts, its discounts and how it spreads the left-over
 probability mass. `estimation` picks one of two ways. Small jobs, and a few special ones, go through `smoothing`, which

@@ -74,10 +74,8 @@ def contexts_of(x, k, orders, segment, room):
 class Estimator:
     """The state of an estimation. Lists have order k at k, an array over the n-grams of the order in suffix order:
     log10p, backed off if the n-gram has no probability of its own; log10bow, nan if nothing extends the n-gram; marks,
-    IN_MODEL and NEEDED; types, the number of n-grams that extend it.
-
-    seen (W,): how often each word occurs in the text. types: whether to count the extensions of n-grams. inside
-    (W + 1,): which words n-grams may have, None for all.
+    IN_MODEL and NEEDED; types, the number of n-grams that extend it. seen (W,): how often each word occurs in the text.
+    types: whether to count the extensions of n-grams. inside (W + 1,): which words n-grams may have, None for all.
     """
 
     def __init__(self, suffixes, vocab, methods, seen, types=False, inside=None):
@@ -177,7 +175,7 @@ class Estimator:
             count, predicted, unknowns = grams.raw, slice(None), 0
             if self.continued(k):
                 count, is_first = grams.children, self.suffixes.oldest(k)[grams.node] >= self.vocab.V
-                count[is_first] = grams.raw[is_first]  # no word precedes these n-grams, which begin with <s> or such
+                count[is_first] = grams.raw[is_first]  # nothing precedes n-grams that begin with a word such as <s>
             if self.has_others:
                 word = grams.parent if k == 2 else word[grams.parent]  # the last one of each n-gram
                 is_predicted = (word < self.vocab.V) & (grams.raw >= 0)
@@ -201,9 +199,7 @@ class Estimator:
         return all_p
 
     def need_contexts(self, k, segment):
-        """Marks the contexts of a segment's n-grams of order k that are IN_MODEL. Returns the suffixes of the n-grams
-        that are NEEDED.
-        """
+        """Marks the contexts of a segment's k-grams that are IN_MODEL. Returns suffixes of those that are NEEDED."""
         with self.scratch.lent() as room:
             below, grams = [None, *gather(self.suffixes, segment, room)][k - 2 : k]
             marks, bow = self.marks[k][grams.node], self.log10bow[k - 1][grams.contexts]
@@ -306,9 +302,7 @@ def smooth_unigrams(vocab, recipe, size, first, counted):
 
 
 def last_word(seen, vocab):
-    """The word that comes last in lmplz's order: the marks come first, then words as they were first seen. seen (W,):
-    how often each was seen.
-    """
+    """The last word in lmplz's order: marks, then words as they were first seen. seen (W,): how often each was seen."""
     words = np.flatnonzero(seen > 0)
     others = words[(words != vocab.eos_id) & (words != vocab.unk_id) & (words != vocab.sos_id)]
     return others[-1] if len(others) else words[0]

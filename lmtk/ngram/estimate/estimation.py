@@ -18,12 +18,11 @@ from lmtk.text.vocab import EOS
 
 
 def estimate(counts, vocab, recipe, form="nodes", memory=None, comm=ALONE, show=lambda share, task: None):
-    """Estimates a model. Returns (the model, the methods with their discounts).
-
-    counts: Counts, a collection.Text or runs.Spilled. The caller should not keep them, so that their memory becomes
-    free. The model is a Backoff for few Counts, otherwise Buckets. form: what the model is for,
-    "lines" of an ARPA file or the "nodes" of a Backoff; with "discounts" it is None. memory, comm, show: as for
-    `buckets.estimating.count`. Raises NoDiscount, and LmtkError if nothing is counted.
+    """Estimates a model. Returns (the model, the methods with their discounts). counts: Counts, a collection.Text or
+    runs.Spilled. The caller should not keep them, so that their memory becomes free. The model is a Backoff for few
+    Counts, otherwise Buckets. form: what the model is for, "lines" of an ARPA file or the "nodes" of a Backoff; with
+    "discounts" it is None. memory, comm, show: as for `buckets.estimating.count`. Raises NoDiscount, and LmtkError if
+    nothing is counted.
     """
     if not is_shelved(counts):
         counts = in_suffix_order(counts, vocab, recipe)

@@ -1,5 +1,4 @@
-"""Kneser-Ney's discounts tuned on held-out text (Hsu and Glass 2008), for small texts, whose counts of counts say
-little.
+"""Kneser-Ney discounts tuned on held-out text (Hsu and Glass 2008), for texts too small for counts of counts.
 
 An interpolated p is a_k + g_k p_(k-1) at each order k; a_k = (c - D(c)) / T and g_k = D n / T are linear in the
 discounts D of that order. So ln p of a text is concave in the discounts of one order while the others are fixed.
@@ -31,9 +30,8 @@ ENOUGH = 1e-7  # gain of ln p a word at which the sweeps end
 
 
 class HeldOut:
-    """A held-out text, a Corpus, with a vocabulary and a Method of interpolated Kneser-Ney for each order. words (N, n)
-    int32: each predicted word, then the words before it, the nearest first; -1 before the sentence. Raises LmtkError if
-    no word is predicted.
+    """A held-out Corpus, and a Method of interpolated Kneser-Ney for each order. words (N, n) int32: each predicted
+    word, then the words before it, the nearest first; -1 before the sentence. Raises LmtkError if no word is predicted.
     """
 
     def __init__(self, corpus, vocab, methods):
@@ -86,9 +84,7 @@ class HeldOut:
         return features
 
     def of_segment(self, work, features, segment):
-        """`of_estimator` for a segment. N-grams are looked up from the last word to the oldest: an n-gram is found by
-        its suffix and its oldest word.
-        """
+        """`of_estimator` for a segment. An n-gram is found by its suffix and its oldest word."""
         x, W, (first, last, *_) = work.suffixes, len(self.vocab.words), segment
         chosen = np.flatnonzero((first <= self.words[:, 1]) & (self.words[:, 1] < last))
         if not len(chosen):
@@ -113,8 +109,8 @@ class HeldOut:
                     whole[chosen] = part
 
     def of_words(self, k, grams, H, context, node):
-        """The features of order k. context, node (N,): the context of each held-out word, and its n-gram, -1 for none.
-        grams: for each n-gram of the order, parent, which of the H contexts it extends; count; event, whether it is
+        """The features of order k. context, node (N,): each held-out word's context and n-gram, -1 for none. grams: for
+        each n-gram of the order, parent, the one of the H contexts that it extends; count; event, whether it is
         predicted.
         """
         parent, count, event = grams
@@ -132,9 +128,7 @@ class HeldOut:
 
 
 def probabilities(features, D, V):
-    """(p of each word with all orders, (N,); a list that has, for each order, p with the orders below it, from 1 / V
-    on).
-    """
+    """(p of each word by all orders, (N,); for each order, p by the orders below it, a list that begins with 1 / V)."""
     p, below = np.full(len(features[0][0]), 1 / V), []
     for (a, slope, n), d in zip(features, D, strict=True):
         below.append(p)

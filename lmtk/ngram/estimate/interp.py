@@ -36,9 +36,7 @@ class Interpolated:
     alpha: np.ndarray
 
     def score(self, corpus):
-        """Scores: ln p of every scored token, -inf outside the vocabulary, and the length of the longest counted n-gram
-        that ends there.
-        """
+        """Scores: ln p of scored tokens, -inf outside the vocabulary; length of the longest counted n-gram there."""
         at = np.flatnonzero(corpus.scored)
         logp, longest = np.zeros(len(corpus.ids)), np.zeros(len(corpus.ids), np.int8)
         logp[at] = -np.inf
@@ -70,9 +68,7 @@ class Interpolated:
         return self.totals[0][0]
 
     def lower(self, order):
-        """The model with contexts of order - 1 words: the weights of longer p_k go to p_order. The bins are those of
-        these shorter contexts.
-        """
+        """The model with contexts of order - 1 words, which decide the bins; weights of longer p_k go to p_order."""
         alpha = self.alpha[:, : order + 1].copy()
         alpha[:, order] += self.alpha[:, order + 1 :].sum(axis=1)
         return Interpolated(self.vocab, order, self.levels[:order], alpha)
@@ -98,9 +94,8 @@ def bin_count(T):
 
 
 def predictors(model, rows, w):
-    """(p (N, n + 1), bins (N,), length (N,)) of words w (N,) in contexts, rows (N, n - 1), the nearest word first.
-
-    p: p_0 .. p_n of w. bins: of the contexts. length: of the longest counted n-gram that ends in w.
+    """(p (N, n + 1), bins (N,), length (N,)) of words w (N,) in contexts, rows (N, n - 1), the nearest word first. p:
+    p_0 .. p_n of w. bins: of the contexts. length: of the longest counted n-gram that ends in w.
     """
     levels, n, N, W = model.levels, model.order, len(w), len(model.vocab.words)
     p = np.empty((N, n + 1))
@@ -122,11 +117,10 @@ def predictors(model, rows, w):
 
 
 def estimate(counts, vocab, order, heldout, iterations=5, tolerance=0.001, tell=None):
-    """Counts and a held-out Corpus (ids of `vocab`) -> (Interpolated, how many held-out tokens each bin has).
-
-    The weights are learned by EM and start equal. tell(iteration, ppl) is called with the held-out perplexity before
-    each iteration, and at the end with None for the iteration. Raises LmtkError if the counts or the held-out text have
-    no predicted word, or if the counts end below `order`.
+    """Counts and a held-out Corpus (ids of `vocab`) -> (Interpolated, how many held-out tokens each bin has). The
+    weights are learned by EM and start equal. tell(iteration, ppl) is called with the held-out perplexity before each
+    iteration, and at the end with None for the iteration. Raises LmtkError if the counts or the held-out text have no
+    predicted word, or if the counts end below `order`.
     """
     if counts.order < order:
         raise LmtkError(f"the counts end at order {counts.order}, below -order {order}")
@@ -142,18 +136,13 @@ def estimate(counts, vocab, order, heldout, iterations=5, tolerance=0.001, tell=
     p, bins, _ = predictors(model, contexts(heldout, order)[at], heldout.ids[at])
     with np.errstate(divide="ignore"):
         logp = np.log(p)
-
-    def tell_ppl(iteration, _, L):
-        tell(iteration, curve.perplexity(L / len(at)))
-
-    B = bin_count(model.T)
-    alpha = estimate_weights(
-        logp, bins, np.full((B, order + 1), 1 / (order + 1)), iterations, tolerance, tell_ppl if tell else None
-    )
+    tell_ppl = lambda iteration, _, L: tell(iteration, curve.perplexity(L / len(at)))
+    alpha = np.full((bin_count(model.T), order + 1), 1 / (order + 1))
+    alpha = estimate_weights(logp, bins, alpha, iterations, tolerance, tell_ppl if tell else None)
     if tell:
         tell(None, curve.perplexity(log_likelihood(logp, bins, alpha) / len(at)))
     model = replace(model, alpha=fill_unvisited(alpha, bins))
-    return model, np.bincount(bins, minlength=B)
+    return model, np.bincount(bins, minlength=len(alpha))
 
 
 def write_text(out, model):
@@ -214,9 +203,8 @@ def read_text(stream, path, seen=()):
     except BadLine as e:
         raise FormatError(path, f"expected words and a count, found '{e.args[1]}'", line + e.args[0]) from None
     except (ValueError, KeyError, IndexError):
-        raise FormatError(
-            path, "damaged: a section of the \\interp\\ model, or a number in it, is missing or wrong"
-        ) from None
+        problem = "damaged: a section of the \\interp\\ model, or a number in it, is missing or wrong"
+        raise FormatError(path, problem) from None
     return checked(Interpolated(vocab, order, from_rows(rows, counts, len(words)), alpha), path)
 
 
@@ -238,13 +226,13 @@ def write_binary(out, model):
 
 def from_arrays(about, arrays, path):
     """The model in a binary file's arrays. Raises FormatError."""
-    words, sizes = check_contents(about, arrays, path, VOCABULARY | {"order": ORDER}, holds)
+    words, sizes = check_contents(about, arrays, path, VOCABULARY | {"order": ORDER}, declare_arrays)
     levels = [Level(arrays[f"keys{k}"], arrays[f"count{k}"], None) for k in range(1, sizes.order + 1)]
     return checked(Interpolated(vocab_of(about["settings"], words, path), sizes.order, levels, arrays["alpha"]), path)
 
 
-def holds(sizes, size):
-    """The arrays of the binary form."""
+def declare_arrays(sizes, size):
+    """Declare the arrays of the binary form. sizes, size: as in `check_contents`."""
     arrays, above = {"alpha": Array("F64", (max(size("alpha", 0), 1), sizes.order + 1))}, 1
     for k in range(1, sizes.order + 1):
         N = size(f"keys{k}", 0)

@@ -12,8 +12,7 @@ suffix  (N_k,)   the node of order k - 1 without the oldest word; it does not fa
 start   (W + 2,) the first node of each last word
 leaf    -        an n-gram that is not a suffix of another. Leaves are the places of `suffix.Suffixes`.
 
-In Counts, n-grams are grouped by their contexts. So once the order below is done, one counting sort by the last word
-puts an order in suffix order.
+Counts group n-grams by context. So once the order below is done, a counting sort by the last word gives suffix order.
 """
 
 from dataclasses import replace
@@ -41,7 +40,7 @@ def suffixes_of(counts, vocab):
         orders[k:] = [turn_level(levels[k - 1], orders[k - 1], id_of, W)]
         if orders[k] is None:
             return None
-        if k > 2 and join(*orders[k - 1], *orders[k]):
+        if k > 2 and join(orders[k - 1], orders[k]):
             levels[k - 2 : k] = with_suffixes(*levels[k - 2 : k], orders, k, id_of)
             k -= 1  # the new n-grams may lack suffixes too
         else:
@@ -158,11 +157,11 @@ def turn(child, word, contexts, ended, head, order, context):
 
 
 @jit
-def join(order_1, context_1, suffix_1, start_1, order, context, suffix, start):
-    """suffix <- the suffixes of an order, from its other arrays and those of the order below (_1), -1 for a suffix that
-    the order below lacks. Returns the number of missing suffixes. One pass over both orders.
+def join(below, level):
+    """Set the suffixes of an order, -1 for those that the order below lacks, and return how many these are. below,
+    level: (order, context, suffix, start) of both orders. One pass over both.
     """
-    lacking = 0
+    (_, context_1, suffix_1, start_1), (_, context, suffix, start), lacking = below, level, 0
     for w in range(len(start) - 1):
         a, end = start_1[w], start_1[w + 1]
         for i in range(start[w], start[w + 1]):

@@ -32,11 +32,9 @@ PAST, LITTLE, FLAT = 5, 1e-4, 1e-7  # it ends when PAST rounds gain less than a 
 
 class Features:
     """The n-grams of all orders in one array of n nodes, after a node 0 for the empty n-gram. levels: smoothing.Orders.
-    Words with ids below V are predicted.
-
-    orders: the slice of each order. parent, suffix (n,): the nodes of an n-gram's context, and of the n-gram without
-    its oldest word. event (n,): whether the n-gram has a weight. seen (n,): how often the n-gram occurs in the text.
-    M (n,): how often the n-gram is the longest context of a word in the text.
+    Words with ids below V are predicted. orders: the slice of each order. parent, suffix (n,): the nodes of an n-gram's
+    context, and of the n-gram without its oldest word. event (n,): whether the n-gram has a weight. seen (n,): how
+    often the n-gram occurs in the text. M (n,): how often the n-gram is the longest context of a word in the text.
     """
 
     def __init__(self, levels, V):
@@ -74,7 +72,7 @@ class Features:
         return S, exp, beyond, self.add_suffixes(np.bincount(self.parent, beyond, len(S)))
 
     def loss(self, weights, sigma2):
-        """(the function above without its last sum, its gradient (n,)), both divided by the tokens of the text."""
+        """(what the weights minimise, without alpha sum |lambda|; its gradient (n,)), both per token of the text."""
         _, exp, beyond, Z = self.sums(weights)
         A = self.add_extensions(self.M / Z)[self.parent]  # the sum of 1 / Z over the text's uses of the context
         expected = self.add_extensions(beyond * A) + exp[self.suffix] * A
@@ -111,10 +109,9 @@ def drop_unpredicted(counts, vocab):
 
 
 def minimise(loss, n, c, tell):
-    """x (n,) that minimises loss(x) + c sum |x|, from x = 0 on. loss(x) -> (its value, its gradient (n,)).
-
-    OWL-QN (Andrew and Gao 2007): L-BFGS in which numbers that would change their sign become 0. Like SRILM's, it stops
-    a little before the minimum.
+    """x (n,) that minimises loss(x) + c sum |x|, from x = 0 on. loss(x) -> (its value, its gradient (n,)). The method
+    is OWL-QN (Andrew and Gao 2007): L-BFGS in which numbers that would change their sign become 0. Like SRILM's, it
+    stops a little before the minimum.
     """
     x = np.zeros(n)
     value, g = loss(x)

@@ -108,7 +108,7 @@ class GoodTuring(Method):
 
     def with_discounts(self, k, n, recipe):
         """The method with Katz's coefficients d_r for counts r up to -gtmax. As in SRILM, d_r is 1 where n_r is 0 or
-        d_r out of range, and gtmax is lowered while its own n is 0.
+        d_r out of range, and gtmax is lowered while n_(gtmax + 1) is 0.
         """
         upto, tell = int(self.parameters[0]), recipe.tell
         n = n(upto + 1)
@@ -142,9 +142,7 @@ class GoodTuring(Method):
 
 
 class WittenBell(Method):
-    """f(c) = c; q = T + types, and the weight is the rest of the mass, types / (T + types) (Witten and Bell 1991,
-    method C).
-    """
+    """f(c) = c; q = T + types; the weight is the rest, types / (T + types) (Witten and Bell 1991, method C)."""
 
     def shares(self, T, types, V):
         return T + types[0], types[0] / (np.ceil(T) + types[0])
@@ -291,9 +289,7 @@ class Recipe:
         return self.fixed.get(k) or self.methods[k - 1].with_discounts(k, n, self)
 
     def tuned(self, first, features):
-        """The Recipe with the discounts under which the held-out text is most likely. first, features: as in
-        HeldOut.tune.
-        """
+        """The Recipe with discounts under which held-out text is most likely. first, features: as in HeldOut.tune."""
         tuned = self.heldout.tune(first, features) | self.fixed
         for k in sorted(tuned.keys() - self.fixed):
             self.tell(f"tuned discounts for order {k}: {' '.join(f'{d:.6g}' for d in tuned[k].parameters)}")

@@ -114,9 +114,8 @@ def counts_of_counts(level, count, V, upto):
 
 def last_nodes(levels, vocab):
     """The last n-gram of each order in lmplz's order, up to the first that begins with <s>: a list of nodes. In its
-    counts of counts, and only there, lmplz has the raw counts of these n-grams.
-
-    N-grams are sorted by their last words, then by the words before. The marks come first, -pau- last.
+    counts of counts, and only there, lmplz has the raw counts of these n-grams. N-grams are sorted by their last words,
+    then by the words before; marks come first, -pau- last.
     """
     rank = np.arange(len(vocab.words))
     rank[[vocab.unk_id, vocab.sos_id, vocab.eos_id]] = -3, -2, -1
@@ -201,9 +200,7 @@ def estimate_order(levels, k, method, vocab, tell, size, trusting=False):
 
 
 def closed_contexts(below, vocab):
-    """Which contexts, nodes of `below`, cannot be extended: those that end in </s>, and those with an <unk> that is not
-    predicted.
-    """
+    """Which contexts, nodes of `below`, cannot be extended: they end in </s>, or have an <unk> not predicted."""
     is_end = below.word == vocab.eos_id
     return is_end if vocab.unk_id < vocab.V else is_end | below.unknown
 
@@ -218,8 +215,7 @@ def smooth(events, H, method, V, size, T=None):
     the n-grams of the order below, None at order 1. T (H,): how often each context was seen, None if that is the sum of
     the counts. size: as `words_kept` returns it.
 
-    An n-gram that is left out, since it was seen `cutoff` times or less or for its words, gives its count to the lower
-    order.
+    An n-gram that is left out, by `cutoff` or for its words, gives its count to the lower order.
     """
     context, count, raw, parent, lower_p = events
     cut = raw <= (method.cutoff or -1)
@@ -255,9 +251,8 @@ def smooth(events, H, method, V, size, T=None):
 
 def smooth_large(k, events, H, method, V, kenlm, room):
     """`smooth` by kernels, for an order k above 1. The log10 p and p returned are memory of `room`, a Scratch's; p
-    stays until the order after the next is smoothed.
-
-    `smooth` does the few contexts that leave nothing for unseen words, or too much.
+    stays until the order after the next is smoothed. `smooth` itself does the few contexts that leave nothing for
+    unseen words, or too much.
     """
     context, count, raw, parent, lower_p = events
     kind = np.int32 if raw.dtype == np.int32 else np.float64  # counts that were read may be large, or fractions
@@ -397,10 +392,9 @@ def give_to_unseen(level, vocab, left, tell, size):
     level.log10p[level.word == vocab.sos_id] = -np.inf
     if not size:
         level.log10p[level.counted & ~words & (level.word != vocab.unk_id)] = -np.inf
-    # in KenLM, a word that was seen may have the probability 0
-    unseen = words & (np.isnan(level.log10p) if size else ~(level.log10p > -np.inf))
     kept = words if level.inside is None else words & level.inside
-    unseen &= kept
+    # in KenLM, a word that was seen may have the probability 0
+    unseen = kept & (np.isnan(level.log10p) if size else ~(level.log10p > -np.inf))
     sharing = unseen.sum() + max(size - kept.sum(), 0)
     with np.errstate(divide="ignore"):
         if unseen.any():
@@ -412,9 +406,7 @@ def give_to_unseen(level, vocab, left, tell, size):
 
 
 def backed_off(levels, k):
-    """log10 p of every node of order k; nodes without a probability of their own are backed off. The Order below must
-    have its `backed_off`.
-    """
+    """log10 p of every node of order k, backed off if it has none. The Order below must have its `backed_off`."""
     level = levels[k - 1]
     if k == 1:
         return np.where(np.isnan(level.log10p), f32(-np.inf), level.log10p)

@@ -24,8 +24,7 @@ arrays  -            begins, come, rank and blocks, as a tuple for kernels
 segment -            a range of words v; the border is a segment by itself. The n-grams whose context ends in a word of
                      a segment depend on no other segment
 
-The border comes last where n-grams are compared by words before the last, since <s> is the last id of a model. As the
-last word, </s>, it comes first.
+As the last word, </s>, the border comes first. As an earlier word, <s>, it comes last: <s> is the last id of a model.
 """
 
 from dataclasses import dataclass, replace
@@ -42,7 +41,7 @@ BATCH = 512  # positions whose random reads are made together, so that they over
 RANGE = 1 << 16  # positions compared together
 LOW = 14  # the highest order for which f and m fit 4 bits each
 SHARES = 8  # of the words, for each thread that sorts
-PIECE = 1 << 16  # about so many positions has a segment, up to order LOW: its arrays stay in a cache
+PIECE = 1 << 16  # positions of a segment, about, up to order LOW: so its arrays stay in a cache
 u64 = np.uint64
 prefetch = intrinsic("prefetch")
 
@@ -50,12 +49,10 @@ prefetch = intrinsic("prefetch")
 @dataclass(frozen=True)
 class Suffixes:
     """The arrays of the table above, and: start and ended (W + 1,), the places i and j where those of each word begin;
-    sizes (n,), the number of n-grams of each order.
+    sizes (n,), the number of n-grams of each order; with a text, marks: whether <s> and </s> count.
 
     With counts (`leaves`), places do not tell how often an n-gram was seen. Then there are two lists with order k at k:
     raw (N_k,), how often each n-gram was seen; continuations (N_k,), of how many counted n-grams it is the suffix.
-
-    With a text, marks tells whether <s> and </s> count.
     """
 
     begins: np.ndarray
@@ -104,9 +101,7 @@ class Suffixes:
 
 
 def suffix_order(x, n, W, marks):
-    """The Suffixes of a text x (N,), of orders up to n, which is 2 or more. W: ids of the text. marks: whether <s> and
-    </s> count.
-    """
+    """The Suffixes of a text x (N,) of W ids, up to order n, 2 or more. marks: whether <s> and </s> count."""
     N, threads = len(x), thread_count()
     around = x[np.arange(1 - n, N + 1) % N] if n > N else np.concatenate((x[N - n + 1 :], x, x[:1]))
     x = around[n - 1 : n - 1 + N]  # the memory of the argument x is free now, unless the caller holds it
@@ -196,18 +191,13 @@ def heads_of(x, parts, bounds, start, W):
     segment[1:] = np.repeat(np.arange(S - 1), np.diff(bounds))
     pairs = np.zeros((len(parts) - 1, S, W), np.int32)
     map_at_once(lambda t: count_pairs(x, parts[t], parts[t + 1], segment, pairs[t]), range(len(parts) - 1))
-    heads = np.empty((S + 1, W), np.int32)
-    heads[0] = start[:-1]
-    for s in range(S):
-        heads[s + 1] = heads[s] + pairs[:, s].sum(0)
-    return heads
+    heads = np.concatenate((start[None, :-1].astype(np.int32), pairs.sum(0, np.int32)))
+    return np.cumsum(heads, 0, out=heads)
 
 
 @jit
 def sort_first(x, begin, end, head, order):
-    """order <- the positions begin .. end, stably sorted by their words. head (W,): where the next position of each
-    word goes; updated in place.
-    """
+    """order <- positions begin .. end, stably sorted by word. head (W,): each word's next place, updated."""
     for p in range(begin, end):
         w = x[p]
         order[head[w]] = p
@@ -223,9 +213,9 @@ def count_pairs(x, begin, end, segment, counts):
 
 @jit
 def sort_next(x, order, begin, end, head, wants_places, out):
-    """out <- the positions that follow order[begin:end], stably sorted by their words; with `wants_places`, in place of
-    each position, the place in `order` of the position before it. head: as in `sort_first`. Bound by a random read and
-    a random write a position.
+    """out <- the positions that follow order[begin:end], stably sorted by their words; with `wants_places`, instead of
+    each position, the place in `order` of the one before it. head: as in `sort_first`. Bound: two random accesses a
+    position.
     """
     N = len(order)
     words, places = np.empty(BATCH, np.int32), np.empty(BATCH, np.int32)
@@ -244,13 +234,11 @@ def sort_next(x, order, begin, end, head, wants_places, out):
 
 @jit
 def compare(x, n, places, span, marks, begins, sizes, oldest):
-    """Hard to read: BATCH places at a time are compared word by word, in loops without branches.
-    begins <- at the places of the span, (first, end), by comparing each place with the one before. sizes (n,), 0
-    before, <- how many n-grams of each order from 2 on begin there; oldest (n, RANGE + 1) <- their oldest words, W for
-    the border. x: the last n - 1 positions of the text, the text, and its first position. places: order and come;
-    marks: W, whether <s> counts, and whether </s> does.
-
-    Bound by two random reads a place.
+    """Hard to read: BATCH places at a time are compared word by word, in loops without branches. begins <- at the
+    places of the span, (first, end), by comparing each place with the one before. sizes (n,), 0 before, <- how many
+    n-grams of each order from 2 on begin there; oldest (n, RANGE + 1) <- their oldest words, W for the border. x: the
+    last n - 1 positions of the text, the text, and its first position. places: order and come; marks: W, whether <s>
+    counts, and whether </s> does. Bound by two random reads a place.
     """
     (order, come), (begin, end), (W, sos, eos) = places, span, marks
     words = np.empty((n, BATCH + 1), np.int32)
@@ -306,7 +294,7 @@ def ranks_of(begins, n, threads=None):
 
 @jit
 def find_ranks(begins, k, rank):
-    """rank (B, 2) <- that of order k, by one pass over `begins`."""
+    """rank (B, 2) <- `rank` of order k, by one pass over `begins`."""
     total = u64(0)
     for b in range(len(rank)):
         bits = u64(0)
@@ -342,9 +330,7 @@ def numbers(rank, k, places, nodes):
 
 @jit
 def contexts_at(begins, start, first, last, k, local):
-    """local (N, K) <- the n-gram of each of the orders k .. k + K - 1 at each place of the words first .. last - 1,
-    numbered from 0 on.
-    """
+    """local (N, K) <- n-grams of orders k .. k + K - 1 at the places of words first .. last - 1, numbered from 0."""
     begin, node = start[first], np.full(local.shape[1], -1, np.int32)
     for w in range(first, last):
         for i in range(start[w], start[w + 1]):
@@ -358,9 +344,7 @@ def contexts_at(begins, start, first, last, k, local):
 
 @jit
 def find_blocks(begins, ended, oldest, head, blocks):
-    """blocks <- as in the table above; those of each v begin at head (W + 1,), which advances in place. oldest (M_2,):
-    the v of each bigram.
-    """
+    """blocks <- as in the table; those of v begin at head[v], which advances in place. oldest (M_2,): bigrams' v."""
     g, last = 0, -1
     for w in range(len(ended) - 1):
         for j in range(ended[w], ended[w + 1]):
@@ -407,9 +391,8 @@ def gather(arrays, part, places, sizes, rows):
     rows (5 N,) <- the n-grams of all orders k > 1 in a part of the blocks, (first, end): sizes[k] of each order, order
     after order. places: the first place of the segment, and `local` of `contexts_at`.
 
-    Each has five numbers: its node; its context, numbered as in `local`; its suffix, the last word at order 2, else a
-    number among the gathered n-grams of the order below; how many n-grams of order k + 1 end in it; how often it was
-    seen.
+    Each has five numbers: its node; its context, numbered as in `local`; its suffix, the last word at order 2, else
+    numbered among the gathered n-grams of the order below; how many (k + 1)-grams end in it; how often it was seen.
 
     A block has few places and is bound by their first reads, which are made together for BATCH blocks. The last two
     numbers are differences of running sums.
@@ -453,7 +436,7 @@ def gather(arrays, part, places, sizes, rows):
 
 @jit
 def place(arrays, k, part, places, head, columns, records):
-    """The records of the n-grams of order k in a part of the blocks that are in the model. Those of each context begin
+    """Fill the records of those n-grams of order k in a part of the blocks that the model has. Each context's begin
     at the row head (H,), which advances in place. part, places: as in `gather`.
 
     records: rows; logs, the same memory as float32; new, the row of each n-gram; all are filled. columns: the row of
@@ -516,9 +499,7 @@ def put_rows(batch, many, columns, records):
 
 @jit
 def sum_up(types, total):
-    """Turns types (N,), the number of children of each, into where they begin, from `total` on, in place. Returns the
-    end of the last.
-    """
+    """types (N,), how many children each node has, <- where they begin, from `total` on. Returns where they end."""
     for i in range(len(types)):
         size = types[i]
         types[i] = total
@@ -528,9 +509,7 @@ def sum_up(types, total):
 
 @jit
 def cut_places(begins, every, most, cuts):
-    """cuts <- places about `every` apart at which an n-gram of an order up to `most` begins, from 0 to the end. Returns
-    their number.
-    """
+    """cuts <- 0, places about `every` apart where n-grams of orders up to `most` begin, the end. Returns how many."""
     n_cuts, j = 1, 0
     cuts[0] = 0
     while j < len(begins):
@@ -566,10 +545,10 @@ def tally(begins, k, span, words, is_continued, counts, n):
 
 @jit
 def words_of(begins, k, span, node, oldest, last, rows):
-    """rows (k, N + 1) <- the words, the oldest first, of the n-grams of order k > 1 that begin in a span of places,
+    """rows (k, N + 1) <- the words, oldest first, of the n-grams of order k > 1 that begin in a span of places,
     (first, end). node (k,): the first node of each order there; oldest: words and base; last: `start`, and the last
     word at the first place. An n-gram's d-th word from the end is the oldest word of its suffix of order d, which began
-    at its place or before.
+    there or before.
     """
     (begin, end), (words, base), (start, word) = span, oldest, last
     for d in range(1, k + 1):

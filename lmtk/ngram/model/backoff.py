@@ -16,7 +16,7 @@ from lmtk.files import container
 from lmtk.files.declared import MAX_ORDER, ORDER, VOCABULARY, Array, check_contents
 from lmtk.lm import LN10, UNKNOWN, Scores
 from lmtk.machine.large import pays
-from lmtk.machine.threads import map_in_order
+from lmtk.machine.threads import map_at_once
 from lmtk.ngram.model.building import file_arrays, read_arrays
 from lmtk.ngram.model.nodes import NARROW, WIDE, Nodes, find_unigrams
 from lmtk.ngram.model.searching import add_tables
@@ -37,8 +37,8 @@ class Walk:
     single: bool = False
 
     def __call__(self, ids, fresh):
-        """Score the tokens ids (N,): log10p (N,) float32, and used (N,) int8, the length of the n-gram that gave it.
-        fresh (N,): whether a token has no context.
+        """Score the tokens ids (N,): log10p (N,) float32, and used (N,) int8, the length of the n-gram that gave
+        log10p. fresh (N,): whether a token has no context.
         """
         N, fresh = len(ids), fresh.copy()
         fresh[:1] = True
@@ -55,8 +55,7 @@ class Walk:
             walk(self.arrays, self.V, self.single, ids[begin:end], block_fresh, p, length)
             log10p[first:end], used[first:end] = p[first - begin :], length[first - begin :]
 
-        for _ in map_in_order(score_block, range(0, N, BLOCK)):
-            pass
+        map_at_once(score_block, range(0, N, BLOCK))
         return log10p, used
 
     @cached_property
@@ -70,9 +69,7 @@ class Walk:
 @dataclass(frozen=True)
 class Backoff:
     """A back-off model: p(w | c) is the probability of the n-gram c w if the model has that n-gram, else
-    bow(c) p(w | c without its oldest word).
-
-    number (W,): KenLM's number of each word in the KenLM file that the model comes from, else None.
+    bow(c) p(w | c without its oldest word). number (W,): KenLM's number of each word in a model's KenLM file, or None.
     """
 
     vocab: Vocab
@@ -136,9 +133,7 @@ class Backoff:
 
     @cached_property
     def bare(self):
-        """The ids of words that should have a probability but do not: their 1-gram is missing or bare. Such words are
-        predicted, or the unknown word.
-        """
+        """The predicted words and the unknown word whose 1-gram is bare; also an unknown word without a 1-gram."""
         first = self.nodes.levels[1]
         word = first["word"][:-1]
         bare = word[np.isnan(first["log10p"][:-1]) & ((word < self.vocab.V) | (word == self.vocab.unk_id))]

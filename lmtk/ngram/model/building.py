@@ -3,8 +3,7 @@
 `build_nodes` takes sorted n-grams. `finish` takes records with words, children and logarithms, and adds what scoring
 needs: it links each n-gram to its longest suffix and makes hash tables for contexts with many children. The kernels
 `link_suffixes` and `link_far` do this for large models; `link_suffixes_plain` does it in numpy for small ones.
-`read_arrays` and `file_arrays` convert between Nodes and the arrays of a binary file, and `map_in_file` lets nodes grow
-inside the output file.
+`read_arrays` and `file_arrays` convert between Nodes and the arrays of a file; `map_in_file` maps the output file.
 """
 
 from dataclasses import replace
@@ -51,13 +50,12 @@ def finish(memory, where, W, linked=False, home=None):
     home: None, or a function home(sizes, places=None) that returns memory for the tables, as `map_in_file` does. Raises
     FormatError if a 1-gram's word id is not below W.
     """
-    order, sizes = len(where), where[:, N].tolist()
     nodes = wrap_records(memory, where, ROOT)
     one = find_unigrams(nodes, W)
-    if not pays("ngrams", sum(sizes), "link"):
+    if not pays("ngrams", sum(where[:, N].tolist()), "link"):
         return replace(nodes, far=freeze(link_suffixes_plain(view_records(memory, where), one)))
     nodes, far = add_tables(nodes, home), ROOT
-    for k in range(2, order + 1) if not linked else ():
+    for k in range(2, len(where) + 1) if not linked else ():
         far = add_suffixes((memory, where, nodes.slots, nodes.spans), k, one, far)
     return replace(nodes, far=freeze(far))
 
@@ -82,9 +80,7 @@ def link_suffixes(trie, k, contexts, one):
 
     Sets the suffixes of the k-grams, k > 1, that extend a range of contexts, (first, end). The suffix of the n-gram h w
     is the child w of the suffix of h, so shorter n-grams must have their suffixes. A suffix becomes -1 if order k - 1
-    does not have it; returns the number of these. one (W,): the 1-gram of each word.
-
-    Bound: two or three random reads an n-gram.
+    lacks it; returns how many do. one (W,): the 1-gram of each word. Bound: two or three random reads an n-gram.
     """
     (memory, where, _, _), (first, last) = trie, contexts
     begin, width, missing = where[k - 1, AT], where[k - 1, WIDTH], 0
@@ -197,8 +193,7 @@ def build_nodes(orders, W):
 
 def read_arrays(arrays, order, W, path):
     """Return the Nodes of a binary file's arrays: nodes1 .. noden, far, slots and spans. Mapped arrays are not copied.
-
-    The files of early checkouts have only nodes1 .. noden, without the column of suffixes. Raises FormatError.
+    Files of early checkouts have only nodes1 .. noden, without the column of suffixes. Raises FormatError.
     """
     levels = [arrays[f"nodes{k}"] for k in range(1, order + 1)]
     sizes = [len(a) - 1 for a in levels]
@@ -234,13 +229,11 @@ def file_arrays(nodes):
 
 def map_in_file(out, sizes, places=None):
     """Map the part of the binary file `out` that will hold the nodes of these sizes or, with `places`, so many slots.
-    Returns int32 memory, or None if `out` is not a regular file or will be small.
-
-    The position is a forecast, which saves a copy. If far suffixes or a longer header move the arrays, they are copied
-    when the file is written.
+    Returns int32 memory, or None if `out` is not a regular file or will be small. The position is a forecast: if far
+    suffixes or a longer header move the arrays, they are copied when the file is written.
     """
     begin, size = container.PAGE + (len(sizes) + 1) * 16 + ROOT.nbytes, 4 * lay_out(sizes)[1][-1]
-    if len(sizes) > 9 or size < container.LARGE:  # nodes10 stands before nodes2
+    if len(sizes) > 9 or size < container.LARGE:  # a file has nodes10 before nodes2
         return None
     if places is not None:
         begin, size = begin + size, 4 * places

@@ -36,10 +36,8 @@ def pack_bits(x, width):
 
 
 def unpack_bits(bits, width, N):
-    """Unpack N numbers that `pack_bits` has packed: (N,) int32.
-
-    Eight numbers take `width` bytes. So the j-th numbers of all eights begin at equal distances, and at the same bit of
-    a byte.
+    """Unpack N numbers that `pack_bits` has packed: (N,) int32. Eight numbers take `width` bytes. So the j-th numbers
+    of all groups of eight begin at equal distances, and at the same bit of a byte.
     """
     out = np.zeros(N, np.int32)
     for first in range(0, N if width else 0, CHUNK):

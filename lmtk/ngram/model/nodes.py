@@ -19,9 +19,8 @@ slots   (S,)    open-addressing hash tables, one for each order, of the children
 spans   (n + 1, 2)  where the table of an order begins in slots, and its size, a power of two or 0; int64
 trie    -       memory, where, slots and spans, as a tuple for kernels
 
-A log10 of -inf is the logarithm of 0. A log10p of nan marks a bare prefix: a node that is needed only for its children
-and has no probability. A damaged file may have wrong words, children, suffixes or slots; every look-up keeps them
-within their orders.
+A log10 of -inf is the logarithm of 0. A log10p of nan marks a bare prefix: a node without a probability, needed for its
+children. A damaged file may have wrong words, children, suffixes or slots; look-ups keep them within their orders.
 """
 
 from dataclasses import dataclass, replace
@@ -55,10 +54,7 @@ def freeze(array):
 
 @dataclass(frozen=True)
 class Nodes:
-    """The arrays of the table above. All are read-only, as a mapped file is.
-
-    path: the file that the arrays come from, or "".
-    """
+    """The arrays of the table above, all read-only, as a mapped file is. path: the file they come from, or ""."""
 
     memory: np.ndarray
     where: np.ndarray
@@ -93,9 +89,7 @@ class Nodes:
         return replace(self, where=freeze(self.where[:order]), spans=self.spans[: order + 1])
 
     def checked_levels(self, W):
-        """The levels, after a check if they come from a file. Raises FormatError unless the children are in order and
-        all word ids are below W.
-        """
+        """The levels. Raises FormatError if a file's children are out of order, or its word ids are not below W."""
         for k, (above, level) in enumerate(pairwise(self.levels if self.path else ()), 1):
             child, word = above["child"], level["word"][:-1]
             if child[0] != 0 or child[-1] != len(level) - 1 or (child[1:] < child[:-1]).any():
@@ -152,9 +146,7 @@ def wrap_records(memory, where, far, path=""):
 
 
 def find_unigrams(nodes, W):
-    """Return the place of each word's 1-gram, (W,) int32, -1 for a word without one. Raises FormatError if a 1-gram's
-    word id is not below W.
-    """
+    """The place of each word's 1-gram, (W,) int32, or -1. Raises FormatError if a 1-gram's word id is not below W."""
     words = nodes.levels[1]["word"][:-1]
     if words.min(initial=0) < 0 or words.max(initial=0) >= W:
         raise FormatError(nodes.path, "damaged: a 1-gram has a word outside the vocabulary")
@@ -251,9 +243,7 @@ def as_matrix(level):
 
 
 def is_suffix_closed(nodes):
-    """Whether every n-gram without its oldest word is an n-gram of the model too, as KenLM requires. Bare prefixes do
-    not count as n-grams.
-    """
+    """Whether the model has every n-gram without its oldest word too, as KenLM requires. Bare prefixes do not count."""
     for k in range(3, nodes.order + 1):
         shorter, level = nodes.levels[k - 1][:-1], nodes.levels[k][:-1]
         suffix = level["suffix"][~np.isnan(level["log10p"])]

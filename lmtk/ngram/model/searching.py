@@ -79,7 +79,7 @@ def shell_sort(items, begin, end):
 
 @inlined
 def probe(trie, k, slot, low, high, w):
-    """The same search in the hash table of order k; slot: the first to look at."""
+    """The node that `search` would find, by the hash table of order k, probed from the place `slot` on."""
     memory, where, slots, spans = trie
     begin, width = where[u64(k - 1), AT], where[u64(k - 1), WIDTH]
     table, places = spans[u64(k), 0], spans[u64(k), 1]
@@ -133,9 +133,7 @@ def find_children(above, level, node, word):
 
 
 def find_rows(nodes, rows):
-    """Find the nodes (N,) of n-grams, rows of ids (N, k); -1 for n-grams that the model does not have. An id of -1 is
-    in no n-gram.
-    """
+    """Find the nodes (N,) of n-grams, rows of ids (N, k); -1 for an n-gram that the model lacks or with an id of -1."""
     node = np.zeros(len(rows), np.int64)
     for above, level, word in zip(nodes.levels, nodes.levels[1:], rows.T):
         node = find_children(above, level, node, word)
@@ -177,7 +175,7 @@ def fill_table(memory, where, k, table):
 
 def add_tables(nodes, home=None):
     """Return the Nodes with tables of all orders. A model that has tables, or fewer than MANY n-grams, is returned
-    unchanged. home: None, or a function home(sizes, places) that returns memory for so many slots.
+    unchanged. home: None, or a function home(sizes, places) that returns memory for `places` slots.
     """
     if len(nodes.slots) or sum(nodes.where[:, N]) < MANY:
         return nodes

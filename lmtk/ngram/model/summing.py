@@ -28,10 +28,8 @@ def sum_text(arrays, table, marks, text, room):
     double precision. Words of probability 0 are left out.
 
     arrays: those of `walking`; table: the arrays of a `text.corpus.Table`. marks: V; the ids of <unk>, <s> and </s>;
-    whether <s>, and whether </s>, is added to lines without it. room: the arrays of ROOM.
-
-    Returns the number of sums; of sentences; of words; of `unk` with p = 0; of other words with p = 0; of `unk` with
-    p > 0; of blank lines.
+    whether <s>, and whether </s>, is added to lines without it. room: the arrays of ROOM. Returns the numbers of sums,
+    sentences, words, `unk` with p = 0, other words with p = 0, `unk` with p > 0, blank lines.
     """
     V, unk, sos, eos, add_sos, add_eos = marks
     sums, ends, ids, tokens, log10p, fresh, used = room

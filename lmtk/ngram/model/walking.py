@@ -108,10 +108,9 @@ def fetch(memory, where, k, node):
 
 @inlined
 def search_round(trie, lanes, lists, lives):
-    """The search of `walk` in each part of the list `live`: child <- the node that extends the part's context by its
-    word, -1 if there is none. Splits the list in two: the parts with a node go to the list `hit`, the others stay in
-    `live`. Returns the lengths of both lists. trie, lanes, lists: arrays of `walk`; lists are scratch memory, except
-    for `live` and `hit`.
+    """The search of `walk` in the first `lives` parts of the list `live`: child <- the node that extends the part's
+    context by its word, or -1. Parts with a node go to the list `hit`, the others stay in `live`. Returns the lengths
+    of both lists. trie, lanes, lists: arrays of `walk`; the lists `few` and `table` are scratch memory.
     """
     memory, where, slots, spans = trie
     word, order, node, low, high, slot, child = lanes
@@ -258,10 +257,8 @@ def walk(arrays, V, single, ids, fresh, log10p, used):
 @jit(nogil=False)
 def step(arrays, w, state):
     """Score one word w in KenLM's arithmetic: (log10 p, the length of the n-gram used, the state after w). The kernel
-    holds Python's lock, since it is short.
-
-    state: the longest context, order << 32 | place; AFTER_NOTHING or AFTER_UNKNOWN if there is none. As in KenLM, a
-    context that no n-gram extends, and whose weight is 0, is shortened.
+    holds Python's lock, since it is short. state: the longest context, order << 32 | place; AFTER_NOTHING or
+    AFTER_UNKNOWN if there is none. As in KenLM, a context that no n-gram extends, and whose weight is 0, is shortened.
     """
     trie, logs, far, unigram, log10p_1 = arrays
     memory, where, _, _ = trie
@@ -316,13 +313,11 @@ def seek(trie, k, node, w):
 
 @jit
 def score_text(arrays, table, unk, sos, eos, text):
-    """(KenLM's log10 p of a sentence, in single precision; the number of its words, </s> included). text: the bytes of
-    the sentence and a blank; table: the arrays of a `text.corpus.Table`; sos, eos: the ids of the marks around the
-    sentence, or -1 for none.
+    """(KenLM's log10 p of a sentence, in single precision; its number of words, </s> included). text: the sentence's
+    bytes and a blank; table: the arrays of a `text.corpus.Table`; sos, eos: the ids of the marks around it, or -1.
 
-    All n-grams of the sentence are found first, an order at a time, so that their random reads overlap: the k-gram that
-    ends at token i extends the (k - 1)-gram that ends at i - 1. `walk` makes fewer searches, but needs many tokens for
-    its reads to overlap.
+    All n-grams are found first, an order at a time, so that their random reads overlap: the k-gram that ends at token i
+    extends the (k - 1)-gram that ends at i - 1. `walk` makes fewer searches, but needs a long text to overlap reads.
     """
     trie, logs, _, unigram, log10p_1 = arrays
     memory, where, _, _ = trie
@@ -393,8 +388,7 @@ def put_line(ids, begin, end, marks, tokens, fresh, at):
 @jit
 def score_lines(arrays, ids, sos, eos, sums):
     """sums (S,) float64 <- KenLM's log10 p of each line of `ids`, in which -1 separates lines: the sum over its words
-    in single precision, one after the other. sos, eos: the ids of marks to put before and after each line, or -1 for
-    none.
+    in single precision, one after the other. sos, eos: the ids of marks to put around each line, -1 for none.
     """
     lines = len(sums)
     N = len(ids) - (lines - 1) + lines * ((sos >= 0) + (eos >= 0))
@@ -424,10 +418,9 @@ def advance(arrays, states, ids, after):
 
 @jit
 def fill_scores(arrays, states, scores):
-    """scores (B, V) float32 <- log10 p of each word in each of the states (B,), in KenLM's arithmetic.
-
-    Contexts are taken from the shortest to the longest: the weight of a context is added to all words, and its children
-    get their own probability. Bound: V numbers are written for each context, V being the size of the vocabulary.
+    """scores (B, V) float32 <- log10 p of each word in each of the states (B,), in KenLM's arithmetic. Contexts are
+    taken from the shortest to the longest: the weight of a context is added to all words, and its children get their
+    own probability. Bound: V numbers are written for each context, V being the size of the vocabulary.
     """
     (memory, where, _, _), logs, far, _, first = arrays
     n, V = len(where), scores.shape[1]

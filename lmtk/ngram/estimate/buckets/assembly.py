@@ -87,9 +87,7 @@ def put_segment(work, k, place, child, new, rows, segment):
 
 
 def put_from_shelf(job, size, records):
-    """Fills the records of the orders from 2 on from the arrays on the shelf, `size` records at a time. Returns how
-    many n-grams lack their suffix.
-    """
+    """Fills the records from order 2 on from the shelf, `size` at once. Returns how many n-grams lack their suffix."""
     lacking = 0
     for k, (above, level) in enumerate(pairwise(records), 2):
         base = place_children(job, k, size, above)

@@ -29,8 +29,7 @@ class Buckets:
     with each of this rank's buckets, where they are contexts. log10p, log10bow, marks: those of order 1, on every rank.
     sizes: the number of n-grams of each order in the model.
 
-    estimator: the engine.Estimator of a single bucket that stays in memory, else None. With an estimator, the shelf,
-    cuts and received are not used.
+    estimator: the engine.Estimator of a single bucket in memory, which needs no shelf, cuts or received; else None.
 
     records: a Shelf with the records of each bucket until they are sorted. methods, kenlm: as in methods.Recipe; at the
     end the methods have their discounts. show(share, task): is called with the share of a task that is done.
@@ -96,9 +95,8 @@ class Buckets:
 
 
 def divide(seen, unit, vocab, order, memory, comm):
-    """Empty Buckets for the positions of a text, or for counted n-grams. seen: as in Buckets; unit: of `seen`,
-    "words" or "n-grams"; memory: bytes, or None. Raises LmtkError if memory is too small for a bucket, or if the text
-    is too large.
+    """Empty Buckets for a text's positions, or for counted n-grams. seen: as in Buckets; unit: of `seen`, "words" or
+    "n-grams"; memory: bytes, or None. Raises LmtkError if the memory is too small for a bucket, or the text too large.
     """
     if memory:
         threads.use(min(threads.thread_count(), max(1, memory // THREAD)))  # each thread needs memory of its own
@@ -125,9 +123,8 @@ def divide(seen, unit, vocab, order, memory, comm):
 
 
 def cut_ranges(seen, ranks, most, even):
-    """The first word of each bucket, and the end, (B + 1,), with equally many buckets for each rank. A bucket has up to
-    `most` positions, or those of a single word; with `even`, all have about as many. seen (W,): the number of each
-    word's positions.
+    """The first word of each bucket, and the end, (B + 1,), with as many buckets for each rank. A bucket has up to
+    `most` positions, or those of a single word; with `even`, all have about as many. seen (W,): each word's positions.
     """
     ends, W = np.cumsum(seen), len(seen)
     if even:

@@ -26,11 +26,10 @@ f32 = np.float32
 
 
 def count(ngrams, vocab, recipe, memory=None, comm=ALONE, show=lambda share, task: None, types=False):
-    """Counts n-grams, and estimates the discounts and order 1: the Buckets that `estimate` goes on with.
-
-    ngrams: suffix.Suffixes, which make one bucket in memory; or a collection.Text or runs.Spilled, dealt to buckets,
-    the part of each rank of `comm`. recipe: a methods.Recipe. memory: bytes, or None. show: as in Buckets. types: as
-    for an engine.Estimator. Raises NoDiscount, and LmtkError as `divide` does or if nothing is counted.
+    """Counts n-grams, and estimates the discounts and order 1: the Buckets that `estimate` goes on with. ngrams:
+    suffix.Suffixes, which make one bucket in memory; or a collection.Text or runs.Spilled, dealt to buckets, the part
+    of each rank of `comm`. recipe: a methods.Recipe. memory: bytes, or None. show: as in Buckets. types: as for an
+    engine.Estimator. Raises NoDiscount, and LmtkError as `divide` does or if nothing is counted.
     """
     methods, kenlm, n = recipe.methods, recipe.kenlm, len(recipe.methods)
     inside, size = words_kept(recipe, vocab)
@@ -78,9 +77,7 @@ def count_suffixes(job, b, last):
 
 
 def count_all(job, sort):
-    """Sorts every bucket by sort(b). Returns (how many bigrams end in each word (W,), the counts of counts n_1 .. of
-    each order from 2 on).
-    """
+    """Sorts buckets by sort(b). Returns (how many bigrams end in each word (W,), counts of counts from order 2 on)."""
     bigrams, lock = np.zeros(len(job.seen), np.int64), Lock()
 
     def count(b):

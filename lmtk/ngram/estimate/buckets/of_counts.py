@@ -8,8 +8,7 @@ node    -        an n-gram's number among those of its order in suffix order: it
                  reversed, where its suffixes are prefixes
 
 Every prefix of an n-gram is in the counts, at least with the count 0. So the prefix is in the bucket of its last word.
-A suffix that was not counted is made in both buckets of its n-gram. Both make the same one, since it ends in the same
-two words.
+A suffix that was not counted is made in both buckets of its n-gram, with the same two last words.
 """
 
 from dataclasses import replace
@@ -100,8 +99,8 @@ def sort_bucket(job, b, last):
 
 def in_suffix_order(rows, weights, W):
     """Puts n-grams and their suffixes in suffix order. rows (N, k): those of each order, ids from the last word back;
-    weights (N,). Returns (keys and weights of each order, as in `counts`; the Suffixes; base, suffix, leaf and first of
-    leaves.find_places).
+    weights (N,). Returns (each order's keys and weights, as in `counts`; the Suffixes; base, suffix, leaf, first of
+    `leaves.find_places`).
     """
     n = len(rows)
     levels = from_rows([np.ascontiguousarray(x) for x in rows], weights, W + 1)

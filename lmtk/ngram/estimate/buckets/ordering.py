@@ -29,9 +29,7 @@ def sort_bucket(job, b, last, marks):
 
 
 def put_bucket(job, b, last, events, contexts):
-    """Puts a bucket's events and contexts, Suffixes without blocks, on the shelf. Returns the last two results of
-    `sort_bucket`.
-    """
+    """Put events and contexts, Suffixes without blocks, on the shelf. Returns the last two results of `sort_bucket`."""
     n, W, shelf, vocab = job.order, len(job.seen), job.shelf, job.vocab
     for name, x in (("events", events), ("contexts", contexts)):
         nonempty = np.flatnonzero(np.diff(x.ended))

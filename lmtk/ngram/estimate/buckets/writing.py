@@ -49,12 +49,10 @@ def write_arpa(out, job, path=None, layout=None, may_reuse=False):
 
 @contextlib.contextmanager
 def write_together(out, comm, path):
-    """Yields (a function to which a rank gives the parts of a file, bytes; a function that all ranks must call equally
-    often). The latter puts the parts that the ranks have given since its last call, in the order of ranks, into rank
-    0's `out`.
-
-    If `out` is a regular file that all ranks can open, each rank writes to its own place in it, one call later, so that
-    none waits for the others' sizes; otherwise rank 0 receives all.
+    """Yields (a function to which a rank gives parts of a file, bytes; a function that all ranks must call equally
+    often). The latter writes the parts since its last call, in the order of ranks, into rank 0's `out`. If `out` is a
+    regular file that all ranks can open, each rank writes to its own place in it, one call later, so that none waits
+    for the others' sizes; otherwise rank 0 receives all.
     """
     parts, end, ahead = [], 0, deque()
     name, file = open_shared(out, comm)
@@ -100,9 +98,7 @@ def write_together(out, comm, path):
 
 
 def open_shared(out, comm):
-    """(the name of rank 0's `out`, a descriptor of it on every rank: None unless it is a regular file that all ranks
-    can write).
-    """
+    """(the name of rank 0's `out`; a descriptor of it, None unless it is a regular file that all ranks can write)."""
     plain = out and isinstance(getattr(out, "raw", None), io.FileIO) and os.path.isfile(out.raw.name)
     name, file = comm.gather(out.raw.name if plain else None)[0], None
     with contextlib.suppress(OSError, TypeError):
@@ -114,9 +110,8 @@ def open_shared(out, comm):
 
 
 def orders_of(job, k):
-    """Yields, for each of a rank's buckets, the n-grams of order k whose lines it has, its contexts: their Suffixes,
-    and log10p, log10bow and marks, (N,) each. At order 1 rank 0 has all words, and None for Suffixes; the others have
-    no columns.
+    """Yields, for each of a rank's buckets, its contexts of order k, whose lines it has: their Suffixes, and log10p,
+    log10bow and marks, (N,) each. At order 1 there are no Suffixes; rank 0 has all words, the others have no columns.
     """
     if job.estimator:
         work = job.estimator
