@@ -175,7 +175,7 @@ class Scratch:
 
     @contextmanager
     def lent(self):
-        """Yields room(name, shape, kind), which returns an array, not initialised; a name always gets one memory."""
+        """Yields room(name, shape, kind), which makes an uninitialised array; a name always has the same memory."""
         room = self.free.pop() if self.free else {}
         try:
             yield partial(array_in, room)

@@ -355,7 +355,7 @@ def vocabulary(words):
 
 
 def nodes_of_few(rows, W):
-    """(the Nodes of each order's rows (N, k + 2) over W words, missing prefixes bare; the number of repeats)."""
+    """(the Nodes of rows (N, k + 2) of each order over W words, missing prefixes being bare; the number of repeats)."""
     orders, repeated = [], 0
     for x, (keys, first, _) in zip(rows, number_ngrams([x[:, :-2] for x in rows], W), strict=True):
         is_row = first < len(x)

@@ -200,7 +200,7 @@ def estimate_order(levels, k, method, vocab, tell, size, trusting=False):
 
 
 def closed_contexts(below, vocab):
-    """Which contexts, nodes of `below`, cannot be extended: they end in </s>, or have an <unk> not predicted."""
+    """Which contexts, nodes of `below`, cannot be extended: they end in </s>, or have an unpredicted <unk>."""
     is_end = below.word == vocab.eos_id
     return is_end if vocab.unk_id < vocab.V else is_end | below.unknown
 

@@ -344,7 +344,7 @@ def contexts_at(begins, start, first, last, k, local):
 
 @jit
 def find_blocks(begins, ended, oldest, head, blocks):
-    """blocks <- as in the table; those of v begin at head[v], which advances in place. oldest (M_2,): bigrams' v."""
+    """blocks <- as in the table; those of v begin at head[v], which advances. oldest (M_2,): the v of each bigram."""
     g, last = 0, -1
     for w in range(len(ended) - 1):
         for j in range(ended[w], ended[w + 1]):
