@@ -211,6 +211,7 @@ OUTPUTS = [
 ]
 
 
+@pytest.mark.sample(13)
 @pytest.mark.parametrize("words", OUTPUTS, ids=lambda words: "".join(words))
 def test_every_output_is_the_same_in_little_memory(tmp_path, monkeypatch, large_from, words):
     monkeypatch.chdir(tmp_path)
@@ -231,6 +232,7 @@ def test_every_output_is_the_same_in_little_memory(tmp_path, monkeypatch, large_
     assert outcomes[0] == outcomes[1]
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("seed", range(12))
 def test_the_last_n_grams_of_lmplz_are_the_same_in_large_jobs(tmp_path, monkeypatch, large_from, seed):
     """The last word follows <s>, <unk> and words, or some of them; its n-grams have raw counts in counts of counts."""

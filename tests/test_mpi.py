@@ -87,6 +87,7 @@ def test_one_process_begins_and_three_ranks_go_on(texts):
 
 
 @needs_mpi
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("how", [[], ["-parallel", "data"]])
 def test_ranks_that_are_interrupted_leave_a_checkpoint_for_one_process(tmp_path, how):
     words = ["nplm-train", *DATA, *TINY, "-epochs", "600", "-rate", "1e-3", "-debug", "1", "-lm", tmp_path / "m"]

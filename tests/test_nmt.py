@@ -60,6 +60,7 @@ def test_scores_are_those_of_appendix_a(attention, unit, tied):
         assert logp == pytest.approx(naive.translation_logp(letters, x.tolist(), y.tolist(), 7), rel=1e-9)
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("attention", [True, False])
 @pytest.mark.parametrize("unit, tied", [("gated", False), ("lstm", False), ("rnn", False), ("gated", True)])
 @pytest.mark.parametrize("dropped", [False, True])
@@ -200,6 +201,7 @@ def model(attention=True, seed=1, unit="gated", tied=False):
     return network.Model(vocab(5), vocab(6), sizes_of(attention, unit, tied), theta, {})
 
 
+@pytest.mark.sample(19)
 @pytest.mark.parametrize("attention", [True, False])
 @pytest.mark.parametrize("size", [1, 2, 4])
 @pytest.mark.parametrize("seed", [1, 2, 3])

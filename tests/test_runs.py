@@ -34,7 +34,7 @@ program()
     assert (done.returncode, done.stderr) == (-signal.SIGINT, b"")
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 def test_an_interrupted_training_goes_on_to_the_same_bytes(tmp_path, number, status):
     """Status 130, a whole checkpoint and no model; a run beside it is refused, -finish makes a model of a copy of it;

@@ -16,17 +16,6 @@ LARGE.update(text=1, ngrams=1)
 lmtk.cli.main()
 """
 AWAY = {
-    # what Python's os has on Linux only
-    "Linux": """
-import os, sys
-for name in ("sched_getaffinity", "sched_setaffinity", "posix_fallocate", "memfd_create", "sendfile"):
-    if hasattr(os, name):
-        delattr(os, name)
-from lmtk.machine import objects
-sys.platform = "darwin"
-assert not objects.is_usable()
-sys.platform = "linux"
-""",
     # all modules of numba that are not public, for imports by lmtk; what is in the cache was made with them
     "numba's inner parts": """
 import builtins
@@ -48,6 +37,17 @@ def without(package, *names):
         raise OSError(names)
     return usual(package, *names)
 objects.package_file = without
+""",
+    # what Python's os has on Linux only
+    "Linux": """
+import os, sys
+for name in ("sched_getaffinity", "sched_setaffinity", "posix_fallocate", "memfd_create", "sendfile"):
+    if hasattr(os, name):
+        delattr(os, name)
+from lmtk.machine import objects
+sys.platform = "darwin"
+assert not objects.is_usable()
+sys.platform = "linux"
 """,
 }
 COMMANDS = [
@@ -77,6 +77,7 @@ def usual(tmp_path_factory):
     return figures(tmp_path_factory.mktemp("usual"), "", COMMANDS)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("away", AWAY)
 def test_commands_give_the_same_figures_without(tmp_path, usual, away):
     commands = COMMANDS if away == "Linux" else COMMANDS[:3]  # all kernels are compiled, which takes long
