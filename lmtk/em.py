@@ -1,4 +1,4 @@
-"""Mixture weights by expectation-maximisation on held-out text, one set of weights for each bin of contexts.
+"""Mixture weights by expectation-maximization on held-out text, one set of weights for each bin of contexts.
 
 The probabilities of each held-out token under J models come in; `estimate_weights` returns the weights of the models.
 They are used for mixtures of models and for the orders of deleted interpolation.

@@ -11,7 +11,7 @@ FAST = {"reassoc", "contract", "nsz"}
 @jit(fastmath=FAST)
 def exp(v):
     """e^v of one number between -87 and 87, with a relative error below 4e-7: 2^k times a polynomial in the rest. In a
-    loop, the compiler vectorises it.
+    loop, the compiler vectorizes it.
     """
     n = np.floor(v * f32(1.44269504) + f32(0.5))
     r = v - n * f32(0.693359375) + n * f32(2.12194440e-4)
@@ -30,7 +30,7 @@ def exp(v):
 def ordered(bits):
     """The bits of a float as an integer, such that integers are ordered as the floats are; it is its own inverse.
 
-    The compiler vectorises the search for the largest of many integers, but not of floats.
+    The compiler vectorizes the search for the largest of many integers, but not of floats.
     """
     return i32(bits ^ i32(i32(bits >> 31) & i32(0x7FFFFFFF)))
 
@@ -91,7 +91,7 @@ def tanh(v):
 @jit(fastmath={"contract"})
 def powers(x, n):
     """x[:n] <- 10^x in double precision, in place, with a relative error below 4e-16. x (N,) float64, below 300; below
-    about x = -300 the result is 0. It is 2^k times the series of e^r, |r| <= ln 2 / 2, which the compiler vectorises.
+    about x = -300 the result is 0. It is 2^k times the series of e^r, |r| <= ln 2 / 2, which the compiler vectorizes.
     """
     for i in range(n):
         v = x[i] * 2.302585092994046

@@ -69,7 +69,7 @@ def kind_of(program):
     return program.removesuffix("-train") + "-checkpoint"
 
 
-def check_beside(model, resume):
+def check_no_checkpoint(model, resume):
     """Raise LmtkError if a new run would overwrite the checkpoint of a run that has not ended."""
     checkpoint = checkpoint_of(model)
     if checkpoint and not resume and os.path.exists(checkpoint):

@@ -25,7 +25,7 @@ def state_of(data, G, seed=None):
 
 def made(data, G, unseen=()):
     state = state_of(data, G)
-    return induction.made(data, state.g, state.G, unseen)
+    return induction.name_classes(data, state.g, state.G, unseen)
 
 
 @pytest.mark.parametrize("table", [2, 9, 1 << 22])

@@ -21,6 +21,7 @@ def models(tmp_path_factory):
         f"{train} tree -objective tree",
         f"{train} class -objective class",
         f"{train} energy -model energy",
+        f"{train} tdnn -model tdnn",
     ]:
         shutil.copy(FILES / "tr.txt", folder / "tr")
         subprocess.run(["lmtk", *command.split()], cwd=folder, env=ENVIRONMENT, check=True)
@@ -64,6 +65,7 @@ WRONG = [  # kind, what is changed, what is said
     ("nplm", set_to("order", "x"), 'damaged: the setting order is "x"; expected a whole number from 1 to 99'),
     ("nplm", set_to("order", True), "damaged: the setting order is true; expected a whole number from 1 to 99"),
     ("nplm", set_to("order", None), "damaged: the setting order is missing; expected a whole number from 1 to 99"),
+    ("tdnn", set_to("order", 1), "damaged: the setting order is 1; expected a whole number from 2 to 99"),
     ("nplm", set_to("order", 4), "damaged: the array C is float32 (12, 3); expected float32 (12, 2)"),
     ("nplm", set_to("training", [1]), "damaged: the setting training is [1]; expected options with their values"),
     ("nplm", set_to("V", 10**6), "damaged: the array U is float32 (10, 2); expected float32 (1000000, 2)"),

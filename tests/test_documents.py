@@ -29,7 +29,7 @@ TEXTS = st.lists(st.sampled_from([*WORDS, "\n", "\t", " "]), max_size=12).map(" 
 
 
 def plain_normalize(text):
-    """CCNet's normalisation, a character at a time."""
+    """CCNet's normalization, a character at a time."""
     out, place, text = [], 0, text.lower()
     while place < len(text):
         end = place
@@ -51,11 +51,11 @@ def plain_normalize(text):
 
 @settings(deadline=None)
 @given(st.text(st.sampled_from("aÉß1٣.,٫ \n\t—…”ΑΣ́２\x7f\x85")))
-def test_normalisation_is_that_of_single_characters(text):
+def test_normalization_is_that_of_single_characters(text):
     assert normalize(text) == plain_normalize(text)
 
 
-def test_normalisation():
+def test_normalization():
     """The figures are those of datatrove 0.10.1, the last line but one of which joins words at a line's end."""
     assert normalize("Café — 3,000.50 “naïve” ２ 1.2.3…") == 'cafe  -  0.0 "naive" 0 0.0...'
     assert normalize("end.\nStart\x00") == "end.start"
@@ -285,7 +285,7 @@ def test_too_many_pieces_for_nemo():
 
 @pytest.mark.parametrize("large", [1, 1 << 40])
 def test_a_text_of_pieces_is_that_of_lines(pieces, monkeypatch, large):
-    """Also after bytes that are not UTF-8, and in blocks of any size. CCNet's normalisation joins words at a tab."""
+    """Also after bytes that are not UTF-8, and in blocks of any size. CCNet's normalization joins words at a tab."""
     set_large(monkeypatch, large, "text")
     model = SentencePiece(pieces["unigram"], "sp")
     reader = piece_text(Encoder(normalize, model))

@@ -64,7 +64,7 @@ def test_loss_and_gradient(order, words, unk):
 def test_model_is_a_backoff_model(order, words, unk):
     counts, vocab, f, ngrams = problem(order, words, unk)
     model = maxent.estimate(counts, vocab, order, 0.5, 6.0)
-    weights = maxent.minimise(lambda x: f.loss(x, 6.0), len(ngrams), 0.5 / f.M.sum(), lambda line: None)
+    weights = maxent.minimize(lambda x: f.loss(x, 6.0), len(ngrams), 0.5 / f.M.sum(), lambda line: None)
     assert (weights[f.event] == 0).any() or order == 1
     named = dict(zip(ngrams, weights))
     (corpus,) = read_corpus(TEXT, vocab, Marks())
@@ -81,12 +81,12 @@ def test_model_is_a_backoff_model(order, words, unk):
         )
 
 
-def test_optimiser_finds_the_least():
+def test_optimizer_finds_the_least():
     rng = np.random.default_rng(2)
     A = rng.normal(size=(9, 6))
     H, b = A.T @ A + np.eye(6), rng.normal(size=6) * 3
     for c in (0.0, 2.5):
-        x = maxent.minimise(lambda x: (x @ H @ x / 2 - b @ x + 1e-3, H @ x - b), 6, c, lambda line: None)
+        x = maxent.minimize(lambda x: (x @ H @ x / 2 - b @ x + 1e-3, H @ x - b), 6, c, lambda line: None)
         slope = H @ x - b
         # at the least the slope is -c, c or, where x is 0, between them
         assert np.where(x, slope + c * np.sign(x), np.maximum(np.abs(slope) - c, 0)) == pytest.approx(0, abs=0.05)

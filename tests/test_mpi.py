@@ -14,7 +14,7 @@ from small_models import life, prepared, run, settings
 from lmtk.errors import LmtkError
 from lmtk.files.registry import load
 from lmtk.machine import mpiexec, parallel
-from lmtk.nplm.outputs import block
+from lmtk.nplm.outputs import units_of_rank
 from lmtk.run import write_checkpoint
 
 TINY = ["-hidden", "4", "-features", "3", "-order", "3", "-epochs", "3", "-minibatch", "4", "-rate", "0.1"]
@@ -394,9 +394,9 @@ def test_blocks_are_those_of_the_paper():
         def __init__(self, rank, size):
             self.rank, self.size = rank, size
 
-    assert [block(11, Ranks(i, 3)) for i in range(3)] == [(0, 4), (4, 8), (8, 11)]
+    assert [units_of_rank(11, Ranks(i, 3)) for i in range(3)] == [(0, 4), (4, 8), (8, 11)]
     with pytest.raises(LmtkError, match="5 words in blocks of 2 are too few for 4 ranks; run with 3"):
-        block(5, Ranks(0, 4))
+        units_of_rank(5, Ranks(0, 4))
 
 
 def test_mpi4py_is_imported_in_one_place():

@@ -409,7 +409,7 @@ def test_features_known_beforehand(tmp_path):
     for bad, message in (
         ("b 1 2\n", "w2v:1: expected a word and 3 finite numbers .-features., got 2"),
         ("5 3\nb 1 2 3\n", "says 5"),
-        ("zzz 1 2 3\n", "no word of the vocab"),
+        ("zzz 1 2 3\n", "no features for any word"),
     ):
         path.write_text(bad)
         with pytest.raises(FormatError, match=message):

@@ -107,7 +107,7 @@ RULES = (
 
 @takes(EditJob, OPTIONS)
 def command(memuse, write_bin_lm, mix_lm_n, mix_lambda_n, **options):
-    """Prune, merge, renormalise, convert and score back-off models, and print random sentences. Write a class model as
+    """Prune, merge, renormalize, convert and score back-off models, and print random sentences. Write a class model as
     one file, or turn a class model into a model of words.
 
     The steps run in this order: -order, -map-unk, -limit-vocab, -vocab, -mix-lm (or -loglinear-mix, if the result is

@@ -10,7 +10,7 @@ OPTIONS = {
     "Words": {
         "tokenize": option("Separate punctuation from words: it's (3.5) -> it's ( 3.5 )."),
         "numbers": option("Replace numbers by <num>: 1,234.5 -45 3rd 1960s 12:30 50%."),
-        "proper": option("Replace capitalised words inside a sentence by <name>."),
+        "proper": option("Replace capitalized words inside a sentence by <name>."),
         "proper_list": option("Replace the words of this list by <name>.", "FILE"),
     },
     "Output": {"write": option("Write the text (-: stdout).", "FILE")},

@@ -1,4 +1,4 @@
-"""Open files for reading: "-" is stdin, and compressed files are recognised by their content.
+"""Open files for reading: "-" is stdin, and compressed files are recognized by their content.
 
 `open_in` opens a path and gives a stream of its bytes, decompressed if need be (gzip, bzip2, xz, zstd). It rejects a
 second reading of stdin or of an unnamed pipe, and turns damage of compressed data into a FormatError. `digest` computes

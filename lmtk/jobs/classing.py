@@ -102,7 +102,7 @@ def sort_words(job):
     start = files.read_classes(job.init) if job.init else None
     unsorted = unsorted_words(job, start)
     state = exchange_words(job, unsorted, start)
-    result = induction.made(unsorted.data, state.g, state.G, unsorted.unseen, unsorted.unk)
+    result = induction.name_classes(unsorted.data, state.g, state.G, unsorted.unseen, unsorted.unk)
     if job.classes:
         with open_out(job.classes) as out:
             files.write_classes(out, result)
@@ -207,7 +207,7 @@ def merge_words(job, unsorted, g, bar):
         bar(share, "merging")
         if save and len(merged) and len(merged) % save == 0:
             g = induction.merged_classes(merged, order, merged_id, words)
-            classes = induction.made(data, g, int(g.max()) + 1, unsorted.unseen, unsorted.unk)
+            classes = induction.name_classes(data, g, int(g.max()) + 1, unsorted.unseen, unsorted.unk)
             with open_out(numbered_name(job.classes, len(merged))) as out:
                 files.write_classes(out, classes)
     return induction.merged_classes(merged, order, merged_id, words)

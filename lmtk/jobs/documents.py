@@ -1,7 +1,7 @@
 """Scoring the documents of a JSONL file, adding figures to them, and filtering them by perplexity.
 
 `score_documents` reads the file in batches of lines. `measure` scores the documents of each batch: their texts are
-normalised and split into pieces, and each line of a text is a sentence. `choose` decides from the perplexities which
+normalized and split into pieces, and each line of a text is a sentence. `choose` decides from the perplexities which
 documents are kept and to which bucket each belongs, and `write` writes the lines with their new fields.
 
 Where the choice depends on all documents (-keep, and -buckets of equal size), the file is read twice: first to score,

@@ -31,7 +31,7 @@ from lmtk.jobs.texts import LOWERED_RULES, convert_texts
 
 @dataclass(frozen=True)
 class EditJob:
-    """Change a back-off model: shorten, limit, merge, renormalise, expand and prune it; score texts with it; draw
+    """Change a back-off model: shorten, limit, merge, renormalize, expand and prune it; score texts with it; draw
     random sentences from it; write it.
 
     lm: the model's file, or a model in memory; with read_mix_lms, a file with a list of models. keep: return the model.

@@ -245,9 +245,7 @@ def batches_of(job, path):
             remedy = "if | separates regions, add -region-separator '|'"
             warnings.warn(f"{name_of(path)}: {clause}; {remedy}", LmtkWarning, stacklevel=1)
         if has_regions is False:
-            clause = (
-                f"no sentence contains '{shown(os.fsencode(job.region_separator))}', so each sentence is one region"
-            )
+            clause = f"no sentence contains '{shown(separator)}', so each sentence is one region"
             warnings.warn(f"{name_of(path)}: {clause}; check -region-separator", LmtkWarning, stacklevel=1)
 
     return names, batches()

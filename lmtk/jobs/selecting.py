@@ -233,13 +233,13 @@ def lines_corpus(reader, block, vocab):
     """(the Corpus of the lines of a block that are not blank, (L,) bool: whether each line is blank)."""
     import numpy as np
 
-    from lmtk.text.corpus import NEWLINE, Corpus, Marks, but_openings, with_marks
+    from lmtk.text.corpus import NEWLINE, Corpus, Marks, except_openings, with_marks
 
     ids = reader.ids(block)
     is_blank = np.diff(np.flatnonzero(ids == NEWLINE), prepend=-1) == 1
     tokens, ends, _ = with_marks(ids, Marks(), vocab.sos_id, vocab.eos_id)
     starts = np.append(0, ends)
-    return Corpus(tokens, starts, but_openings(tokens, starts, vocab.sos_id)), is_blank
+    return Corpus(tokens, starts, except_openings(tokens, starts, vocab.sos_id)), is_blank
 
 
 def renumbering(models):

@@ -1,4 +1,4 @@
-"""How texts are read: as lines, from a field of JSON lines or parquet, normalised, and split into pieces.
+"""How texts are read: as lines, from a field of JSON lines or parquet, normalized, and split into pieces.
 
 `Reading` has the options that commands share. `convert_texts` replaces the names of texts in a job by
 files.inputs.Source. A Source is converted to plain text, block by block, while a job reads it. So the converted text is
@@ -29,7 +29,7 @@ class Reading:
 
     field: the field of JSON lines, or the column of parquet files, that has the text. None: the files are plain texts.
     tokenizer: a file of a tokenizer, which splits the text into pieces.
-    encode: how pieces are named; "nemo": each by one character. normalize: "ccnet": normalise the text as CCNet does.
+    encode: how pieces are named; "nemo": each by one character. normalize: "ccnet": normalize the text as CCNet does.
     """
 
     field: str | None = None
@@ -107,7 +107,7 @@ class Reading:
         return [line.encode() for line in self.encoder.lines([line.decode("utf-8", "replace") for line in lines])]
 
     def as_lines(self, texts):
-        """The texts of documents, without the line end after the last sentence. For CCNet's normalisation, the other
+        """The texts of documents, without the line end after the last sentence. For CCNet's normalization, the other
         line ends become INSIDE, which does not separate words: CCNet deletes line ends and so joins words.
         """
         if not self.normalize:

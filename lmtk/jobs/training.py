@@ -322,13 +322,13 @@ def prepare(job, comm):
     from lmtk import run
     from lmtk.files.inputs import digest
     from lmtk.nplm import training
-    from lmtk.nplm.outputs import block
+    from lmtk.nplm.outputs import units_of_rank
     from lmtk.text.corpus import whole_corpus
 
     inputs = job.vocab, job.classes, job.proposal, job.init_features, job.tree_features, job.lm_rest
     inputs = *inputs, job.reading.tokenizer
     check_trained((job.text, job.heldout), job.lm, job.life, inputs)
-    run.check_beside(job.lm, job.life.resume)
+    run.check_no_checkpoint(job.lm, job.life.resume)
     if comm.rank == 0 and job.heldout and os.path.realpath(job.text) == os.path.realpath(job.heldout):
         clause = f"-text and -heldout are the same file, {job.text}, so the model is not tested on unseen text"
         warnings.warn(f"{clause}; give another text as -heldout", LmtkWarning, stacklevel=1)
@@ -337,7 +337,7 @@ def prepare(job, comm):
     if noise and not any(map(noise.vocab.predicts, vocab.words[: vocab.V])):
         raise LmtkError(f"{job.proposal}: the model predicts no word of the text; make both with the same vocabulary")
     if job.shares_outputs:
-        block(vocab.V, comm)  # if it fails, it fails here on one rank, before all ranks call it
+        units_of_rank(vocab.V, comm)  # if it fails, it fails here on one rank, before all ranks call it
     settings = settings_of(job, vocab, noise)
     corpus = whole_corpus(job.text, vocab, job.marks)
     held = whole_corpus(job.heldout, vocab, job.marks) if job.heldout else None

@@ -117,7 +117,7 @@ def train(job):
         return
     machine.use(job.threads)
     check_trained(job.texts, job.model, job.life)
-    run.check_beside(job.model, job.life.resume)
+    run.check_no_checkpoint(job.model, job.life.resume)
     learn(job, read(job))
 
 

@@ -113,7 +113,7 @@ def words(builder, numbers):
 
 @intrinsic(prefer_literal=True)
 def local(typing, size, kind):
-    """An array (size,) on the stack, not initialised, for kernels that allocate nothing. size: a constant."""
+    """An array (size,) on the stack, not initialized, for kernels that allocate nothing. size: a constant."""
     if not isinstance(size, types.IntegerLiteral):
         return None
     array = types.Array(kind.dtype, 1, "C")

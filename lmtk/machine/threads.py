@@ -175,7 +175,7 @@ class Scratch:
 
     @contextmanager
     def lent(self):
-        """Yields room(name, shape, kind), which makes an uninitialised array; a name always has the same memory."""
+        """Yields room(name, shape, kind), which makes an uninitialized array; a name always has the same memory."""
         room = self.free.pop() if self.free else {}
         try:
             yield partial(array_in, room)

@@ -17,7 +17,7 @@ from lmtk.errors import FormatError, LmtkError, LmtkWarning, counted, shown
 from lmtk.files.decoding import lines
 from lmtk.lm import LN10
 from lmtk.reports.srilm import outcome
-from lmtk.text.corpus import TOKEN, Closed, Corpus, Marks, Reader, but_openings, with_marks
+from lmtk.text.corpus import TOKEN, Closed, Corpus, Marks, Reader, except_openings, with_marks
 from lmtk.text.vocab import EOS, PAUSE
 
 MOSES, SRILM = "Moses's", "SRILM's"
@@ -205,7 +205,7 @@ def score_sentences(model, sentences, penalty, tolower=False):
         ids = reader.ids(b"".join((row.strip(BLANKS) or EOS) + b"\n" for row in rows))
         ids, ends, _ = with_marks(ids, Marks(), vocab.sos_id, vocab.eos_id)
         starts = np.append(0, ends)
-        corpus = Corpus(ids, starts, but_openings(ids, starts, vocab.sos_id))
+        corpus = Corpus(ids, starts, except_openings(ids, starts, vocab.sos_id))
         oov, zero, logs = outcome(vocab, corpus, model.score(corpus))
         never = (oov | zero) & (ids != vocab.eos_id)
         sums[first : first + len(rows)] = np.add.reduceat(np.where(never, penalty, logs), starts[:-1])

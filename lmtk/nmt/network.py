@@ -80,7 +80,7 @@ class Model:
         yield "parameters", self.theta.size
         if "dropout" in self.settings:  # a model from training
             rate = self.settings.get("rate")
-            yield "optimiser", "Adadelta" if rate is None else f"Adam, rate {rate:g}"
+            yield "optimizer", "Adadelta" if rate is None else f"Adam, rate {rate:g}"
         yield from container.settings_for_people({k: v for k, v in self.settings.items() if k != "rate"})
 
 

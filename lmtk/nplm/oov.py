@@ -111,10 +111,10 @@ class OpenNetwork:
         rows = self.network.padded(contexts(corpus, self.order))
         for top in range(0, len(at), ROWS):
             part = at[top : top + ROWS]
-            logp[part] = self.stretch(rows[part], corpus.ids[part], exp_rows)
+            logp[part] = self.score_stretch(rows[part], corpus.ids[part], exp_rows)
         return scores_of("nplm", logp)
 
-    def stretch(self, rows, w, exp_rows):
+    def score_stretch(self, rows, w, exp_rows):
         """ln p of the words w (K,) of a stretch of text in their contexts `rows` (K, n-1); new words join."""
         network, W, m = self.network, len(self.network.vocab.words), self.network.C.shape[1]
         at = np.flatnonzero(w >= W)

@@ -149,7 +149,7 @@ def count_blocks(threads):
     return threads if threads == 1 else 2 * threads
 
 
-def block(V, comm):
+def units_of_rank(V, comm):
     """(first, last + 1) of this rank's output units (Bengio et al. 2003, section 3.2): each rank holds a block of
     ceil(V / size); all other parameters are the same on every rank. Raises LmtkError if a rank would have none.
     """
@@ -170,7 +170,7 @@ def make_blocks(U, W, b, threads, comm=ALONE, low=None, decay=0.0):
     weight decay that each update applies.
     """
     low = np.zeros_like(b) if low is None else low
-    first, end = block(len(b), comm)
+    first, end = units_of_rank(len(b), comm)
     size = -(-(end - first) // count_blocks(threads))
     rows = (slice(i, min(i + size, end)) for i in range(first, end, size))
     stacked = (U, b[:, None]) if W is None else (U, W, b[:, None])
@@ -288,7 +288,7 @@ def make_rows(U, W, b, threads=1, comm=ALONE, C=None, low=None):
     low = np.zeros_like(b) if low is None else low
     if U is None:
         return Rows(None, comm.place(low.copy()), len(b), 0, comm, threads, C, comm.place(b.copy()))
-    first, end = block(len(b), comm)
+    first, end = units_of_rank(len(b), comm)
     part = slice(first, end)
     M = kernels.stack_weights(U[part], None if W is None else W[part], b[part])
     return Rows(comm.place(np.ascontiguousarray(M, f32)), comm.place(low[part].copy()), len(b), first, comm, threads)

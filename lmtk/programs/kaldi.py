@@ -22,7 +22,7 @@ NUMBERS = {"max-order", "max-arpa-warnings"}
 NAMES = {"sos": "bos-symbol", "symbols": "read-symbol-table", "write-symbols": "write-symbol-table"}
 HELP = """usage: {usage}
 
-Write an ARPA file as an FST. ARPA: a file, or - for standard input; compressed files are recognised.
+Write an ARPA file as an FST. ARPA: a file, or - for standard input; compressed files are recognized.
   --disambig-symbol=WORD        the symbol of back-off arcs, such as #0; <s> and </s> are then not labels
   --read-symbol-table=FILE      the symbol table to use
   --write-symbol-table=FILE     write the symbol table
@@ -76,7 +76,7 @@ def parse(words, usage):
     if not 1 <= len(files) <= 2:
         raise UsageError(f"expected an ARPA file and at most one FST, got {len(files)} files; {usage}")
     if piped := [file for file in files if file.endswith("|") or file.startswith("|")]:
-        raise UsageError(f"'{piped[0]}' is a command; give a file (compressed files are recognised), or - and a pipe")
+        raise UsageError(f"'{piped[0]}' is a command; give a file (compressed files are recognized), or - and a pipe")
     if values.pop("max-arpa-warnings", 30) == 0:
         warnings.simplefilter("ignore", LmtkWarning)
     return {FIELDS[name]: value for name, value in values.items() if value not in ("", -1)}, files

@@ -319,7 +319,7 @@ def interpolate(words):
 
 
 def print_weights(models, text):
-    """Prints the weights that maximise the likelihood of a text: interpolate --just_tune."""
+    """Prints the weights that maximize the likelihood of a text: interpolate --just_tune."""
     import_numpy()
     from lmtk.files.registry import load
     from lmtk.jobs.editing import EditJob

@@ -291,7 +291,7 @@ def write_expansions(settings, expansions, class_of, uses):
 
 
 def compute_best_mix(words):
-    """[lambda="L1 L2 ..."] [precision=P] FILE ...: print the weights of models that maximise the likelihood of a text,
+    """[lambda="L1 L2 ..."] [precision=P] FILE ...: print the weights of models that maximize the likelihood of a text,
     by EM. The files are reports of ngram -debug 2 -ppl or -counts, one for each model.
     """
     import_numpy()

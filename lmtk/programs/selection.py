@@ -18,7 +18,7 @@ def select_vocab(words):
     the scale.
 
     The probability is that of a mixture of the unigram models of the files, except for the held-out file, whose
-    likelihood the weights of the mixture maximise (Venkataraman and Wang 2003).
+    likelihood the weights of the mixture maximize (Venkataraman and Wang 2003).
     """
     import_numpy()
     import numpy as np

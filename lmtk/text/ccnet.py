@@ -1,4 +1,4 @@
-"""CCNet's normalisation of documents (Wenzek et al. 2020, "CCNet", section 3), in the form that datatrove applies.
+"""CCNet's normalization of documents (Wenzek et al. 2020, "CCNet", section 3), in the form that datatrove applies.
 
 Lower case, numbers to 0, no accents, Unicode's punctuation to ASCII's, no control characters. A line end is a control
 character too, so that the words on both sides of it become one word.
@@ -37,8 +37,8 @@ TABLE |= dict.fromkeys(CONTROLS)
 
 
 def normalize(text):
-    """The normalised text, a string. The words between blanks do not depend on each other, so that a text may be
-    normalised word by word. Blanks at the ends of a text stay.
+    """The normalized text, a string. The words between blanks do not depend on each other, so that a text may be
+    normalized word by word. Blanks at the ends of a text stay.
     """
     text = NUMBER.sub("0", text.lower())
     if not text.isascii():

@@ -338,7 +338,7 @@ def read_ids(path, index, marks):
     return np.concatenate(parts), np.array([0, N]) if marks.stream else np.concatenate(starts), blank
 
 
-def but_openings(ids, starts, sos):
+def except_openings(ids, starts, sos):
     """(N,) bool: True for all tokens except an <s> that opens a sentence."""
     scored, first = np.ones(len(ids), bool), starts[:-1][np.diff(starts) > 0]
     scored[first[ids[first] == sos]] = False
@@ -374,7 +374,7 @@ def corpora(blocks, vocab, marks, order=1, keep_lines=False, index=None):
         goes_on = marks.stream or bool(before != NEWLINE)
         ids, ends = np.concatenate((context, ids)), ends + len(context)
         starts = np.concatenate(([0], ends, [len(ids)] * goes_on)).astype(np.int64)
-        scored = np.ones(len(ids), bool) if marks.stream else but_openings(ids, starts, sos)
+        scored = np.ones(len(ids), bool) if marks.stream else except_openings(ids, starts, sos)
         scored[: len(context)] = False
         if len(ids) or blank:
             yield Corpus(ids, starts, scored, lines, blank, goes_on)
@@ -386,7 +386,7 @@ def whole_corpus(path, vocab, marks):
     ids, starts, blank = read_ids(path, Closed(vocab.index, vocab.unk_id), marks)
     if not len(ids):
         raise LmtkError(f"{name_of(path)}: no words in it; is it the right file?")
-    scored = np.ones(len(ids), bool) if marks.stream else but_openings(ids, starts, vocab.sos_id)
+    scored = np.ones(len(ids), bool) if marks.stream else except_openings(ids, starts, vocab.sos_id)
     return Corpus(ids, starts, scored, None, blank)
 
 

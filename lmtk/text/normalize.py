@@ -34,7 +34,7 @@ def replace_numbers(text):
 
 
 def replace_proper_nouns(text, names=None):
-    """Replace proper nouns by <name>: capitalised words inside a sentence, or the words `names`, a set of bytes, if
+    """Replace proper nouns by <name>: capitalized words inside a sentence, or the words `names`, a set of bytes, if
     given.
 
     A sentence starts with a line and after . ! or ?. The pronoun I is not a proper noun.

@@ -1,6 +1,6 @@
-"""Splits lines into pieces by a SentencePiece model or a tokenizer.json, and normalises documents before.
+"""Splits lines into pieces by a SentencePiece model or a tokenizer.json, and normalizes documents before.
 
-A SentencePiece or a TokenizerJson splits strings. An Encoder normalises them too. A PieceReader reads blocks of text:
+A SentencePiece or a TokenizerJson splits strings. An Encoder normalizes them too. A PieceReader reads blocks of text:
 bytes -> words -> pieces -> ids, or a text of pieces.
 
 Most of a text's words occur many times. Where the pieces of a word do not depend on the words around it, the
@@ -196,7 +196,7 @@ def load_tokenizer(path, encode=None):
 
 
 class Encoder:
-    """Normalises text by `normalize`, a function on strings or None, and splits it by `tokenizer`, or None.
+    """Normalizes text by `normalize`, a function on strings or None, and splits it by `tokenizer`, or None.
 
     by_words: whether the pieces of a line are the pieces of its words.
     """

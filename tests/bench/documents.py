@@ -1,4 +1,4 @@
-"""Documents a second, on one core, beside datatrove's get_perplexity: CCNet's normalisation, SentencePiece pieces and a
+"""Documents a second, on one core, beside datatrove's get_perplexity: CCNet's normalization, SentencePiece pieces and a
 5-gram. Both sides get the same documents and models, and their perplexities are compared.
 
 The bound of lmtk is random reads of memory, one or two an order and piece; reading JSON and looking up words take about

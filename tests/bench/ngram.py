@@ -141,7 +141,7 @@ def stages(text, folder):
 
 def commands(text, held, folder):
     """name -> function for the whole commands."""
-    names = "arpa", "lmplz.arpa", "binary", "probing.binary", "compact", "8bits", "trie", "pruned", "renormalised"
+    names = "arpa", "lmplz.arpa", "binary", "probing.binary", "compact", "8bits", "trie", "pruned", "renormalized"
     arpa, theirs, binary, probing_binary, *forms, pruned, new = (os.path.join(folder, name) for name in names)
     own_probing, own_trie = os.path.join(folder, "own.probing"), os.path.join(folder, "own.trie")
     kept = [f"-gt{k}min" if i == 0 else "1" for k in range(3, ORDER + 1) for i in range(2)]

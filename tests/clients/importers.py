@@ -55,7 +55,7 @@ def by_pyctcdecode(path, lines):
 
 
 def by_datatrove(path, lines):
-    """The perplexities of documents with CCNet's normalisation and without. datatrove gets local files instead of those
+    """The perplexities of documents with CCNet's normalization and without. datatrove gets local files instead of those
     that it would download.
     """
     from datatrove.utils import perplexity

@@ -3,7 +3,7 @@
 The model is p(w | v) = p(g_w | g_v) p(w | g_w), where g_w is the class of w and each p is a relative frequency. Two
 methods start from the bigram counts of a text: exchange moves single words between a fixed number of classes (Kneser
 and Ney 1993; Martin, Liermann, Ney 1998, "Algorithms for bigram and trigram word clustering", section 3), and merging
-joins the two classes that cost least until enough are left (Brown et al. 1992). `made` names the classes.
+joins the two classes that cost least until enough are left (Brown et al. 1992). `name_classes` names the classes.
 """
 
 from dataclasses import dataclass
@@ -245,7 +245,7 @@ def log_likelihood(state):
     return float(xlogx(state.N[state.N > 0].astype(np.float64)).sum() - xlogx(state.n).sum()) + state.fixed
 
 
-def made(data, g, G, unseen=(), unk=UNK):
+def name_classes(data, g, G, unseen=(), unk=UNK):
     """The classes of the words whose class g (W,) is from 0 to G - 1, by falling use. Classes without words are left
     out.
 

@@ -4,7 +4,7 @@ Each word and each counted n-gram has a weight lambda:
 
     p(w | h) = exp(S(h, w)) / Z(h),    S(h, w) = sum of lambda(g, w) over the suffixes g of h after which w was seen
 
-The weights minimise
+The weights minimize
 
     - ln p(text) + sum lambda^2 / (2 sigma2) + alpha sum |lambda|
 
@@ -26,7 +26,7 @@ from lmtk.ngram.model.backoff import Backoff
 from lmtk.ngram.model.building import build_nodes
 
 KEPT = 6  # pairs of differences that L-BFGS remembers
-ROUNDS, TRIALS = 1000, 40  # rounds of the optimiser, at most, and steps tried in each
+ROUNDS, TRIALS = 1000, 40  # rounds of the optimizer, at most, and steps tried in each
 PAST, LITTLE, FLAT = 5, 1e-4, 1e-7  # it ends when PAST rounds gain less than a share LITTLE, or the slope is FLAT
 
 
@@ -72,7 +72,7 @@ class Features:
         return S, exp, beyond, self.add_suffixes(np.bincount(self.parent, beyond, len(S)))
 
     def loss(self, weights, sigma2):
-        """(what the weights minimise, without alpha sum |lambda|; its gradient (n,)), both per token of the text."""
+        """(what the weights minimize, without alpha sum |lambda|; its gradient (n,)), both per token of the text."""
         _, exp, beyond, Z = self.sums(weights)
         A = self.add_extensions(self.M / Z)[self.parent]  # the sum of 1 / Z over the text's uses of the context
         expected = self.add_extensions(beyond * A) + exp[self.suffix] * A
@@ -87,7 +87,7 @@ def estimate(counts, vocab, order, alpha, sigma2, tell=lambda line: None):
     f = Features(levels, vocab.V)
     if not f.M.sum():
         raise LmtkError("the counts have no word of the vocabulary")
-    weights = minimise(lambda x: f.loss(x, sigma2), len(f.event), alpha / f.M.sum(), tell)
+    weights = minimize(lambda x: f.loss(x, sigma2), len(f.event), alpha / f.M.sum(), tell)
     S, _, _, Z = f.sums(weights)
     logZ = np.log(Z)
     log10p = np.where(f.event, (S - logZ[f.parent]) / LN10, np.nan).astype(np.float32)
@@ -108,8 +108,8 @@ def drop_unpredicted(counts, vocab):
     return replace(counts, levels=levels)
 
 
-def minimise(loss, n, c, tell):
-    """x (n,) that minimises loss(x) + c sum |x|, from x = 0 on. loss(x) -> (its value, its gradient (n,)). The method
+def minimize(loss, n, c, tell):
+    """x (n,) that minimizes loss(x) + c sum |x|, from x = 0 on. loss(x) -> (its value, its gradient (n,)). The method
     is OWL-QN (Andrew and Gao 2007): L-BFGS in which numbers that would change their sign become 0. Like SRILM's, it
     stops a little before the minimum.
     """

@@ -4,7 +4,7 @@ For each order a file has three kinds of columns. The last words of the n-grams 
 number of children of each n-gram takes four bits; the value 15 refers to a list of larger numbers. log10 p and log10
 back-off weights are stored in single precision or quantized. A quantized number is a place in a table of 2^bits
 entries. Each entry is the mean of the numbers in an interval. The density of the intervals follows the cube root of the
-numbers' density, which minimises the mean square error (Panter and Dite 1951). 0, -inf and nan have their own entries.
+numbers' density, which minimizes the mean square error (Panter and Dite 1951). 0, -inf and nan have their own entries.
 """
 
 import numpy as np
