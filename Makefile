@@ -50,7 +50,7 @@ paper-multi30k:
 # the oldest numpy, which other people's programs want, numba and llvmlite: kernels, lmtk from Python, some commands
 OLDEST = numpy==1.26.* numba==0.61.* llvmlite==0.44.*
 oldest: .venv-oldest/installed
-	.venv-oldest/bin/python -m pytest -q -p no:cacheprovider tests/test_api.py tests/test_jit.py tests/test_systems.py
+	.venv-oldest/bin/python -m pytest -q -p no:cacheprovider --all tests/test_api.py tests/test_jit.py tests/test_systems.py
 	.venv-oldest/bin/python -m pytest -q -p no:cacheprovider tests/test_cases.py -k "lm-kneser or gates or tree-of"
 .venv-oldest/installed: pyproject.toml
 	$(PYTHON) -m venv .venv-oldest
