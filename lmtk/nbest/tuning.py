@@ -32,8 +32,8 @@ def ngrams(words):
 def statistics(hypotheses, references):
     """(N, 9) int64 of hypotheses of one sentence, bytes, against its references.
 
-    An n-gram matches at most as often as it occurs in the reference that has it most often. The length of the reference
-    is that nearest to the length of the hypothesis; if two are equally near, the shorter one.
+    An n-gram matches as often as it occurs in the hypothesis, but not more often than in the reference that has most of
+    it. The reference length is the one nearest to the length of the hypothesis; if two are equally near, the shorter.
     """
     tokens = [TOKEN.findall(r) for r in references]
     most = Counter()

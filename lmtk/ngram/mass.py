@@ -22,8 +22,8 @@ def backoff_weights(sums, lower_sums):
     """(log10 back-off weights, log10 of the factors for the probabilities of seen words), (C,) float32 each, of C
     contexts. sums, lower_sums (C,): the sums over the seen words of p, and of p by the lower order.
 
-    A weight is 0 if nothing is left on either side, and -inf if p sums to more than one, where SRILM writes -99. A
-    factor is 1, or larger if mass is left but there are no unseen words to take it: the seen words get it.
+    A weight is 0 if nothing is left on either side, and -inf if p sums to more than one, where SRILM writes -99.
+    Without unseen words, a factor gives the left-over mass to the seen words. Otherwise the factors are 1.
     """
     left, lower_left = 1 - sums, 1 - lower_sums
     left[np.abs(left) < EPSILON] = 0

@@ -74,7 +74,7 @@ class Layer:
     carries: whether the state is carried from word to word of a text; width(h): how many numbers this state has.
     depth: the number of layers in the stack.
     order: the default of -order. open(d): sets the biases of gates that start open, in place.
-    spread: the standard deviation of H, in a stack that of the lowest layer, before training; None: 1/sqrt(inputs).
+    spread: the standard deviation of H before training; in a stack, of the lowest layer's H. None: 1/sqrt(inputs).
     reads_words: whether it needs order 2 or more. needs_hidden: whether it needs hidden units.
     """
 

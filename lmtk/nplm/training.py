@@ -385,8 +385,8 @@ def fingerprint(data):
 def read_features(path, vocab, m=None):
     """Read feature vectors of words of the vocabulary from a word2vec text file: id -> (m,) float32.
 
-    m: the number of features; None: as many as the first vector has. The first line may be the numbers of words and of
-    features. Raises FormatError if a line does not have m numbers.
+    The first line may be the numbers of words and of features. m: the number of features; None: as the first line says,
+    or as many as the first vector has. Raises FormatError if a line does not have m numbers.
     """
     features, stated, vectors, origin = {}, None, 0, " (-features)"
     for number, line in lines(path):

@@ -28,8 +28,8 @@ MANY = 1 << 20  # numbers in the results that are made at once
 
 @dataclass(frozen=True)
 class TagModel:
-    """What the trellis needs of a back-off model of tags. If nodes is None, there is no model, and all tags are equally
-    good.
+    """The arrays of a back-off model of tags that the trellis reads. nodes is None if there is no model; then all tags
+    are equally good.
 
     unigram (W,): the 1-gram of each word, -1 for none; log10p (W,) float32, its probability. is_context (N,) bool:
     whether an n-gram is a state of the trellis, for the orders below the highest; order k begins at begins[k - 1].

@@ -205,9 +205,9 @@ def list_states(trellis, t):
 @inlined
 def extend(model, candidates, c, s, new, states):
     """Writes the nodes, tag and length of the state `new`, which state s and candidate c lead to. The length is the
-    number of tags of the longest n-gram that is a context. Returns log10 p(tag | s): the probability of the n-gram of
-    context and tag if the model has it, else the back-off weight of the context times the probability after the context
-    without its oldest tag.
+    number of tags of the longest n-gram that is a context. Returns log10 p(tag | s). If the model has the n-gram of
+    context and tag, this is its probability. Otherwise it is the back-off weight of the context times the probability
+    of the tag after a shorter context, without the oldest tag.
     """
     memory, logs, where, is_context, begins = model
     _, hidden, word, node, alone, _, _ = candidates

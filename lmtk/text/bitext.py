@@ -71,7 +71,7 @@ def read_dictionary(path):
 def make_shortlist(rows, size, source):
     """The Vocab of the `size` most frequent words (None: all) in lists of words, and [UNK]. Words are in the order of
     their counts, words of equal count in byte order. source: the file of the words, for the error. Raises LmtkError if
-    there is no word.
+    the lists have no words.
     """
     counts = {}
     for row in rows:

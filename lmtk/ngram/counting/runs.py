@@ -3,7 +3,7 @@
 A text, or the lines of count files, is counted piece by piece. The counts of a piece are written to disk as a run: its
 nodes sorted by key, (N, 3) int64 (key, count, position where first seen), one order after the other. A key is made of
 the place of the n-gram's prefix and the last word, as in `counts`. `merge` adds several runs in one pass over each, an
-order at a time, and translates the places of prefixes to those of the merged run. `Spilled` counts stay on disk.
+order at a time, and translates the places of prefixes to those of the merged run. The result, `Spilled`, stays on disk.
 """
 
 from dataclasses import dataclass

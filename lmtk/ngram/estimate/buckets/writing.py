@@ -111,7 +111,7 @@ def open_shared(out, comm):
 
 def orders_of(job, k):
     """Yields, for each of a rank's buckets, its contexts of order k, whose lines it has: their Suffixes, and log10p,
-    log10bow and marks, (N,) each. At order 1 there are no Suffixes; rank 0 has all words, the others have no columns.
+    log10bow and marks, (N,) each. At order 1 the Suffixes are None, and only rank 0 yields arrays, of all words.
     """
     if job.estimator:
         work = job.estimator
