@@ -48,7 +48,7 @@ COMMANDS = {
 }
 IN_MESSAGES = {"text": "the text", "heldout": "the held-out text", "vocab": "the vocabulary"}
 KINDS = {
-    bool: ("True or False", lambda x: x in (True, False)),
+    bool: ("True or False", lambda x: isinstance(x, Real) and x in (True, False)),
     int: ("a whole number", lambda x: isinstance(x, Integral)),
     float: ("a number", lambda x: isinstance(x, Real)),
     str: ("a string", lambda x: isinstance(x, str)),

@@ -25,6 +25,8 @@ from lmtk.arguments import (
     inner_models,
     is_iterable,
     is_name,
+    mismatch,
+    plain,
     run_of,
 )
 from lmtk.errors import LmtkError, UsageError
@@ -99,8 +101,8 @@ def estimate(text=None, order=3, smoothing="kn", interpolate=True, vocab=None, u
 def check_estimate(order, minimum, fallback, vocab, **switches):
     """Raises UsageError for a wrong argument of `estimate`. minimum: a list."""
     for name, value in switches.items():
-        if value not in (True, False):
-            raise UsageError(f"{name} must be True or False, not {value!r}")
+        if wanted := mismatch(plain(value), bool):
+            raise UsageError(f"{name} must be {wanted}, not {value!r}")
     if not isinstance(order, Integral) or not 1 <= order <= MAX_ORDER:
         raise UsageError(f"order must be a whole number from 1 to {MAX_ORDER}, not {order!r}")
     if not are_numbers(minimum) or not len(minimum) or not all(0 <= count < math.inf for count in minimum):

@@ -11,7 +11,7 @@ from small_models import SENTENCES, neural
 from lmtk.errors import Diverged
 from lmtk.joint.mixture import Mixture
 from lmtk.nplm import adaptive
-from lmtk.nplm.adaptive import AdaptiveNetwork, Cache, Steps
+from lmtk.nplm.adaptive import AdaptiveNetwork, Cache, DynamicEvaluation
 from lmtk.text.corpus import Marks, contexts, corpora, whole_corpus
 
 TEXT = "the cat sat on the mat\na cat saw the dog\nthe mat sat\na dog saw a dog on the mat\nthe cat sat\n"
@@ -50,7 +50,7 @@ def test_dynamic_evaluation_is_that_of_plain_loops(texts, direct, segment):
     model = neural(texts, direct=direct)
     rows, words = rows_of(texts, model, TEXT)
     expected = naive.dynamic_evaluation(doubles(model, "CHdUWb"), rows, words, segment, 0.3, 0.1)
-    ids, logp = scored(AdaptiveNetwork(model, Steps(0.3, segment, 0.1)), TEXT)
+    ids, logp = scored(AdaptiveNetwork(model, DynamicEvaluation(0.3, segment, 0.1)), TEXT)
     assert ids.tolist() == words
     assert np.exp(logp) == pytest.approx(expected, rel=1e-4)
     if segment == 100:  # no segment is whole
@@ -61,7 +61,7 @@ def test_the_networks_of_a_mixture_follow_the_text(texts):
     """In blocks that cut the text inside sentences; the weights stay."""
     network, other = neural(texts, RUNNING, **CARRYING, tied=True, hidden=3), neural(texts, RUNNING, order=2)
     blocks = [TEXT[:31].encode(), TEXT[31:47].encode(), TEXT[47:].encode()]
-    follow = lambda: AdaptiveNetwork(network, Steps(0.3, 4, 0.1), Cache(5, 0.5, 0.2))
+    follow = lambda: AdaptiveNetwork(network, DynamicEvaluation(0.3, 4, 0.1), Cache(5, 0.5, 0.2))
     _, alone = scored(follow(), TEXT, RUNNING, blocks)
     _, beside = scored(other, TEXT, RUNNING, blocks)
     _, mixed = scored(Mixture([follow(), other], np.array([[0.7, 0.3]])), TEXT, RUNNING, blocks)
@@ -104,13 +104,13 @@ def test_an_lstm_takes_the_slopes_of_each_segment_from_the_state_before_it(texts
             for at, slope in naive.slopes(likelihood, theta, i):
                 moved[i][at] += 0.2 * slope
         theta = moved
-    _, logp = scored(AdaptiveNetwork(model, Steps(0.2, 3, 0.0)), text)
+    _, logp = scored(AdaptiveNetwork(model, DynamicEvaluation(0.2, 3, 0.0)), text)
     assert logp == pytest.approx(expected, rel=1e-4)
 
 
 @pytest.mark.parametrize("size", [1, 4, 100])
-@pytest.mark.parametrize("steps", [None, Steps(0.0, 12, 0.0)])
-def test_the_cache_is_that_of_plain_loops(texts, monkeypatch, size, steps):
+@pytest.mark.parametrize("dynamic", [None, DynamicEvaluation(0.0, 12, 0.0)])
+def test_the_cache_is_that_of_plain_loops(texts, monkeypatch, size, dynamic):
     monkeypatch.setattr(adaptive, "PART", 5)
     model = neural(texts)
     rows, words = rows_of(texts, model, TEXT)
@@ -118,7 +118,7 @@ def test_the_cache_is_that_of_plain_loops(texts, monkeypatch, size, steps):
     expected = naive.neural_cache(
         [chances[w] for (chances, *_), w in zip(p, words)], [a for *_, a in p], words, size, 0.7, 0.3
     )
-    _, logp = scored(AdaptiveNetwork(model, steps, Cache(size, 0.7, 0.3)), TEXT)
+    _, logp = scored(AdaptiveNetwork(model, dynamic, Cache(size, 0.7, 0.3)), TEXT)
     assert np.exp(logp) == pytest.approx(expected, rel=1e-4)
 
 
@@ -140,7 +140,7 @@ OTHERS = [
 def test_without_a_rate_scores_are_those_of_the_network(texts, options, marks):
     model = neural(texts, marks, **options)
     text = "the cat sat on\n" if marks.stream else TEXT  # so short that no step needs words before its stretch
-    _, logp = scored(AdaptiveNetwork(model, Steps(0.0, 2, 0.5)), text, marks)
+    _, logp = scored(AdaptiveNetwork(model, DynamicEvaluation(0.0, 2, 0.5)), text, marks)
     assert logp == pytest.approx(scored(model, text, marks)[1], rel=1e-5)
 
 
@@ -148,7 +148,7 @@ def test_without_a_rate_scores_are_those_of_the_network(texts, options, marks):
 def test_a_step_makes_the_same_text_likelier(texts, options):
     model = neural(texts, **options)
     length = len(scored(model, TEXT)[0])
-    _, logp = scored(AdaptiveNetwork(model, Steps(0.02, length, 0.0)), TEXT * 2)
+    _, logp = scored(AdaptiveNetwork(model, DynamicEvaluation(0.02, length, 0.0)), TEXT * 2)
     assert logp[length:].sum() > logp[:length].sum() + 0.01
 
 
@@ -158,7 +158,7 @@ def test_blocks_of_the_text_do_not_matter(texts, options, marks):
     model = neural(texts, marks, **options)
     lines = TEXT.encode().splitlines(keepends=True)
     one, parts = (
-        scored(AdaptiveNetwork(model, Steps(0.1, 4, 0.1), Cache(5, 0.5, 0.2)), TEXT, marks, blocks)
+        scored(AdaptiveNetwork(model, DynamicEvaluation(0.1, 4, 0.1), Cache(5, 0.5, 0.2)), TEXT, marks, blocks)
         for blocks in ([TEXT.encode()], lines)
     )
     assert parts[1] == pytest.approx(one[1], rel=1e-5)
@@ -166,7 +166,7 @@ def test_blocks_of_the_text_do_not_matter(texts, options, marks):
 
 def test_full_decay_goes_back_to_the_trained_parameters(texts):
     model = neural(texts, **CARRYING)
-    _, logp = scored(AdaptiveNetwork(model, Steps(0.2, 3, 1.0)), TEXT)
+    _, logp = scored(AdaptiveNetwork(model, DynamicEvaluation(0.2, 3, 1.0)), TEXT)
     assert logp == pytest.approx(scored(model, TEXT)[1], rel=1e-5)
 
 
@@ -177,7 +177,7 @@ def test_the_vocabulary_sums_to_one(texts, options, end):
     model = neural(texts, RUNNING, **options)
     words, total = TEXT.split()[:end], 0
     for word in model.vocab.words[: model.vocab.V]:
-        adaptive_model = AdaptiveNetwork(model, Steps(0.1, 2, 0.1), Cache(4, 0.5, 0.2))
+        adaptive_model = AdaptiveNetwork(model, DynamicEvaluation(0.1, 2, 0.1), Cache(4, 0.5, 0.2))
         text = " ".join([*words, word.decode()])
         total += math.exp(scored(adaptive_model, text, RUNNING)[1][-1])
     assert total == pytest.approx(1, abs=2e-6)
@@ -185,7 +185,7 @@ def test_the_vocabulary_sums_to_one(texts, options, end):
 
 def test_unknown_words_have_no_probability_and_are_passed_over(texts):
     model = neural(texts, unk=False)
-    following = AdaptiveNetwork(model, Steps(0.1, 2, 0.1), Cache(4, 0.5, 0.2))
+    following = AdaptiveNetwork(model, DynamicEvaluation(0.1, 2, 0.1), Cache(4, 0.5, 0.2))
     _, logp = scored(following, "zebra zebra zebra the cat zebra\n")
     assert np.isneginf(logp).tolist() == [True, True, True, False, False, True, False]
     assert model.vocab.unk_id not in following.cache.words
@@ -194,4 +194,4 @@ def test_unknown_words_have_no_probability_and_are_passed_over(texts):
 def test_a_rate_that_is_too_high_says_so(texts):
     model = neural(texts)
     with pytest.raises(Diverged, match=r"not finite after .* try a lower -dynamic-rate"):
-        scored(AdaptiveNetwork(model, Steps(1e30, 2, 0.0)), TEXT)
+        scored(AdaptiveNetwork(model, DynamicEvaluation(1e30, 2, 0.0)), TEXT)

@@ -663,6 +663,7 @@ WB, UNI = FILES / "wb.arpa", FILES / "uni.arpa"
         (lambda: lmtk.train(["a b"], "m", dropout=2.0), "dropout takes a number from 0 to 0.99, not 2.0"),
         (lambda: lmtk.perplexity(WB, 3), "text must be the name of a file or a list of sentences, not 3"),
         (lambda: lmtk.perplexity(WB, [], tolower="x"), "tolower must be True or False, not 'x'"),
+        (lambda: lmtk.perplexity(WB, [], tolower=np.ones(2)), "tolower must be True or False, not array([1., 1.])"),
         (lambda: lmtk.classes(["a b"], "x"), "number must be a whole number, not 'x'"),
         (lambda: lmtk.classes(["a b"], 0), "number takes a whole number of at least 2, not"),
         (
@@ -681,6 +682,7 @@ WB, UNI = FILES / "wb.arpa", FILES / "uni.arpa"
         (lambda: lmtk.estimate(["a b"], 10**30), "order must be a whole number from 1 to 99, not 1000"),
         (lambda: lmtk.estimate(["a b"], smoothing=[]), "smoothing [] does not exist"),
         (lambda: lmtk.estimate(["a b"], unk="no"), "unk must be True or False, not 'no'"),
+        (lambda: lmtk.estimate(["a b"], unk=np.ones(2)), "unk must be True or False, not array([1., 1.])"),
         (lambda: lmtk.estimate(["a b"], memory=-5), "memory must be above 0, not -5"),
         (lambda: lmtk.estimate(["a b"], vocab=["a", "a b"]), "vocab must have words without blanks, not 'a b'"),
         (lambda: lmtk.estimate(["a b"], vocab=[""]), "vocab must have words without blanks, not ''"),

@@ -148,8 +148,9 @@ def test_models_in_memory_have_numbers():
     assert first["surprisal_1"] == first["surprisal_2"]
 
 
-def test_columns_of_a_table_are_kept(tmp_path):
-    table = tmp_path / "items.tsv"
+@pytest.mark.parametrize("name", ["items.tsv", "ITEMS.TSV"])
+def test_columns_of_a_table_are_kept(tmp_path, name):
+    table = tmp_path / name
     table.write_text("condition\tstimulus\titem\na\tthe cat | sat\tx\nb\ta dog\ty\n")
     rows = lmtk.surprisal(FILES / "wb.arpa", table, column="stimulus", region_separator="|")
     values = [(row["item"], row["condition"], row["sentence"], row["region"], row["word"]) for row in rows]

@@ -312,7 +312,7 @@ def adaptive(job, model):
     """The model with -dynamic and -cache, anew for each text. Raises UsageError if its kind cannot follow a text."""
     from lmtk.joint.mixture import Mixture
     from lmtk.ngram.model.backoff import Backoff
-    from lmtk.nplm.adaptive import AdaptiveNetwork, Cache, Steps
+    from lmtk.nplm.adaptive import AdaptiveNetwork, Cache, DynamicEvaluation
 
     if not can_follow(model):
         instead = "; for a cache with n-grams use lmtk ngram -cache" if isinstance(model, Backoff) and job.cache else ""
@@ -322,8 +322,8 @@ def adaptive(job, model):
         )
     if isinstance(model, Mixture):
         return replace(model, parts=[adaptive(job, part) if can_follow(part) else part for part in model.parts])
-    steps = Steps(job.dynamic_rate, job.dynamic_segment, job.dynamic_decay) if job.dynamic else None
-    return AdaptiveNetwork(model, steps, Cache(job.cache, job.cache_theta, job.cache_lambda) if job.cache else None)
+    dynamic = DynamicEvaluation(job.dynamic_rate, job.dynamic_segment, job.dynamic_decay) if job.dynamic else None
+    return AdaptiveNetwork(model, dynamic, Cache(job.cache, job.cache_theta, job.cache_lambda) if job.cache else None)
 
 
 def can_follow(model):

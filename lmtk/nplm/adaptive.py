@@ -44,9 +44,9 @@ ADAPTIVE = "full", "tied", "class", "tree"  # output layers that can follow a te
 
 
 @dataclass(frozen=True)
-class Steps:
-    """The steps of dynamic evaluation. rate: the learning rate for one word; segment: S; decay: how much of the
-    difference from the trained parameters is taken back after each step (0: nothing, 1: all).
+class DynamicEvaluation:
+    """rate: the learning rate for one word; segment: S; decay: how much of the difference from the trained parameters
+    is taken back after each step (0: nothing, 1: all).
     """
 
     rate: float
@@ -112,16 +112,16 @@ class Segment:
 
 
 class AdaptiveNetwork:
-    """A Network that adapts to one text, from its first block to the last. steps: a `Steps`, or None; cache: a `Cache`,
-    or None. Make a new AdaptiveNetwork for each text.
+    """A Network that adapts to one text, from its first block to the last. dynamic: a `DynamicEvaluation`, or
+    None; cache: a `Cache`, or None. Make a new AdaptiveNetwork for each text.
     """
 
-    def __init__(self, network, steps=None, cache=None):
+    def __init__(self, network, dynamic=None, cache=None):
         memory.keep()
         network = network.having({name: np.asarray(a) for name, a in network.named().items()})  # plain ndarrays
         self.network, self.vocab, self.order = network, network.vocab, network.order
-        self.steps, self.cache, self.layer = steps, cache, LAYERS[network.layer]
-        settings = step_settings(network, steps or Steps(0.0, PART, 0.0))
+        self.dynamic, self.cache, self.layer = dynamic, cache, LAYERS[network.layer]
+        settings = step_settings(network, dynamic or DynamicEvaluation(0.0, PART, 0.0))
         words = np.zeros(1, np.int32)  # has no effect, because no words are drawn
         data = Data(np.zeros((1, max(network.order - 1, 1)), np.int32), words, None)
         pace = full_pace(len(network.C), len(network.theta.b), len(vars(network.theta).get("bc", ())))
@@ -130,7 +130,7 @@ class AdaptiveNetwork:
         )
         self.rates = Rates(settings.rate, 0.0, settings.feature_rate)
         self.arrays = [a.ravel("K") for a in (*vars(self.theta.p).values(), *self.trainer.weights)]  # views
-        self.trained = [a.copy() for a in self.arrays] if steps and steps.decay else []
+        self.trained = [a.copy() for a in self.arrays] if dynamic and dynamic.decay else []
         self.room = np.empty(CHUNK, f32)  # workspace of `learn`
         self.size, self.read, self.last, self.goes_on = settings.minibatch, 0, None, False
         self.segment, self.now = None, network
@@ -203,7 +203,7 @@ class AdaptiveNetwork:
     def learn(self, segment, results):
         """Take the step on a whole segment. results: what `sgd.forward` returned for it."""
         self.segment = None
-        if not self.steps or not (segment.w >= 0).any():
+        if not self.dynamic or not (segment.w >= 0).any():
             *_, self.theta.state = results
             return
         update = lambda *arguments: self.trainer.update(*arguments, None)  # None: no words are drawn
@@ -212,17 +212,17 @@ class AdaptiveNetwork:
             for i in range(0, a.size, CHUNK):
                 part = a[i : i + CHUNK]
                 back = np.subtract(trained[i : i + CHUNK], part, out=self.room[: len(part)])
-                back *= f32(self.steps.decay)
+                back *= f32(self.dynamic.decay)
                 part += back
         self.now = self.network.having(vars(self.theta.p) | self.trainer.arrays())
 
 
-def step_settings(network, steps):
+def step_settings(network, dynamic):
     """The Settings of a training step on a segment, with the -feature-rate that the network was trained with."""
     objective = network.output if network.output in ("class", "tree") else "full"
     model, feature_rate = network.layer, network.settings.get("feature_rate", 1.0)
     sizes = network.order, network.h, network.m, bool(network.direct)
     return Settings(
-        *sizes, rate=steps.rate, decay=0.0, weight_decay=0.0, feature_rate=feature_rate, minibatch=steps.segment,
+        *sizes, rate=dynamic.rate, decay=0.0, weight_decay=0.0, feature_rate=feature_rate, minibatch=dynamic.segment,
         epochs=1, patience=0, seed=1, objective=objective, model=model,
     )  # fmt: skip

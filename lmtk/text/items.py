@@ -18,9 +18,9 @@ from lmtk.text.subwords import MARK, word_numbers
 from lmtk.text.vocab import EOS, SOS, lower
 
 ITEM = b"item"  # the column that names an item
-CSV = re.compile(rf".*\.csv({'|'.join(map(re.escape, SUFFIX))})?", re.DOTALL | re.IGNORECASE)
+SUFFIXES = "|".join(map(re.escape, SUFFIX))  # of compressed files
+CSV, TABLE = (re.compile(rf".*\.{kind}({SUFFIXES})?", re.DOTALL | re.IGNORECASE) for kind in ("csv", "tsv"))
 COMMAS = "a table with commas; write it with tabs, as a .tsv file"
-TABLE = re.compile(rf".*\.tsv({'|'.join(map(re.escape, SUFFIX))})?", re.DOTALL)
 WORD_IN_TEXT = re.compile(WORD.pattern.decode())
 GOES_ON = b"@@"  # at the end of a piece: the word goes on in the next piece
 END = -1  # the region of </s>
