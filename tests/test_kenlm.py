@@ -208,7 +208,7 @@ def test_kenlms_tries_are_read(kind, tmp_path):
 
 def test_words_keep_kenlms_numbers():
     words = [b"<unk>", b"b", b"<s>", b"a", b"</s>"]
-    vocab = reading.make_vocab(words, np.float32(-1))
+    vocab = reader.vocabulary(words)
     assert [words[i] for i in reading.kenlm_numbers(vocab, words)] == vocab.words
 
 

@@ -443,13 +443,14 @@ def test_powers_of_ten():
 
 
 @pytest.mark.parametrize("mode", ["single", "union", "multiple"])
-def test_a_large_model_is_filtered_as_a_small_one(tmp_path, large_from, mode):
+@pytest.mark.parametrize("ends", ["\n", "\r\n"])
+def test_a_large_model_is_filtered_as_a_small_one(tmp_path, large_from, mode, ends):
     """Blank lines, CRLF, numbers that the kernel leaves alone, a word without a 1-gram, one in pointed brackets."""
     model = estimated(random_text(tmp_path, 4), "wb", 3, Marks(), True, None, True)[1]
     with open_out(str(tmp_path / "m")) as out:
         writer.write_text(out, model)
     text = (tmp_path / "m").read_text().replace("\\3-grams:\n", "-1e-300\tw1 <new>\n\n \t\r\n-1\tw2 w1\r\n\\3-grams:\n")
-    (tmp_path / "m").write_text(text)
+    (tmp_path / "m").write_bytes(text.replace("\n", ends).encode())
     where = criterion_of(mode, [b"w1 w2 w3", b"w2 w5 <new> w1", b"", b"w7 w1 w0"])
     outs = [f"{i}" for i in range(4 if mode == "multiple" else 1)]
     for context in (False, True):
@@ -460,6 +461,7 @@ def test_a_large_model_is_filtered_as_a_small_one(tmp_path, large_from, mode):
             written.append([(tmp_path / out).read_bytes() for out in outs])
         assert written[0] == written[1] and len(set(written[0])) == len(outs)
         assert b"-1e-300\tw1 <new>\n" in written[0][-3 if mode == "multiple" else 0]
+        assert not any(b"\r" in content for content in written[1])
 
 
 @pytest.mark.parametrize("pattern", ["^ngram .*\n", "^ngram 2.*\n", "^ngram 3=.*\n", "(?<=^ngram 2=)", "^.* w1$\n"])

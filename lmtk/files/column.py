@@ -6,7 +6,6 @@ process ends.
 
 import mmap
 import os
-import tempfile
 from threading import Lock
 
 import numpy as np
@@ -33,7 +32,7 @@ class Column:
             self.file.write(array.data)
             self.file.flush()
         except OSError as e:
-            e.filename = tempfile.gettempdir()
+            e.filename = bounded.temporary_folder()
             raise
 
     def array(self):
@@ -86,7 +85,7 @@ class Shelf:
         try:
             put_at(self.file.fileno(), array.view(np.uint8), at)
         except OSError as e:
-            e.filename = tempfile.gettempdir()
+            e.filename = bounded.temporary_folder()
             raise
 
     def deal(self, rows, numbers, name=()):

@@ -33,6 +33,7 @@ from lmtk.machine.threads import helper_pool, map_in_order, thread_count
 
 VERSION = 1
 DTYPES = {"I64": "<i8", "F64": "<f8", "F32": "<f4", "I32": "<i4", "U8": "<u1"}  # in the order of a file's arrays
+KINDS = {np.dtype(code): name for name, code in DTYPES.items()}
 MAX_HEADER = 100_000_000  # bytes, as in the safetensors library
 PAGE = 4096  # bytes
 NO_LIMIT = ("patience", 0), ("epochs", UNLIMITED)  # settings that do not end a run
@@ -52,10 +53,9 @@ def write(out, kind, settings, arrays, words=None):
     arrays = {name: np.ascontiguousarray(a) for name, a in arrays.items()}
     if words is not None:
         arrays["vocabulary"] = bytes_of(words)
-    kinds = {np.dtype(code): name for name, code in DTYPES.items()}
     large = sum(a.nbytes for a in arrays.values()) >= LARGE
     crcs = (map_in_order if large else map)(zlib.crc32, arrays.values())
-    described = {name: [kinds[a.dtype], list(a.shape), crc] for (name, a), crc in zip(arrays.items(), crcs)}
+    described = {name: [KINDS[a.dtype], list(a.shape), crc] for (name, a), crc in zip(arrays.items(), crcs)}
     header, places = make_header(kind, settings, described)
     for name, a in arrays.items():
         if place_in(out, a) not in (None, places[name]):
@@ -212,11 +212,9 @@ def parse_header(header, size, path):
             raise FormatError(path, f"written by {newer} in a format that this lmtk cannot read; install {newer}")
         spans = {name: tuple(map(operator.index, entry["data_offsets"])) for name, entry in table.items()}
         declared = {name: [entry["dtype"], entry["shape"]] for name, entry in table.items()}
-        if declared != {name: entry[:2] for name, entry in about["arrays"].items()} or not are_contiguous(
-            spans.values()
-        ):
-            raise damage_error(path)
-        if not isinstance(about["kind"], str) or not isinstance(about["settings"], dict):
+        described = {name: entry[:2] for name, entry in about["arrays"].items()}
+        is_typed = isinstance(about["kind"], str) and isinstance(about["settings"], dict)
+        if declared != described or not are_contiguous(spans.values()) or not is_typed:
             raise damage_error(path)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError):
         raise damage_error(path) from None
@@ -225,12 +223,9 @@ def parse_header(header, size, path):
 
 def are_contiguous(spans):
     """Whether (begin, end) pairs cover a range from 0 without holes or overlaps."""
-    end = 0
-    for first, last in sorted(spans):
-        if first != end or last < first:
-            return False
-        end = last
-    return True
+    spans = sorted(spans)
+    ends = [0, *(end for _, end in spans)]
+    return [begin for begin, _ in spans] == ends[:-1] and ends == sorted(ends)
 
 
 def read_data(stream, path, offset, total):

@@ -16,11 +16,10 @@ import numpy as np
 
 from lmtk.errors import FormatError
 from lmtk.files import curve
-from lmtk.files.container import words_of
+from lmtk.files.container import KINDS, words_of
 
 MOST = 1 << 48  # the largest size
 NAMES = {"F64": "float64", "F32": "float32", "I64": "int64", "I32": "int32", "U8": "bytes"}
-KINDS = {"<f8": "F64", "<f4": "F32", "<i8": "I64", "<i4": "I32", "|u1": "U8"}
 
 
 @dataclass(frozen=True)
@@ -111,7 +110,7 @@ def ids(size, *shape, ascending=False):
 def like(arrays):
     """The declaration {name: Array} of existing arrays: their types and shapes, and finite real numbers."""
     return {
-        name: Array(KINDS[a.dtype.str], a.shape, *((-math.inf, math.inf) if a.dtype.kind == "f" else ()))
+        name: Array(KINDS[a.dtype], a.shape, *((-math.inf, math.inf) if a.dtype.kind == "f" else ()))
         for name, a in arrays.items()
     }
 
@@ -179,7 +178,7 @@ def check_array(a, declared, name, path):
     wanted = f"{' or '.join(NAMES[t] for t in declared.types.split())} {format_shape(declared.shape)}"
     if a is None:
         raise FormatError(path, f"damaged: the array {name} is missing; expected {wanted}")
-    kind = KINDS[a.dtype.str]
+    kind = KINDS[a.dtype]
     if kind not in declared.types.split() or a.shape != declared.shape:
         raise FormatError(
             path, f"damaged: the array {name} is {NAMES[kind]} {format_shape(a.shape)}; expected {wanted}"

@@ -230,14 +230,8 @@ def lines_in(stream, path):
 
 def split_lines(blocks):
     """Yield (number, line without its end) of a text in blocks of whole lines, as `decode_blocks` yields them."""
-    number = 0
-    for block in blocks:
-        rows = block.split(b"\n")
-        if rows[-1] == b"":
-            rows.pop()
-        for row in rows:
-            number += 1
-            yield number, row.rstrip(b"\r")
+    rows = (row.rstrip(b"\r") for block in blocks for row in block.removesuffix(b"\n").split(b"\n"))
+    return enumerate(rows, 1)
 
 
 def passages(rows, escape):

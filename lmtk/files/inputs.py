@@ -13,6 +13,7 @@ import os
 import stat
 import sys
 import zlib
+from importlib import import_module
 
 from lmtk.errors import FormatError, UsageError, name_of
 
@@ -57,14 +58,10 @@ class Converted(io.RawIOBase):
 
 
 def zstd_module():
-    try:
-        from compression import zstd  # Python 3.14
-    except ImportError:
-        try:
-            from backports import zstd
-        except ImportError:
-            raise UsageError("zstd files need the package backports.zstd; pip install backports.zstd") from None
-    return zstd
+    for package in ("compression", "backports"):  # the first is a part of Python 3.14
+        with contextlib.suppress(ImportError):
+            return import_module(f"{package}.zstd")
+    raise UsageError("zstd files need the package backports.zstd; pip install backports.zstd")
 
 
 def decompress(raw, kind):
@@ -79,19 +76,13 @@ def decompress(raw, kind):
 
 
 class Watched(io.FileIO):
-    """A file that calls `watch` with the size of each read."""
+    """A file that calls `watch`, if it is set, with the size of each read."""
 
     def readinto(self, buffer):
         size = super().readinto(buffer)
         if watch:
             watch(size)
         return size
-
-
-def open_raw(path):
-    if watch is None:
-        return open(path, "rb", buffering=1 << 20)
-    return io.BufferedReader(Watched(path), 1 << 20)
 
 
 def reject_second_reading(raw, path):
@@ -120,7 +111,7 @@ def open_in(path):
         with contextlib.closing(path.convert(str(path))) as blocks:
             yield io.BufferedReader(Converted(blocks), 1 << 20)
         return
-    raw = sys.stdin.buffer if path == "-" else open_raw(path)
+    raw = sys.stdin.buffer if path == "-" else io.BufferedReader(Watched(path), 1 << 20)
     try:
         reject_second_reading(raw, path)
         head = raw.peek(6)

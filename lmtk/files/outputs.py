@@ -13,7 +13,7 @@ import stat
 import sys
 import time
 from _thread import get_native_id  # threading takes longer to import
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from functools import cache
 
 from lmtk.files.inputs import zstd_module
@@ -205,11 +205,8 @@ def open_out(path, lasting=False):
     temporary = path if in_place else temporary_name(path)
     try:
         with open_in_place(path) if in_place else create_locked(temporary, os.path.exists(path)) as raw:
-            if kind:
-                with io.BufferedWriter(compress(raw, kind), 1 << 16) as out:
-                    yield out
-            else:
-                yield raw
+            with io.BufferedWriter(compress(raw, kind), 1 << 16) if kind else nullcontext(raw) as out:
+                yield out
             raw.flush()
             if lasting and not in_place:
                 os.fsync(raw.fileno())

@@ -80,9 +80,7 @@ def load(path, seen=(), sums="now", home=None, linked=True, arpa=None):
                 raise FormatError(path, f"a translation model; expected a language model ({readers})")
             if about["kind"] == "index":
                 raise FormatError(path, "an index, which lmtk count-of reads; expected a language model")
-            if about["kind"] not in BINARY:
-                raise FormatError(path, no_model(about["kind"]))
-            return import_function(BINARY[about["kind"]])(about, arrays, path)
+            return make_model(about, arrays, path)
         if head.startswith(b"SRILM_BINARY_NGRAM"):
             raise FormatError(
                 path, "SRILM's binary form, which lmtk does not read; convert it to ARPA with SRILM's ngram -write-lm"

@@ -2,10 +2,8 @@
 
 from dataclasses import dataclass
 
-import numpy as np
-
 from lmtk.errors import LmtkError, name_of
-from lmtk.ngram.arpa.reader import GrowingTrie, make_rows, read_model, rows_of_pieces, tell_sizes
+from lmtk.ngram.arpa.reader import GrowingTrie, read_model, rows_of_model, rows_of_pieces
 
 
 @dataclass(frozen=True)
@@ -43,19 +41,14 @@ def read_ngrams(path, strict_kind):
 def ngrams_of_arpa(stream, path):
     """The Ngrams of an ARPA file, which is read forward only. Warns as `reader.read_text` does. Raises FormatError."""
     growing = InFileOrder(path)
-    sections, stated, sizes = read_model(stream, path, growing)
-    tell_sizes(path, stated, sizes)
+    sections = read_model(stream, path, growing)
     rows = [rows_of_pieces(k, pieces, growing.unigrams) for k, pieces in sections.items()]
     return Ngrams(growing.unigrams.vocab.words, rows, path)
 
 
 def ngrams_of_model(model, path):
     """The Ngrams of a Backoff. N-grams without a probability, which are needed only for longer ones, are left out."""
-    rows = []
-    for k in range(1, model.order + 1):
-        ids, log10p, log10bow = model.ngrams(k)
-        kept = ~np.isnan(log10p)
-        rows.append(make_rows(ids[kept], log10p[kept], log10bow[kept]))
+    rows = rows_of_model(model)
     if not len(rows[0]):
         raise LmtkError(f"{name_of(path)}: the model has no 1-grams")
     return Ngrams(list(model.vocab.words), rows, path)

@@ -29,7 +29,7 @@ from lmtk.errors import LmtkError, counted
 from lmtk.lm import LN10
 from lmtk.ngram.edit.union import unite
 from lmtk.ngram.edit.vocabulary import renumbered, unite_vocabularies
-from lmtk.ngram.model.backoff import Backoff, Walk
+from lmtk.ngram.model.backoff import Backoff
 from lmtk.ngram.model.building import build_nodes
 from lmtk.ngram.model.nodes import ZERO, Nodes, find_unigrams, freeze, view_records, wrap_records, writable_memory
 from lmtk.ngram.model.searching import find_children
@@ -100,7 +100,8 @@ def unite_models(models, names, tell=lambda text: None):
     ids[V] = -1
     nodes = wrap_records(*unite(models, [ids] * len(models), W))
     base = np.cumsum([0, 1, *(nodes.size(k) for k in range(1, nodes.order + 1))]).tolist()
-    walks = [walk_of(model) for model in models]
+    walks = [model.walk for model in models]
+    walks = [replace(walk, log10p_1=np.maximum(walk.log10p_1, f32(ZERO))) for walk in walks]  # 10^-99 in place of 0
     log_p, log_b = np.zeros((2, base[-1], len(models)), f32)
     for k in range(1, nodes.order + 1):
         rows = nodes.rows(k)
@@ -136,12 +137,6 @@ def over_words(model, vocab, name, tell):
     log10p[vocab.V - 1] = 0
     level["log10p"][place] = log10p
     return wider
-
-
-def walk_of(model):
-    """The Walk of a model; probabilities of 0 are 10^-99."""
-    walk = model.walk
-    return Walk(walk.nodes, walk.unigram, np.maximum(walk.log10p_1, f32(ZERO)), walk.V)
 
 
 def log_scores(walks, rows, V):

@@ -57,7 +57,6 @@ def read(stream, path, form, out):
     """
     growing = GrowingTables(out, form, path)
     sections, stated, positive, worst = reader.read_sections(stream, path, growing)
-    growing.add(sections, stated)
     if growing.tables is None:
         raise FormatError(path, "the model has no 1-grams")
     for k in range(len(sections) + 1, len(stated) + 1):

@@ -18,7 +18,7 @@ from lmtk.kenlm.layout import FIXED, INCOMPLETE, KINDS, MAGIC, MISSING, VERSION,
 from lmtk.ngram.arpa import reader
 from lmtk.ngram.model.backoff import Backoff
 from lmtk.ngram.model.building import finish
-from lmtk.text.vocab import EOS, SOS, UNK, Vocab
+from lmtk.text.vocab import UNK
 
 
 def read(stream, path):
@@ -80,17 +80,9 @@ def read_probing(data, counts, multiplier, path):
     if not 0 < V <= counts[0] + 1:
         raise IndexError
     words = read_words(data, at, V, path)
-    vocab = make_vocab(words, memory.view("<f4")[where[0, 0]])
+    first = int(memory.view("<f4")[where[0, 0]] == MISSING)  # such an <unk>, the first word, is not predicted
+    vocab = reader.vocabulary(words[first:])
     return Hashed(vocab, len(counts), kenlm_numbers(vocab, words), memory, where, counts)
-
-
-def make_vocab(words, unknown):
-    """The Vocab of KenLM's words; the first word is <unk>. <unk> is predicted unless its log10 p, `unknown`, is
-    MISSING.
-    """
-    predicted = [w for i, w in enumerate(words) if w != SOS and (i or unknown != MISSING)]
-    others = [w for w in (SOS, EOS, UNK) if w not in set(predicted)]
-    return Vocab([*predicted, *others], len(predicted))
 
 
 def kenlm_numbers(vocab, words):
@@ -213,14 +205,14 @@ def read_words(data, at, V, path):
 
 def build_model(levels, words):
     """The Backoff model of levels (rows of KenLM's ids, log10 p, log10 weights)."""
-    vocab = make_vocab(words, levels[0][1][0])
+    first = int(levels[0][1][0] == MISSING)  # such an <unk>, the first word, is not predicted
+    vocab = reader.vocabulary(words[first:])
     ids = np.array([vocab.index[w] for w in words], np.int32)
-    kept = np.arange(len(words)) >= (levels[0][1][0] == MISSING)
     rows_of_orders = []
     for rows, p, bow in levels:
         if rows.max(initial=0) >= len(words):
             raise IndexError
         rows_of_orders.append(reader.make_rows(ids[rows], p + np.float32(0), bow + np.float32(0)))
-    rows_of_orders[0] = rows_of_orders[0][kept]
+    rows_of_orders[0] = rows_of_orders[0][first:]
     trie, _ = reader.mended_trie(rows_of_orders, len(vocab.words))
     return Backoff(vocab, finish(trie.memory, trie.where, len(vocab.words)), kenlm_numbers(vocab, words))

@@ -131,4 +131,3 @@ def reserve(threads):
                 give(buffer)
 
     memory.try_out(take_and_give, f"matrix products on {threads} thread{'s' * (threads > 1)}")
-    take_and_give()

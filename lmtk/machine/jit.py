@@ -93,11 +93,14 @@ def fallback(kernel):
 @cache
 def compiler(name):
     """The module `compiling` or `fallback`, which imports numba; a terminal shows a note of it. Raises MemoryError."""
-    module = f"lmtk.machine.{name}"
-    memory.try_out(lambda: import_module("numba"), "numba")
-    for tell in notes if "numba" not in sys.modules else ():
-        tell(f"first run: compiling once, 2 to 13 s; result kept in {kernel_cache.folder()[1] or 'memory only'}")
-    return import_module(module)
+
+    def load():
+        for tell in notes if "numba" not in sys.modules else ():
+            tell(f"first run: compiling once, 2 to 13 s; result kept in {kernel_cache.folder()[1] or 'memory only'}")
+        import_module("numba")
+
+    memory.try_out(load, "numba")
+    return import_module(f"lmtk.machine.{name}")
 
 
 def for_kinds_of(kernel, *arguments):
@@ -172,14 +175,13 @@ def code_for(kernel, kinds):
     if data is None:
         try:
             compiled = compiler("compiling").compiled
-            memory.try_out(lambda: compiled(kernel, kinds, entry), "a kernel's compilation")
-            data = compiled(kernel, kinds, entry)
+            data = memory.try_out(partial(compiled, kernel, kinds, entry), "a kernel's compilation")
         except MemoryError:
             raise
         except Exception:  # a version of numba whose inner parts are different; if the kernel is wrong, numba says so
             return fallback(kernel)
         kernel_cache.write(name, data)
-    return objects.native(kernel.__name__, objects.load(entry, data))
+    return objects.load(kernel.__name__, entry, data)
 
 
 @cache

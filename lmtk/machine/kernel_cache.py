@@ -118,7 +118,8 @@ def write(name, data):
                 file.write(sum_of(name, data) + data)
             os.replace(temporary, name, src_dir_fd=descriptor, dst_dir_fd=descriptor)
         except BaseException:
-            os.unlink(temporary, dir_fd=descriptor)
+            with suppress(FileNotFoundError):  # which would take the place of an interrupt
+                os.unlink(temporary, dir_fd=descriptor)
             raise
 
 

@@ -21,10 +21,12 @@ def room():
 
 
 def try_out(work, name):
-    """Under a memory limit, run `work`, called `name`, in a child process. Raises MemoryError if that fails."""
+    """The result of work(), which messages call `name`. Under a memory limit, a child process does the work first.
+    Raises MemoryError if it fails there.
+    """
     left = room()
     if left is None:
-        return
+        return work()
     child = os.fork()
     if child == 0:
         status = 1
@@ -37,6 +39,7 @@ def try_out(work, name):
             os._exit(status)
     if os.waitpid(child, 0)[1]:
         raise MemoryError(f"{name} needs more than the {max(left, 0) // MB} MB that ulimit -v leaves")
+    return work()
 
 
 ARENA_MAX, MMAP_MAX, MMAP_THRESHOLD, TOP_PAD, TRIM_THRESHOLD = -8, -4, -3, -2, -1  # of malloc.h

@@ -48,9 +48,7 @@ def is_usable():
 @cache
 def linker():
     """(LLVM's linker, its class for object files)."""
-    memory.try_out(lambda: import_module("llvmlite.binding"), "llvmlite")
-    import llvmlite.binding as llvm
-
+    llvm = memory.try_out(lambda: import_module("llvmlite.binding"), "llvmlite")
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     for name, address in runtime().items():
@@ -59,23 +57,20 @@ def linker():
     return llvm.create_mcjit_compiler(llvm.parse_assembly(""), processor), llvm.ObjectFileRef
 
 
-def load(entry, code):
-    """Loads an object file into memory. Returns the address of its function `entry`, a name that no other file has."""
-    linked, file = linker()
-    LOADED.append(file.from_data(code))
-    linked.add_object_file(LOADED[-1])
-    linked.finalize_object()
-    return linked.get_function_address(entry)
-
-
 class Definition(ctypes.Structure):
     """Python's PyMethodDef."""
 
     _fields_ = (("name", ctypes.c_char_p), ("code", ctypes.c_void_p), ("flags", ctypes.c_int), ("doc", ctypes.c_char_p))
 
 
-def native(name, address):
-    """The built-in function of Python whose code, as from `compiling.compiled`, is at `address`."""
-    LOADED.append(Definition(name.encode(), address, METH_FASTCALL))
+def load(name, entry, code):
+    """The built-in function of Python whose code is `entry`, a name that no other file has, in an object file, as from
+    `compiling.compiled`.
+    """
+    linked, file = linker()
+    LOADED.append(file.from_data(code))
+    linked.add_object_file(LOADED[-1])
+    linked.finalize_object()
+    LOADED.append(Definition(name.encode(), linked.get_function_address(entry), METH_FASTCALL))
     new = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)
     return new(("PyCFunction_NewEx", ctypes.pythonapi))(ctypes.addressof(LOADED[-1]), MemoryError, None)

@@ -65,7 +65,7 @@ class Many:
         self.MPI, self.world, self.timed = MPI, world or MPI.COMM_WORLD, timed
         self.rank, self.size, self.stride = self.world.Get_rank(), self.world.Get_size(), 1  # all work on a minibatch
         self.begun, self.waiting, self.communication = time.perf_counter(), 0.0, 0.0
-        self.sent = 0  # bytes that `swap`, `join` and `send` have sent to others
+        self.sent = 0  # bytes that `swap`, `swap_all` and `send` have sent to others
 
     def exchange(self, begin, *arguments):
         """Begins one of MPI's collective operations and waits until it is done."""
@@ -97,7 +97,6 @@ class Many:
     def join(self, rows, total):
         """The ranks' rows (V_i, D) one below the other, (total, D), on every rank."""
         out = np.empty((total, rows.shape[1]), rows.dtype)
-        self.sent += rows.nbytes * (self.size - 1)
         sizes = [n * rows.shape[1] for n in self.world.allgather(len(rows))]
         kind = self.MPI._typedict[rows.dtype.char]
         self.exchange(self.world.Iallgatherv, np.ascontiguousarray(rows), [out, sizes, None, kind])

@@ -45,7 +45,6 @@ def import_numpy():
     before = os.environ.get("OPENBLAS_NUM_THREADS")
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
     memory.try_out(lambda: import_module("numpy"), "numpy")
-    import_module("numpy")
     del os.environ["OPENBLAS_NUM_THREADS"]
     if before is not None:
         os.environ["OPENBLAS_NUM_THREADS"] = before

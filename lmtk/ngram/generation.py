@@ -75,9 +75,8 @@ def mean_chances(model, vocab):
     """The function that gives, for contexts (K, N) of ids of `vocab`, the last word first, the mean p(. | context) of
     its predicted words, (V,): 0 for words that the model does not predict, the others scaled to sum to one.
     """
-    model_vocab = model.vocab
-    ids = np.array([model_vocab.index.get(word, model_vocab.unk_id) for word in vocab.words])
-    predicted = np.array([model_vocab.predicts(word) for word in vocab.words[: vocab.V]])
+    ids = np.array([model.vocab.index.get(word, model.vocab.unk_id) for word in vocab.words])
+    predicted = np.array([model.vocab.predicts(word) for word in vocab.words[: vocab.V]])
     model_ids = np.where(predicted, ids[: vocab.V], 0)
     chances = after(model)
 

@@ -31,12 +31,10 @@ def backoff_weights(sums, lower_sums):
     scale, is_wasted = np.zeros(len(sums), f32), (left > 0) & (lower_left <= 0)
     with np.errstate(divide="ignore", invalid="ignore"):
         scale[is_wasted] = -np.log10(sums[is_wasted])
-        is_over = left < 0
         left[is_wasted] = 0
-        lower_left[is_wasted | (lower_left < 0)] = 0
-        bow = np.log10(left) - np.log10(lower_left)
-    is_empty = (left == 0) & (lower_left == 0)
-    return np.where(is_over, -np.inf, np.where(is_empty, 0, bow)).astype(f32), scale
+        bow = np.log10(left) - np.log10(np.maximum(lower_left, 0))
+    is_empty = (left == 0) & (lower_left <= 0)
+    return np.where(left < 0, -np.inf, np.where(is_empty, 0, bow)).astype(f32), scale
 
 
 @inlined

@@ -176,7 +176,7 @@ def filter_arpa(path, outs, where, context=False, pad=False):
                     continue
                 words += ngram if k == 1 else []
                 for i in filtering.files_of(ngram[: k - context], where, len(outs)):
-                    bodies[i].write(line + b"\n")
+                    bodies[i].write(line.rstrip(b"\r") + b"\n")
                     sizes[k][i] += 1
         for i, (out, body) in enumerate(zip(outs, bodies)):
             head = make_head({k: numbers[i] for k, numbers in sizes.items()})

@@ -22,9 +22,8 @@ from lmtk.lm import LN10
 from lmtk.machine.jit import jit
 from lmtk.machine.threads import map_in_order
 from lmtk.ngram.arpa.digits import shortest
-from lmtk.ngram.counting.counts import number_ngrams
+from lmtk.ngram.arpa.reader import make_rows, nodes_of_few, rows_of_model
 from lmtk.ngram.model.backoff import Backoff, Walk
-from lmtk.ngram.model.building import build_nodes
 from lmtk.ngram.model.nodes import find_unigrams, is_suffix_closed
 from lmtk.ngram.model.walking import as_kenlm_log
 from lmtk.text.corpus import NEWLINE, Closed, Corpus, Reader
@@ -69,20 +68,10 @@ def with_ends(model):
     With them, longer n-grams are found from their end. They have no p of their own, for which +inf stands, but their
     length is reported.
     """
-    W, orders, ngrams = len(model.vocab.words), [], []
-    for k in range(1, model.order + 1):
-        columns = model.ngrams(k)
-        ngrams.append([x[~np.isnan(columns[1])] for x in columns])
-    rows = [rows for rows, *_ in ngrams]
+    rows = rows_of_model(model)
     for k in range(len(rows) - 1, 1, -1):
-        rows[k - 1] = np.concatenate((rows[k - 1], rows[k][:, 1:]))
-    for row, (_, own_p, own_bow), (keys, first, _) in zip(rows, ngrams, number_ngrams(rows, W)):
-        log10p, log10bow = np.full(len(keys), np.nan, np.float32), np.zeros(len(keys), np.float32)
-        is_own = first < len(own_p)
-        log10p[first < len(row)] = np.inf
-        log10p[is_own], log10bow[is_own] = own_p[first[is_own]], own_bow[first[is_own]]
-        orders.append((keys, log10p, log10bow))
-    return build_nodes(orders, W)
+        rows[k - 1] = np.concatenate((rows[k - 1], make_rows(rows[k][:, 1:-2], np.inf, 0)))
+    return nodes_of_few(rows, len(model.vocab.words))[0]
 
 
 def scorer(model, lengths=True):

@@ -567,7 +567,7 @@ def child(args):
         kernels_for_all()
     signal.signal(signal.SIGVTALRM, slow)
     uncounted()
-    memory.try_out = lambda *_: None  # under a limit, which follows, each compilation would be done twice
+    memory.try_out = lambda work, _: work()  # under a limit, which follows, each compilation would be done twice
     used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (used + SPARE, resource.RLIM_INFINITY))
     numbers = [args.only] if args.only is not None else range(args.first, args.cases)

@@ -62,7 +62,7 @@ def srilm_layout(words):
 
 def write_order(write, x, columns, k, layout, scratch):
     """Calls write(bytes) with the lines of the n-grams of order k in Suffixes x, which are not used at order 1.
-    columns: log10p, log10bow and marks, (N,) each, as in an engine.Estimator.
+    columns: log10p, log10bow and marks, (N,) each, as in an engine.Estimator; at the highest order log10bow is (0,).
     """
     if k == 1:
         cuts = np.append(np.arange(0, len(columns[0]), len(columns[0]) if layout.siblings else PIECE), len(columns[0]))

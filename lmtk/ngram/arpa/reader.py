@@ -43,8 +43,8 @@ LACKING = {SOS: "the first word of a sentence has no context", EOS: "the end of 
 class Rows:
     """N n-grams of order k from consecutive lines. rows (N, k + 2) int32: as `text.kernels.read_lines` makes them;
     those of 1-grams have no ids yet. positive, worst: the number of positive log p, and the largest of them. unknown:
-    the first word without a 1-gram, or None. free: the list to which the rows' memory is returned. text: the lines,
-    uint8.
+    the first word without a 1-gram, or None. free: the list to which the rows' memory is returned. text: the lines of
+    one block, uint8; None for the rows of several blocks.
     """
 
     rows: np.ndarray
@@ -62,9 +62,7 @@ def read_text(stream, path, seen=(), home=None, linked=True):
     of n-grams, positive log probabilities, repeated n-grams, and a missing <s> or </s>. Raises FormatError.
     """
     growing = GrowingTrie(path, home)
-    sections, stated, sizes = read_model(stream, path, growing)
-    growing.add(sections, stated)
-    tell_sizes(path, stated, sizes | growing.sizes)
+    sections = read_model(stream, path, growing)
     unigrams = growing.unigrams
     for mark, effect in LACKING.items():
         if mark not in unigrams.words:
@@ -81,8 +79,8 @@ def read_text(stream, path, seen=(), home=None, linked=True):
 
 
 def read_model(stream, path, growing):
-    """The sections and stated numbers as `read_sections` returns them, and {order: the number of n-grams read}. Warns
-    of positive log probabilities. Raises FormatError, also for a model without 1-grams.
+    """The sections as `read_sections` returns them. Warns of positive log probabilities and wrong numbers of n-grams.
+    Raises FormatError, also for a model without 1-grams.
     """
     sections, stated, positive, worst = read_sections(stream, path, growing)
     if not sections.get(1):
@@ -91,7 +89,8 @@ def read_model(stream, path, growing):
         count = counted(positive, "positive log probability", "positive log probabilities")
         warnings.warn(f"{name_of(path)}: {count}, up to {worst:.7g}", LmtkWarning, stacklevel=3)
     sizes = {k: sum(len(x.rows) if isinstance(x, Rows) else 1 for x in rows) for k, rows in sections.items()}
-    return sections, stated, sizes
+    tell_sizes(path, stated, sizes | growing.sizes)
+    return sections
 
 
 def read_sections(stream, path, growing):
@@ -99,7 +98,7 @@ def read_sections(stream, path, growing):
     \\data\\ states}, the number of positive log probabilities, the largest of them). Orders that are complete go to
     `growing`, a GrowingTrie, where possible. Raises FormatError.
     """
-    sections, stated, order, ended, positive, worst = {}, {}, None, False, 0, 0.0
+    sections, stated, order, positive, worst = {}, {}, None, 0, 0.0
     for number, line in numbered(stream, path, growing.unigrams):
         if isinstance(line, Rows):
             positive, worst = positive + line.positive, max(worst, line.worst)
@@ -111,7 +110,6 @@ def read_sections(stream, path, growing):
         elif not line:
             continue
         elif line == b"\\end\\":
-            ended = True
             break
         elif head := SECTION.match(line):
             order = int(head[1])
@@ -135,10 +133,11 @@ def read_sections(stream, path, growing):
             if order == 1 and growing.unigrams.table is None:  # `read_block` takes the words of a large file
                 growing.unigrams.words += entry[1]
             sections[order].append(entry)
-    if order is None:
-        raise FormatError(path, "not a model; it looks like a text (an ARPA file has a line \\data\\)")
-    if not ended:
+    else:
+        if order is None:
+            raise FormatError(path, "not a model; it looks like a text (an ARPA file has a line \\data\\)")
         raise FormatError(path, "the line \\end\\ is missing, so the file is incomplete")
+    growing.add(sections, stated)
     return sections, stated, positive, worst
 
 
@@ -178,8 +177,7 @@ def parse(line, k):
 
 def pieces(blocks, unigrams):
     """Yields (number, line) as `split_lines` does, but Rows in place of the lines that `text.kernels.read_lines` reads.
-    From the 2-grams on, threads read the blocks. A block is first read with a guess of the order of its first line:
-    `last_order` of the block before. After a wrong guess it is read again.
+    From the 2-grams on, threads read the blocks.
     """
     line, order, free, unigrams.table = 0, None, [], Table(Closed({}, NO_UNIGRAM))  # 1-grams are not looked up
     for block in blocks:
@@ -191,33 +189,26 @@ def pieces(blocks, unigrams):
         if order is not None and order > 1:
             break
 
-    def guessed():
-        guess = order
+    def with_orders(order):
         for block in blocks:
-            yield block, guess
-            guess = last_order(block, guess)
-            if guess < 2:  # ENDED, or the 1-grams of another model behind \end\
-                break
+            yield block, order
+            order = order_after(block, order)
+            if order == ENDED:
+                return
 
-    def read(item):
-        return item, read_block(*item, unigrams, free)
-
-    for (block, guess), (items, lines, after) in map_in_order(read, guessed()):
-        if guess != order:
-            items, lines, after = read_block(block, order, unigrams, free)
+    for items, lines, _ in map_in_order(lambda item: read_block(*item, unigrams, free), with_orders(order)):
         yield from ((line + number, piece) for number, piece in items)
-        line, order = line + lines, after
+        line += lines
 
 
-def last_order(block, order):
-    """Guess the order at the end of a block that begins in `order`, from its last line that begins with a backslash."""
-    at = block.rfind(b"\\")
-    while at > 0 and block[at - 1 : at] != b"\n":
-        at = block.rfind(b"\\", 0, at)
-    mark = block[at : at + 99].partition(b"\n")[0].strip(b" \t\r") if at >= 0 else b""
-    if mark == b"\\end\\":
-        return ENDED
-    return int(head[1]) if (head := SECTION.match(mark)) else order
+def order_after(block, order):
+    """The order at the end of a block of whole lines that begins inside `order`, 1 or above."""
+    at = block.find(b"\\")
+    while at >= 0 and order != ENDED:
+        end = block.index(b"\n", at)
+        order = next_order(order, block[block.rfind(b"\n", 0, at) + 1 : end])
+        at = block.find(b"\\", end)
+    return order
 
 
 class Unigrams:
@@ -306,7 +297,6 @@ def read_block(block, order, unigrams, free):
     lines, the order at its end). The words of 1-grams are added to `unigrams`, which is closed where the 2-grams begin.
     free: a list of memory for rows, to which `extend` returns it.
     """
-    block = block if block.endswith(b"\n") else block + b"\n"
     text, at, line, items = np.frombuffer(block, np.uint8), 0, 0, []
     while at < len(text) and order != ENDED:
         if order:
@@ -325,7 +315,7 @@ def read_block(block, order, unigrams, free):
             if at == len(text):
                 break
         end = block.index(b"\n", at)
-        piece, at, line = block[at:end], end + 1, line + 1
+        piece, at, line = block[at:end].rstrip(b"\r"), end + 1, line + 1
         items.append((line, piece))
         before, order = order, next_order(order, piece)
         if before == 1 and order == 2:
@@ -447,6 +437,12 @@ def make_rows(ids, p, bow):
     rows[:, :-2] = ids
     rows.view(np.float32)[:, -2], rows.view(np.float32)[:, -1] = p, bow
     return rows
+
+
+def rows_of_model(model):
+    """The rows (N, k + 2) of each order of a Backoff, without bare prefixes."""
+    rows = (make_rows(*model.ngrams(k)) for k in range(1, model.order + 1))
+    return [x[~np.isnan(x.view(np.float32)[:, -2])] for x in rows]
 
 
 def rows_of_lines(k, lines, index):

@@ -56,7 +56,7 @@ def ranges(nodes, k, lead, rank, weighted, most):
     """
     sizes, level = np.zeros(len(rank), np.int64), nodes.levels[lead + 1]
     for a in range(0, len(level) - 1, PIECE):
-        part = level[a : min(a + PIECE, len(level) - 1) + 1]
+        part = level[a : a + PIECE + 1]
         extensions = np.diff(part["child"]).astype(np.int64) if lead + 1 < k else 1
         np.add.at(sizes, rank[part["word"][:-1]], extensions)
     ends, cuts = np.cumsum(sizes), [0]

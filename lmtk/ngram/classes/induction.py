@@ -35,13 +35,10 @@ class Bigrams:
 
 def bigrams(counts):
     """The Bigrams of Counts; without counts of 1-grams, uses come from bigrams. Raises LmtkError above 2^31 bigrams."""
-    W = len(counts.words)
-    key, count = counts.levels[1].keys, counts.levels[1].count
-    kept = count > 0
-    v = (counts.levels[0].keys[key // W] % W)[kept]
-    w, count = (key % W)[kept], count[kept]
-    uses = np.zeros(W, np.int64)
-    uses[counts.levels[0].keys] = counts.levels[0].count
+    W, (first, second) = len(counts.words), counts.levels[:2]
+    key, count = second.keys[second.count > 0], second.count[second.count > 0]
+    v, w, uses = first.keys[key // W], key % W, np.zeros(W, np.int64)
+    uses[first.keys] = first.count
     if not uses.any():
         uses = np.maximum(np.bincount(v, count, W), np.bincount(w, count, W)).astype(np.int64)
     if count.sum() >= 1 << 31:
@@ -161,7 +158,7 @@ def tables_of(data, order, room):
     N = np.zeros((C, C), np.int32)
     np.add.at(N, (g[data.v], g[data.w]), data.count.astype(np.int32))
     f = xlogx(np.arange(int(data.count.sum()) + 1, dtype=np.float64))
-    S = (f[N].sum(axis=0) + f[N].sum(axis=1)).astype(np.float64)
+    S = f[N].sum(axis=0) + f[N].sum(axis=1)
     forest = np.arange(W, dtype=np.int32), g, np.zeros(C, np.int64)
     return R, forest, (N, np.zeros((2, C), np.int64), S, np.zeros((C, C)), f)
 

@@ -101,14 +101,12 @@ def sort_positions(ids, starts, order, W):
 def sort_keys(ids, starts, order, W):
     """`count_ids` with one sort of 64-bit keys an order: a key is the node of the n-gram's prefix and its last word."""
     left = np.repeat(starts[1:], np.diff(starts)) - np.arange(len(ids))  # tokens to the sentence's end
-    at = np.arange(len(ids))
-    node = ids.astype(np.int64)
+    at, node = np.arange(len(ids)), np.zeros(len(ids), np.int64)
     levels = []
     for k in range(1, order + 1):
-        if k > 1:
-            inside = left[at] >= k
-            at = at[inside]
-            node = node[inside] * W + ids[at + k - 1]
+        inside = left[at] >= k
+        at = at[inside]
+        node = node[inside] * W + ids[at + k - 1]
         keys, first, node, count = np.unique(node, return_index=True, return_inverse=True, return_counts=True)
         levels.append(Level(keys, count, at[first]))
     return levels

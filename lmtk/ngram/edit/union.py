@@ -24,7 +24,7 @@ from lmtk.machine.jit import inlined, intrinsic, jit
 from lmtk.machine.threads import map_at_once, part_size
 from lmtk.ngram.model.building import add_suffixes
 from lmtk.ngram.model.nodes import AT, BOW, CHILD, NARROW, PLACE, ROOT, WIDE, WIDTH, N, P, release_order, suffix_of
-from lmtk.ngram.model.searching import build_table, shell_sort
+from lmtk.ngram.model.searching import NO_TABLE, build_table, shell_sort
 
 AHEAD = 8  # contexts: how far ahead memory is fetched
 BATCH = 256  # n-grams whose random reads are made together
@@ -215,7 +215,7 @@ def unite(models, ids, W, weights=None, may_reuse=False):
     widths = [*[WIDE] * (n - 1), NARROW]
     memory, where = np.empty(int((most + 1) @ widths), np.int32), np.zeros((n, 4), np.int64)
     where[:, WIDTH], where[:, P] = widths, [PLACE[width] for width in widths]
-    one, far, table = np.full(W, -1, np.int32), ROOT, (none := np.empty(0, np.int32))
+    one, far, table = np.full(W, -1, np.int32), ROOT, NO_TABLE
     logs, parts = memory.view(f32), [(0, np.zeros((1, len(models)), np.int32))]
     base, rows = np.zeros(n, np.int64), np.empty((1 + most[:-1].sum(), len(models), 3), f32)
     rows[0] = -np.inf, 0, 0
@@ -247,7 +247,7 @@ def unite(models, ids, W, weights=None, may_reuse=False):
                 mix_numbers(united, np.array(weights, float), k, part, (memory, logs, where, far), (base, rows))
 
         def find(k=k):  # for the suffixes of the next order
-            return build_table(memory, where, k) if 1 < k < n else none
+            return build_table(memory, where, k) if 1 < k < n else NO_TABLE
 
         table, *_ = map_at_once(lambda job: job(), [find, *(partial(numbers, pair) for pair in zip(begins, pieces))])
         parts = [(begin, place) for begin, (*_, place) in zip(begins, pieces)]

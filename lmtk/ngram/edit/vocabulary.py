@@ -61,7 +61,7 @@ def add_words(model, words, unk=False):
         return model
     predicted = [*old.words[: old.V], *new]
     vocab = Vocab(predicted + [w for w in old.words[old.V :] if w not in new], len(predicted), old.unk, old.tokenizer)
-    ids = np.array(sorted(vocab.index[w] for w in new), np.int64)
+    ids = np.arange(old.V, len(predicted))
     unigrams = build_nodes([(ids, np.full(len(ids), -np.inf), np.zeros(len(ids)))], len(vocab.words))
     return renumbered([model, Backoff(vocab, unigrams)], vocab)
 

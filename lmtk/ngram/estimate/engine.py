@@ -6,7 +6,7 @@ ends in a word of the segment are gathered with their contexts, counts and suffi
 threads. Afterwards `Estimator.need_order` marks the n-grams that an ARPA file needs although they were left out.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -22,7 +22,7 @@ PIECE = 1 << 16  # places counted together
 IN_MODEL, NEEDED = 1, 2  # marks: an n-gram is in the model; the ARPA file needs it, or its weight, for a longer one
 
 
-@dataclass(frozen=True)
+@dataclass
 class Gathered:
     """The n-grams of an order whose contexts end in a segment, (N,) each: node, context, parent (the suffix), children
     (how many n-grams of the next order end in the n-gram) and raw (how often it was seen), numbered as in
@@ -54,11 +54,9 @@ def gather(x, segment, room):
     nodes = [first, *(int(x.nodes(k, [begin])[0]) for k in range(2, n))]
     rows = np.split(rows, np.cumsum(sizes[2:-1]))
     orders = [Gathered(*columns.T, node, int(H) + 1) for columns, node, H in zip(rows, nodes, local[-1], strict=True)]
-    if x.raw is None:
-        return orders
-    for k, g in enumerate(orders, 2):
-        raw, children = x.raw[k][g.node], x.continuations[k][g.node] if k < n else g.children
-        orders[k - 2] = replace(g, raw=raw, children=children.astype(raw.dtype))
+    for k, g in enumerate(orders if x.raw else (), 2):
+        g.raw = x.raw[k][g.node]
+        g.children = (x.continuations[k][g.node] if k < n else g.children).astype(g.raw.dtype)
     return orders
 
 
@@ -272,27 +270,23 @@ def ends_in_words(x, vocab):
     return any((x.raw[k][: x.nodes(k, [x.ended[vocab.V]])[0]] > 0).any() for k in range(2, x.order + 1))
 
 
-def unigrams(vocab, methods, seen, bigrams):
-    """Order 1 as a smoothing.Order. seen (W,): how often each word is seen, -1 if it is not counted. bigrams (W - 1,):
-    the number of bigrams that end in each id of the text.
+def smooth_unigrams(vocab, recipe, kept, seen, bigrams, counted, features):
+    """Order 1: (the methods with their discounts, log10 p of the words, their marks). kept: as `smoothing.words_kept`
+    returns it; seen (W,): how often each word is seen, -1 if it is not counted; bigrams (W - 1,): the number of bigrams
+    that end in each id of the text. Of each order from 2 on: counted, the counts of counts; features, for `tuned`.
     """
-    counted, seen = seen >= 0, np.maximum(seen, 0)
+    (inside, size), is_counted, seen = kept, seen >= 0, np.maximum(seen, 0)
     words, count = np.arange(len(vocab.words), dtype=np.int32), seen
-    if len(methods) > 1 and methods[0].continued:
+    if len(recipe.methods) > 1 and recipe.methods[0].continued:
         count = np.where(words < vocab.V, np.append(bigrams, 0), seen)
     nothing = np.zeros(len(words), np.int32)
-    return Order(words, nothing, words, nothing, count, counted, words, words == vocab.unk_id, seen)
-
-
-def smooth_unigrams(vocab, recipe, size, first, counted):
-    """(the methods with their discounts, log10 p of the words, their marks). first: order 1 as a smoothing.Order;
-    counted: the counts of counts of each order from 2 on; size: as `smoothing.words_kept` returns it.
-    """
-    count = first.raw if recipe.methods[0].counts == "after" else first.count
+    first = Order(words, nothing, words, nothing, count, is_counted, words, words == vocab.unk_id, seen, inside)
+    if recipe.heldout:
+        recipe = recipe.tuned(first, features)
+    count = seen if recipe.methods[0].counts == "after" else count
     if recipe.kenlm:
-        last = last_word(first.raw, vocab)
-        count = count.copy()
-        count[last] = first.raw[last]
+        last, count = last_word(seen, vocab), count.copy()
+        count[last] = seen[last]
     of_orders = [partial(counts_of_counts, first, count, vocab.V)]
     of_orders += [lambda r, n=n: n[:r].tolist() for n in counted]
     methods = [recipe.discounted_method(k, n) for k, n in enumerate(of_orders, 1)]
@@ -308,13 +302,14 @@ def last_word(seen, vocab):
     return others[-1] if len(others) else words[0]
 
 
-def count_last(counted, x, a, b, vocab):
-    """Counts the last n-gram of each order 2 .. n - 1, in lmplz's order, by its raw count instead of its continuation
-    count, as lmplz does. counted: the counts of counts, which change in place. a, b: the places of the last word in
-    Suffixes x. Returns where the oldest word of the last bigram is in lmplz's order, from 1 on; 0 without a bigram.
+def count_last(counted, x, word, vocab):
+    """How `counted`, the counts of counts of Suffixes x, change because lmplz counts the last n-gram of each order 2 ..
+    n - 1, in its order, by its raw count instead of its continuation count. word: the last word, or None. Returns where
+    the oldest word of the last bigram is in lmplz's order, from 1 on, or 0 without a bigram; and the changes.
     """
-    first = 0
-    for k, n in enumerate(counted[:-1], 2):
+    first, changes = 0, [np.zeros_like(n) for n in counted]
+    a, b = (0, 0) if word is None else x.ended[word : word + 2]
+    for k, n in enumerate(changes[:-1], 2):
         f, m = suffix.orders_in(x.begins[a:b])
         at = a + np.flatnonzero((f <= k) & (k <= m))
         nodes = x.nodes(k, at)
@@ -335,4 +330,4 @@ def count_last(counted, x, a, b, vocab):
         for r, change in ((continuations, -1), (raw, 1)):
             if 0 < r <= len(n):
                 n[r - 1] += change
-    return first
+    return first, changes

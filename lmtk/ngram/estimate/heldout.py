@@ -47,7 +47,7 @@ class HeldOut:
         """
         one = np.zeros(len(self.words), np.int64)
         event = first.counted & (first.word < self.vocab.V)
-        of_words = self.of_words(1, (np.zeros_like(first.word), first.count, event), 1, one, self.words[:, 0])
+        of_words = self.of_words(1, (first.parent, first.count, event), 1, one, self.words[:, 0])
         features, before = [of_words, *features], -np.inf
         D = [np.array([0.5, 1.0, 1.5])[: n.shape[1]] for _, _, n in features]
         for _ in range(SWEEPS):

@@ -37,10 +37,8 @@ class Interpolated:
 
     def score(self, corpus):
         """Scores: ln p of scored tokens, -inf outside the vocabulary; length of the longest counted n-gram there."""
-        at = np.flatnonzero(corpus.scored)
-        logp, longest = np.zeros(len(corpus.ids)), np.zeros(len(corpus.ids), np.int8)
-        logp[at] = -np.inf
-        at = at[corpus.ids[at] < self.vocab.V]
+        at = np.flatnonzero(corpus.scored & (corpus.ids < self.vocab.V))
+        logp, longest = np.where(corpus.scored, -np.inf, 0.0), np.zeros(len(corpus.ids), np.int8)
         p, bins, longest[at] = predictors(self, contexts(corpus, self.order)[at], corpus.ids[at])
         with np.errstate(divide="ignore"):
             logp[at] = np.log((self.alpha[bins] * p).sum(axis=1))
@@ -53,13 +51,12 @@ class Interpolated:
     @cached_property
     def totals(self):
         """totals[k - 1]: for each context of k - 1 words, the sum of the counts of its predicted extensions."""
-        V, W = self.vocab.V, len(self.vocab.words)
-        sums = []
-        for k, level in enumerate(self.levels, 1):
-            predicted = level.keys % W < V
-            parent = level.keys // W if k > 1 else np.zeros(len(level.keys), np.int64)
-            nodes = len(self.levels[k - 2].keys) if k > 1 else 1
-            sums.append(np.bincount(parent[predicted], level.count[predicted], nodes))
+        sums, size = [], 1  # size: the number of contexts
+        for level in self.levels:
+            parent, word = np.divmod(level.keys, len(self.vocab.words))
+            predicted = word < self.vocab.V
+            sums.append(np.bincount(parent[predicted], level.count[predicted], size))
+            size = len(level.keys)
         return sums
 
     @property
@@ -155,14 +152,12 @@ def write_text(out, model):
     for i, row in enumerate(model.alpha.tolist()):
         out.write((f"{i} " + " ".join(map(repr, row)) + "\n").encode())
     out.write(b"\n\\words\\\n" + b"".join(w + b"\n" for w in vocab.words))
-    words = np.array(vocab.words, object)
+    words, number = np.array(vocab.words, object), b"%d" if whole else b"%.17g"
     for k, (rows, level) in enumerate(zip(to_rows(model.levels, len(words)), model.levels), 1):
-        columns = [words[rows[:, j]] for j in range(k)]
-        out.write(b"\n\\%d-grams\\\n" % k)
-        number = b"%d" if whole else b"%.17g"
-        line = b" ".join([b"%s"] * k) + b"\t" + number + b"\n"
         kept = level.count > 0
-        out.writelines(map(line.__mod__, zip(*(c[kept].tolist() for c in columns), level.count[kept].tolist())))
+        out.write(b"\n\\%d-grams\\\n" % k)
+        line = b" ".join([b"%s"] * k) + b"\t" + number + b"\n"
+        out.writelines(map(line.__mod__, zip(*words[rows[kept].T].tolist(), level.count[kept].tolist())))
     out.write(b"\n\\end\\\n")
 
 

@@ -73,8 +73,7 @@ def turn_level(level, below, id_of, W):
     sizes = np.bincount(level.keys // len(id_of), minlength=contexts), np.bincount(word, minlength=W + 1)
     child, start = (np.append(0, np.cumsum(x)).astype(np.int32) for x in sizes)
     order, context = np.empty((2, N), np.int32)
-    head = start[:-1].copy()
-    if turn(child, word, order_below, start_below[1], head, order, context) or start[W] < N:
+    if turn(child, word, order_below, start_below[1], start[:-1].copy(), order, context) or start[W] < N:
         return None
     return order, context, np.repeat(np.arange(W + 1, dtype=np.int32), np.diff(start)), start
 

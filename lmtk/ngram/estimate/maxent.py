@@ -115,7 +115,7 @@ def minimize(loss, n, c, tell):
     """
     x = np.zeros(n)
     value, g = loss(x)
-    values, pairs, step = [value], [], None
+    values, pairs = [value], []
     for number in range(1, ROUNDS + 1):
         # the pseudo-gradient of loss(x) + c sum |x|
         slope = np.where(x, g + c * np.sign(x), np.sign(g) * np.maximum(np.abs(g) - c, 0))

@@ -113,18 +113,17 @@ def counts_of_counts(level, count, V, upto):
 
 
 def last_nodes(levels, vocab):
-    """The last n-gram of each order in lmplz's order, up to the first that begins with <s>: a list of nodes. In its
-    counts of counts, and only there, lmplz has the raw counts of these n-grams. N-grams are sorted by their last words,
-    then by the words before; marks come first, -pau- last.
+    """The last n-gram of each order but the highest, in lmplz's order, up to the first that begins with <s>: a list of
+    nodes. In its counts of counts, and only there, lmplz has the raw counts of these n-grams. N-grams are sorted by
+    their last words, then by the words before; marks come first, -pau- last.
     """
     rank = np.arange(len(vocab.words))
     rank[[vocab.unk_id, vocab.sos_id, vocab.eos_id]] = -3, -2, -1
     above, out = np.flatnonzero(levels[0].raw > 0), []
-    for level in levels:
+    for level, longer in itertools.pairwise(levels):
         if len(above):
             out.append(above[np.argmax(rank[level.first_word[above]])])
-            k = len(out)
-            above = np.flatnonzero((levels[k].suffix == out[-1]) & (levels[k].raw > 0)) if k < len(levels) else []
+            above = np.flatnonzero((longer.suffix == out[-1]) & (longer.raw > 0))
     return out
 
 

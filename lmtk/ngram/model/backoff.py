@@ -38,10 +38,9 @@ class Walk:
 
     def __call__(self, ids, fresh):
         """Score the tokens ids (N,): log10p (N,) float32, and used (N,) int8, the length of the n-gram that gave
-        log10p. fresh (N,): whether a token has no context.
+        log10p. fresh (N,): whether a token has no context; True for the first.
         """
-        N, fresh = len(ids), fresh.copy()
-        fresh[:1] = True
+        N = len(ids)
         if not pays("ngrams", N, "score"):
             return walk_plain(self.nodes, self.unigram, self.log10p_1, self.V, self.single, ids, fresh)
         log10p, used = np.empty(N, np.float32), np.empty(N, np.int8)
@@ -50,9 +49,7 @@ class Walk:
             # a block begins with the last words of the block before it, as contexts
             begin, end = max(first - self.nodes.order + 1, 0), min(first + BLOCK, N)
             p, length = np.empty(end - begin, np.float32), np.empty(end - begin, np.int8)
-            block_fresh = fresh[begin:end].copy()
-            block_fresh[0] = True
-            walk(self.arrays, self.V, self.single, ids[begin:end], block_fresh, p, length)
+            walk(self.arrays, self.V, self.single, ids[begin:end], fresh[begin:end], p, length)
             log10p[first:end], used[first:end] = p[first - begin :], length[first - begin :]
 
         map_at_once(score_block, range(0, N, BLOCK))
@@ -134,17 +131,17 @@ class Backoff:
     @cached_property
     def bare(self):
         """The predicted words and the unknown word whose 1-gram is bare; also an unknown word without a 1-gram."""
-        first = self.nodes.levels[1]
-        word = first["word"][:-1]
-        bare = word[np.isnan(first["log10p"][:-1]) & ((word < self.vocab.V) | (word == self.vocab.unk_id))]
+        first = self.nodes.levels[1][:-1]
+        word = first["word"]
+        bare = word[np.isnan(first["log10p"]) & ((word < self.vocab.V) | (word == self.vocab.unk_id))]
         return bare if self.vocab.unk_id in word else np.append(bare, self.vocab.unk_id)
 
     @cached_property
     def walk(self):
         """The Walk of this model; log10 p is -inf for a word that is not predicted."""
-        W, first = len(self.vocab.words), self.nodes.levels[1]
-        log10p, has_p = np.full(W, -np.inf, np.float32), ~np.isnan(first["log10p"][:-1])
-        log10p[first["word"][:-1][has_p]] = first["log10p"][:-1][has_p]
+        W, first = len(self.vocab.words), self.nodes.levels[1][:-1]
+        log10p, has_p = np.full(W, -np.inf, np.float32), ~np.isnan(first["log10p"])
+        log10p[first["word"][has_p]] = first["log10p"][has_p]
         log10p[self.vocab.V :] = -np.inf
         return Walk(add_tables(self.nodes), find_unigrams(self.nodes, W), log10p, self.vocab.V)
 

@@ -196,9 +196,8 @@ def read_arrays(arrays, order, W, path):
     Files of early checkouts have only nodes1 .. noden, without the column of suffixes. Raises FormatError.
     """
     levels = [arrays[f"nodes{k}"] for k in range(1, order + 1)]
-    sizes = [len(a) - 1 for a in levels]
     if "far" not in arrays:
-        memory, where, records = allocate(sizes)
+        memory, where, records = allocate([len(a) - 1 for a in levels])
         for a, level in zip(levels, records):
             as_matrix(level)[:, :-1] = a
         wrap_records(memory, where, ROOT, path).checked_levels(W)

@@ -67,8 +67,8 @@ def quantize(x, bits):
     most = (1 << bits) - len(special)
     bins = np.minimum(sums / sums[-1] * most, most - 1).astype(np.int64)
     _, bin_of = np.unique(bins[cell], return_inverse=True)
-    means = np.bincount(bin_of.ravel(), values) / np.bincount(bin_of.ravel())
-    places[plain] = len(special) + bin_of.ravel()
+    means = np.bincount(bin_of, values) / np.bincount(bin_of)
+    places[plain] = len(special) + bin_of
     return places, np.concatenate((special, means.astype(np.float32)))
 
 

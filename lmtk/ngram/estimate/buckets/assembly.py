@@ -168,33 +168,23 @@ def deal_events(job, k, size, base, dealt, b):
     """Deals the rows of a bucket's events of order k to ranges. Returns how many lack their suffix."""
     shelf, W = job.shelf, len(job.log10p)
     begins, contexts, in_model = stored(job, b, "events")[0], *contexts_of(job, k, b)
-    place = np.empty(len(contexts), np.int32)
-    number_children(contexts, in_model, base(b), place)
-    shelf.add(("place", b, k), place)
     below = np.arange(W, dtype=np.int32) if k == 2 else shelf.get(("place", b, k - 1), np.int32)
-    rows, p = np.empty((np.count_nonzero(place >= 0), 4), np.int32), shelf.get(("p", b, k), np.int32)
-    lacking = make_rows(begins, ends_of(job, b, "events"), k, place, below, p, rows)
+    columns = contexts, in_model, shelf.get(("p", b, k), np.int32), below
+    rows, place = np.empty((np.count_nonzero(in_model), 4), np.int32), np.empty(len(contexts), np.int32)
+    lacking = make_rows(begins, ends_of(job, b, "events"), k, columns, base(b), place, rows)
+    shelf.add(("place", b, k), place)
     dealt.deal(rows, ranges_of(rows[:, 0], size), ())
     return lacking
 
 
 @jit
-def number_children(contexts, in_model, base, place):
-    """place (N_k,) <- the places of events, -1 if not `in_model`. The events of a context begin at its place in
-    base (H,), which advances in place. contexts (N_k,): the context of each event.
+def make_rows(begins, ended, k, columns, base, place, rows):
+    """rows (M, 4) <- place, word, log10 p and suffix of the events of order k that the model has; place (N_k,) <- their
+    places, -1 for other events. columns (N_k,): the context of each event, whether the model has it, log10 p; and the
+    places of the events of order k - 1. The events of a context begin at its place in base (H,), which advances in
+    place. Returns how many lack their suffix.
     """
-    for i in range(len(contexts)):
-        place[i] = -1
-        if in_model[i]:
-            place[i] = base[contexts[i]]
-            base[contexts[i]] += 1
-
-
-@jit
-def make_rows(begins, ended, k, place, below, p, rows):
-    """rows (M, 4) <- place, word, log10 p and suffix of the events of order k that have a place. below: the places of
-    the events of order k - 1. Returns how many lack their suffix.
-    """
+    contexts, in_model, p, below = columns
     word, node, suffix, lacking, at = 0, 0, -1, 0, 0
     for j in range(len(begins)):
         while ended[word + 1] <= j:
@@ -202,8 +192,11 @@ def make_rows(begins, ended, k, place, below, p, rows):
         f, m = orders_at(begins, j)
         suffix += (f < k) & (k - 1 <= m)
         if f <= k and k <= m:
-            if place[node] >= 0:
+            place[node] = -1
+            if in_model[node]:
                 end = below[word if k == 2 else suffix]
+                place[node] = base[contexts[node]]
+                base[contexts[node]] += 1
                 rows[at, 0], rows[at, 1], rows[at, 2], rows[at, 3] = place[node], word, p[node], end
                 lacking += end < 0
                 at += 1

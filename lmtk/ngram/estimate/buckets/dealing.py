@@ -12,19 +12,19 @@ def deal_out(job, parts):
     """Deals the records of this rank's part of the text to their buckets, on all ranks: job.records."""
     n, B, comm = job.order, len(job.bounds) - 1, job.comm
     pieces, longest, done, total = overlapping(parts, n), 1, 0, int(job.seen.sum())
-    job.records, by_rank = Shelf(), job.by_rank
+    job.records, by_rank, rounds = Shelf(), job.by_rank, len(job.rank_buckets)
     while longest:
         x = next(pieces, np.zeros(n, np.int32))
         longest = comm.largest(len(x) - n)
-        counts = np.bincount(job.bucket_of[x[n - 1 : -1]], minlength=B)
+        counts = np.bincount(job.bucket_of[x[n - 1 : -1]], minlength=B)[by_rank]
         rows = np.empty((len(x) - n, n + 1), np.int32)
-        ends = np.cumsum(counts[by_rank])
+        ends = np.cumsum(counts)
         head = np.empty(B, np.int64)
-        head[by_rank] = ends - counts[by_rank]
+        head[by_rank] = ends - counts
         deal(x, n, job.bucket_of, head, rows)
-        parts = np.split(rows, ends[job.rounds - 1 : -1 : job.rounds])
+        parts = np.split(rows, ends[rounds - 1 : -1 : rounds])
         done += len(rows)
-        rows, counts = comm.swap(parts), comm.swap(np.split(counts[by_rank], comm.size))
+        rows, counts = comm.swap(parts), comm.swap(np.split(counts, comm.size))
         job.show(min(1.0, done * comm.size / total), "dealing out")
         for received, sizes in zip(rows, counts, strict=True):
             for b, part in zip(job.rank_buckets, np.split(received, np.cumsum(sizes)[:-1]), strict=True):

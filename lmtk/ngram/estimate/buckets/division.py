@@ -25,8 +25,8 @@ class Buckets:
     the bucket of each word, and of <s>.
 
     cuts: {bucket: (n + 1, B + 1)}, how many of its events of each order end in a word before each bucket's words.
-    received (B, n + 1, rounds): how many events of each order every bucket, in the order of `by_rank`, has in common
-    with each of this rank's buckets, where they are contexts. log10p, log10bow, marks: those of order 1, on every rank.
+    received (B, n + 1, R): how many events of each order every bucket, in the order of `by_rank`, has in common with
+    each of this rank's R buckets, where they are contexts. log10p, log10bow, marks: those of order 1, on every rank.
     sizes: the number of n-grams of each order in the model.
 
     estimator: the engine.Estimator of a single bucket in memory, which needs no shelf, cuts or received; else None.
@@ -43,11 +43,6 @@ class Buckets:
         self.log10p = self.log10bow = self.marks = self.sizes = self.inside = self.methods = None
         self.records = self.estimator = self.received = None
         self.show = lambda share, task: None
-
-    @property
-    def rounds(self):
-        """How many buckets a rank has."""
-        return (len(self.bounds) - 1) // self.comm.size
 
     @property
     def rank_buckets(self):
@@ -80,18 +75,17 @@ class Buckets:
         """[work(b) for b in rank_buckets], in threads if there is memory for several. Buckets of rare words come first:
         they take the most memory, which the other buckets use afterwards. task: for the progress bar.
         """
-        results = {}
+        results, buckets = {}, self.rank_buckets
 
         def run(b):
             results[b] = work(b)
-            self.show(len(results) / self.rounds, task)
+            self.show(len(results) / len(buckets), task)
 
-        small = [b for b in reversed(self.rank_buckets) if self.positions(b) <= self.alone]
-        for b in reversed(self.rank_buckets):
-            if b not in small:
+        for b in reversed(buckets):
+            if self.positions(b) > self.alone:
                 run(b)
-        threads.map_at_once(run, small, self.together)
-        return [results[b] for b in self.rank_buckets]
+        threads.map_at_once(run, [b for b in reversed(buckets) if self.positions(b) <= self.alone], self.together)
+        return [results[b] for b in buckets]
 
 
 def divide(seen, unit, vocab, order, memory, comm):
@@ -116,7 +110,6 @@ def divide(seen, unit, vocab, order, memory, comm):
     if largest * (order + 1) >= 1 << 31 or len(bounds) > 1 << 16:
         reason = f"'{word}' occurs {seen.max()} times, and there are {len(bounds)} buckets"
         raise LmtkError(f"the text is too large: {reason}; use a part of it, or a lower -order")
-    workers = workers if not memory or 2 * most <= room else 1
     job = Buckets(vocab, order, comm, seen, bounds, most, workers)
     job.is_of_counts = unit != "words"
     return job

@@ -56,13 +56,7 @@ def count(ngrams, vocab, recipe, memory=None, comm=ALONE, show=lambda share, tas
     job.forget()
 
     features = features_of(job, recipe.heldout) if recipe.heldout else None
-
-    def order_1():
-        first = engine.unigrams(vocab, methods, seen, bigrams)
-        first.inside = inside
-        tuned = recipe.tuned(first, features) if recipe.heldout else recipe
-        return engine.smooth_unigrams(vocab, tuned, size, first, counted)
-
+    order_1 = partial(engine.smooth_unigrams, vocab, recipe, (inside, size), seen, bigrams, counted, features)
     job.methods, job.log10p, job.marks = comm.share(order_1)
     job.log10bow = np.full(len(job.log10p), np.nan, f32)
     return job
@@ -71,9 +65,8 @@ def count(ngrams, vocab, recipe, memory=None, comm=ALONE, show=lambda share, tas
 def count_suffixes(job, b, last):
     """`ordering.sort_bucket` for the one bucket in memory, which is sorted already."""
     x, counted = job.estimator.suffixes, job.estimator.tally()
-    if last is not None:
-        engine.count_last(counted, x, x.start[last], x.start[last + 1], job.vocab)
-    return x.continuations[1][:-1] if x.raw else np.diff(x.nodes(2, x.start)), counted, (0, [0] * len(counted))
+    bigrams = x.continuations[1][:-1] if x.raw else np.diff(x.nodes(2, x.start))
+    return bigrams, counted, engine.count_last(counted, x, last, job.vocab)
 
 
 def count_all(job, sort):
@@ -154,8 +147,8 @@ def estimate_one(job, b):
     left_out = work.estimate_all(job.methods, job.kenlm)
     for k in range(2, job.order + 1) if not job.estimator else ():
         events = job.cuts[b][k, -1]
-        for name, column in (("p", work.log10p[k][:events]), ("marks", work.marks[k][:events])):
-            shelf.add((name, b, k), column)
+        shelf.add(("p", b, k), work.log10p[k][:events])
+        shelf.add(("marks", b, k), work.marks[k][:events])
         shelf.add(("bow", b, k), work.log10bow[k][events:])
     return left_out
 
@@ -163,13 +156,10 @@ def estimate_one(job, b):
 def share_words(job):
     """Gives every rank the weights and marks of order 1 from the ranks whose buckets have the words."""
     needed = job.comm.max(job.marks & np.uint8(engine.NEEDED))
-    ends = zip(job.bounds[job.rank_buckets], job.bounds[1:][job.rank_buckets])
-    words = np.concatenate([np.arange(first, last) for first, last in ends])
+    words = np.flatnonzero(job.bucket_of % job.comm.size == job.comm.rank)
     for column in (job.log10bow, job.marks):
-        for rank, (of_rank, values, of_sos) in enumerate(job.comm.gather((words, column[words], column[-1:]))):
+        for of_rank, values in job.comm.gather((words, column[words])):
             column[of_rank] = values
-            if rank == 0:
-                column[-1:] = of_sos
     job.marks |= needed
 
 

@@ -10,7 +10,7 @@ from lmtk.ngram.estimate import engine, suffix
 def sort_bucket(job, b, last, marks):
     """Puts a bucket's events and contexts on the shelf. Returns the number of bigrams that end in each word; the counts
     of counts n_1 .. of the orders from 2 on; and a claim to lmplz's last n-grams, which end in the word `last`: what
-    `engine.count_last` returns, and how it changes the counts of counts.
+    `engine.count_last` returns.
     """
     n, W, N = job.order, len(job.seen), job.positions(b)
     with job.scratch.lent() as room:
@@ -40,11 +40,8 @@ def put_bucket(job, b, last, events, contexts):
             shelf.add((name, field, b), column)
     shelf.add(("come", b), events.come)
     job.cuts[b] = np.array([0 * job.bounds, *(events.nodes(k, events.ended[job.bounds]) for k in range(1, n + 1))])
-    estimator = engine.Estimator(events, vocab, job.methods, np.zeros(W, np.int64))
-    counted = estimator.tally()
-    changes = [np.zeros_like(n) for n in counted]
-    claim = 0 if last is None else engine.count_last(changes, events, *events.ended[last : last + 2], vocab)
-    return counted, (claim, changes)
+    counted = engine.Estimator(events, vocab, job.methods, np.zeros(W, np.int64)).tally()
+    return counted, engine.count_last(counted, events, last, vocab)
 
 
 def sort_rows(rows, W, room):

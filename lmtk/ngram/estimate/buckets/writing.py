@@ -39,7 +39,7 @@ def write_arpa(out, job, path=None, layout=None, may_reuse=False):
                 if columns:
                     printing.write_order(write, x, columns, k, layout, scratch)
                 done()
-                job.show(t / job.rounds, f"writing {k}-grams")
+                job.show(t / len(job.rank_buckets), f"writing {k}-grams")
             for columns in (work.log10p, work.log10bow, work.marks) if work else ():
                 give_back(columns[k])
         if out:
@@ -122,7 +122,7 @@ def orders_of(job, k):
         for b, (p, marks) in zip(job.rank_buckets, fetch(job, k, {"p": f32, "marks": np.uint8})):
             begins, rank, sizes = stored(job, b, "contexts")
             base = np.cumsum([0, 0, 0, *sizes[1:]])
-            # one word more, since words_of may read one behind the last
+            # one word more, since words_of may read one word before the first: the last
             words = np.append(job.shelf.get(("contexts", "words", b), np.int32, 0, int(base[k + 1])), np.int32(0))
             start = ends_of(job, b, "contexts")
             x = suffix.Suffixes(begins, rank, words, base, sizes.tolist(), start)
