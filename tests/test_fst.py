@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from helpers import random_model
 
+from lmtk.errors import FormatError
 from lmtk.fst.compiling import Form, Fst, compile_ngrams, remove_redundant
 from lmtk.fst.ngrams import Ngrams, ngrams_of_arpa
 from lmtk.fst.symbols import Symbols, as_binary, as_text, new_symbols, read_symbols
@@ -197,3 +198,5 @@ def test_symbol_tables_are_read_as_they_were_written(tmp_path):
         write_binary(out, fst, symbols)
     assert read_symbols(str(tmp_path / "fst")).number == symbols.number
     assert len(as_binary(Symbols({b"x": 7}))) == 4 + 4 + 5 + 16 + 4 + 1 + 8
+    with pytest.raises(FormatError, match="the symbol table: the number 2147483646 is taken, so none is left for b"):
+        Symbols({b"a": 2**31 - 2}).add(b"b")

@@ -307,3 +307,8 @@ def test_a_search_in_a_full_table_ends():
     records = memory[begin : begin + buckets * width].reshape(buckets, width)
     records[:, :2] = -1
     assert replace(model, memory=memory).score(corpus).length.max() == 1
+
+
+def test_only_blanks_tabs_and_line_ends_separate_the_words_of_an_arpa_file(tmp_path):
+    (tmp_path / "m").write_bytes(b"\\data\\\nngram 1=2\n\n\\1-grams:\n-1\ta\x0bb\t0\n-1\tc\r\n\n\\end\\\n")
+    assert kenlm.arpa_words(str(tmp_path / "m")) == [b"a\x0bb", b"c"]

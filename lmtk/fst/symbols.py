@@ -26,10 +26,18 @@ class Symbols:
     number: dict
     path: str | None = None
 
+    @property
+    def name(self):
+        """The name of the table for a FormatError."""
+        return self.path or "the symbol table"
+
     def add(self, word):
-        """The number of a word, which gets the next free number if it has none."""
+        """The number of a word, which gets the next free number if it has none. Raises FormatError if none is left."""
         if word not in self.number:
-            self.number[word] = max(self.number.values(), default=-1) + 1
+            number = max(self.number.values(), default=-1) + 1
+            if number > MOST:
+                raise FormatError(self.name, f"the number {MOST} is taken, so none is left for {shown(word)}; add it")
+            self.number[word] = number
         return self.number[word]
 
 
@@ -67,25 +75,11 @@ def read_symbols(path):
     return Symbols(number, path)
 
 
-@dataclass(frozen=True)
-class Header:
-    """The beginning of a binary FST: the names of its type and of the type of its arcs, its start state, and its number
-    of states.
-    """
-
-    fst: str
-    arcs: str
-    start: int
-    states: int
-
-
 def describe(stream, path):
     """A binary FST, for `lmtk info`: ([(name, value)], its words by number). Only the header and the symbols are read.
     Raises FormatError.
     """
-    header, number = read_header(stream, path)
-    rows = [("kind", f"OpenFst's binary form, {header.fst} FST with {header.arcs} arcs")]
-    rows += [("states", header.states), ("start state", header.start)]
+    rows, number = read_header(stream, path)
     if number is None:
         return [*rows, ("symbol table", "none")], []
     words = sorted(number, key=number.get)
@@ -93,7 +87,9 @@ def describe(stream, path):
 
 
 def read_header(stream, path):
-    """(the Header of a binary FST, {word: number} of its first symbol table or None). Raises FormatError."""
+    """([(name, value)] of the header of a binary FST, {word: number} of its first symbol table or None). Raises
+    FormatError.
+    """
 
     def take(form):
         size = struct.calcsize("<" + form)
@@ -108,9 +104,10 @@ def read_header(stream, path):
     take("i")
     fst, arcs = text(), text()
     _, flags, _, start, states, _ = take("iiQqqq")
-    header = Header(shown(fst), shown(arcs), start, states)
+    rows = [("kind", f"OpenFst's binary form, {shown(fst)} FST with {shown(arcs)} arcs")]
+    rows += [("states", states), ("start state", start)]
     if not flags & sum(HAS_SYMBOLS):
-        return header, None
+        return rows, None
     if take("i") != (SYMBOLS_MAGIC,):
         raise FormatError(path, "the FST's symbol table is damaged")
     text()
@@ -121,7 +118,7 @@ def read_header(stream, path):
         (number[word],) = take("q")
     if not all(0 <= value <= MOST for value in number.values()):
         raise FormatError(path, "the FST's symbol table has a number outside 0..2147483646")
-    return header, number
+    return rows, number
 
 
 def in_order(symbols):
@@ -140,8 +137,3 @@ def as_binary(symbols):
     string = lambda word: struct.pack("<i", len(word)) + word
     head = struct.pack("<i", SYMBOLS_MAGIC) + string(NAME) + struct.pack("<qq", rows[-1][0] + 1, len(rows))
     return head + b"".join(string(word) + struct.pack("<q", value) for value, word in rows)
-
-
-def where(symbols):
-    """The name of a symbol table for a FormatError."""
-    return symbols.path or "the symbol table"

@@ -59,13 +59,13 @@ def write_binary(out, fst, symbols=None):
     flags = sum(HAS_SYMBOLS) if symbols else 0
     out.write(struct.pack("<iiQqqq", VERSION, flags, properties(fst), fst.start, len(fst.final), 0))
     out.write(2 * as_binary(symbols) if symbols else b"")
-    scratch, columns = Scratch(), (fst.begins, fst.final, fst.label, fst.target, fst.weight)
+    scratch, arcs = Scratch(), (fst.label, fst.target, fst.weight)
 
     def bytes_of(piece):
         first, last = piece
         with scratch.lent() as room:
             records = room("records", 3 * (last - first) + 4 * int(fst.begins[last] - fst.begins[first]), np.int32)
-            fill_records(first, last, *columns[:2], columns[2:], fst.backoff, records)
+            fill_records(first, last, fst.begins, fst.final, arcs, fst.backoff, records)
             return records.tobytes()
 
     out.writelines(map_in_order(bytes_of, pieces(fst, 0, len(fst.final))))
@@ -94,13 +94,13 @@ def pieces(fst, first, last):
 
 def write_text(out, fst):
     """Writes the lines of an Fst to a stream."""
-    scratch, columns, start = Scratch(), (fst.begins, fst.final, fst.label, fst.target, fst.weight), fst.start
+    scratch, arcs, start = Scratch(), (fst.label, fst.target, fst.weight), fst.start
 
     def bytes_of(piece):
         first, last = piece
         with scratch.lent() as room:
             text = room("text", 64 * int(fst.begins[last] - fst.begins[first] + last - first) + 64, np.uint8)
-            size = print_states(first, last, *columns[:2], columns[2:], fst.backoff, text)
+            size = print_states(first, last, fst.begins, fst.final, arcs, fst.backoff, text)
             return text[:size].tobytes()
 
     out.write(bytes_of((start, start + 1)))

@@ -85,7 +85,7 @@ def complete_symbols(job, ngrams, symbols):
     """The Symbols of a FstJob: those read, or new ones if `symbols` is None. Raises FormatError if a label of arcs is
     missing: that of -disambig or, without it, <s> and </s>. With -disambig, missing <s> and </s> get unused numbers.
     """
-    from lmtk.fst.symbols import Symbols, new_symbols, where
+    from lmtk.fst.symbols import Symbols, new_symbols
 
     marks, disambig = [os.fsencode(job.sos), os.fsencode(job.eos)], [os.fsencode(job.disambig)] if job.disambig else []
     if symbols is None:
@@ -94,7 +94,7 @@ def complete_symbols(job, ngrams, symbols):
     for word in disambig or marks:
         if word not in symbols.number:
             remedy = "add it" if disambig else "add it, or give -disambig"
-            raise FormatError(where(symbols), f"the symbol {shown(word)} is missing; {remedy}")
+            raise FormatError(symbols.name, f"the symbol {shown(word)} is missing; {remedy}")
     for word in marks:
         symbols.add(word)
     return symbols
@@ -106,20 +106,18 @@ def numbers_of(job, ngrams, symbols):
     """
     import numpy as np
 
-    from lmtk.fst.symbols import where
-
     numbers = np.array([symbols.number.get(word, -1) for word in ngrams.words], np.int32)
     unigrams = ngrams.rows[0][:, 0]
     if missing := [ngrams.words[i] for i in unigrams[numbers[unigrams] < 0]]:
         count = counted(len(missing), "word of the model is", "words of the model are")
         left_out = f"n-grams with {'this word' if len(missing) == 1 else 'these words'} are left out"
-        line = f"{where(symbols)}: {count} missing ({first_words(missing)}); {left_out}"
+        line = f"{symbols.name}: {count} missing ({first_words(missing)}); {left_out}"
         warnings.warn(line, LmtkWarning, stacklevel=2)
     for symbol, use in ((None, "the empty label"), (job.disambig, "the label of back-off arcs")):
         number = 0 if symbol is None else symbols.number[os.fsencode(symbol)]
         if words := [ngrams.words[i] for i in unigrams[numbers[unigrams] == number]]:
             message = f"the word {shown(words[0])} of the model has the number {number}, which is {use}"
-            raise FormatError(where(symbols), f"{message}; give the word another number")
+            raise FormatError(symbols.name, f"{message}; give the word another number")
     return numbers
 
 

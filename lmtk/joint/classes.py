@@ -145,20 +145,18 @@ def write_text(out, model, classes, path):
 
 def read_text(stream, path, seen=()):
     r"""Read the ClassModel in a \class-ngram\ file, with its parts. Raises FormatError."""
-    real_path = os.path.realpath(path)
-    if real_path in seen:
+    if os.path.realpath(path) in seen:
         raise FormatError(path, "a class model that contains itself")
-    parts, ended = {}, False
+    parts = {}
     for number, line in lines_in(stream, path):
         key, _, name = line.strip().partition(b" ")
         if key == b"\\end\\":
-            ended = True
             break
         if key in (b"model", b"classes") and name and key not in parts:
             parts[key] = os.path.join(folder_of(path), os.fsdecode(name))
         elif key not in (b"", b"\\class-ngram\\"):
             raise FormatError(path, "expected 'model FILE' and 'classes FILE', once each", number)
-    if not ended:
+    else:
         raise FormatError(path, "the line \\end\\ is missing, so the file is incomplete")
     if len(parts) < 2:
         raise FormatError(path, "a class model needs a line 'model FILE' and a line 'classes FILE'; one is missing")

@@ -10,7 +10,8 @@ from functools import cached_property
 
 import numpy as np
 
-from lmtk.joint.mixture import ids_in, part_scores
+from lmtk.joint.mixture import Combined, ids_in, part_scores
+from lmtk.joint.zeros import Wrapper
 from lmtk.lm import ABSENT, LN10, LanguageModel, Scores, after, reach, unique_rows, vocabulary_sums
 from lmtk.ngram.edit.vocabulary import add_words, unite_vocabularies
 from lmtk.text.corpus import Corpus, contexts, sentences
@@ -50,7 +51,7 @@ def sequence_log10p(scored, vocab, rows, unk):
 
 
 @dataclass(frozen=True)
-class Bayes:
+class Bayes(Combined):
     """p = sum_j w_j p_j, with w_j proportional to weights[j] p_j(the `length` preceding words)^scale.
 
     The parts have the same words. unk: whether <unk> counts as a word. If not, a part that gives <unk> the probability
@@ -62,14 +63,6 @@ class Bayes:
     length: int
     scale: float
     unk: bool = True
-
-    @property
-    def vocab(self):
-        return self.parts[0].vocab
-
-    @property
-    def order(self):
-        return max(part.order for part in self.parts)
 
     @property
     def reach(self):
@@ -106,7 +99,7 @@ class Bayes:
 
 
 @dataclass(frozen=True)
-class LogLinear:
+class LogLinear(Combined):
     """p proportional to the product of p_j^weights[j], normalized over the vocabulary; the parts have the same words.
 
     Logarithms are in single precision, as in SRILM. unk: whether <unk> is one of the words that the product is summed
@@ -118,18 +111,6 @@ class LogLinear:
     weights: list
     unk: bool = True
     whole: dict = field(default_factory=dict)
-
-    @property
-    def vocab(self):
-        return self.parts[0].vocab
-
-    @property
-    def order(self):
-        return max(part.order for part in self.parts)
-
-    @property
-    def reach(self):
-        return max(map(reach, self.parts))
 
     @cached_property
     def ids(self):
@@ -201,7 +182,7 @@ class LogLinear:
 
 
 @dataclass(frozen=True)
-class Cached:
+class Cached(Wrapper):
     """(1 - weight) p + weight r, where r is the relative frequency of a word among the last `length` words.
 
     Before any word r is 0, as in SRILM. The cache is kept from one corpus to the next.
@@ -213,14 +194,6 @@ class Cached:
     unk: bool = False
     # the last words, and before which tokens of the last corpus there were words
     history: dict = field(default_factory=lambda: {"last": np.empty(0, np.int64), "filled": None})
-
-    @property
-    def vocab(self):
-        return self.model.vocab
-
-    @property
-    def order(self):
-        return self.model.order
 
     def score(self, corpus):
         scores = self.model.score(corpus)

@@ -11,7 +11,7 @@ import os
 import re
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import product
+from itertools import pairwise, product
 from math import prod
 
 import numpy as np
@@ -135,23 +135,18 @@ class Expanding:
         return context
 
     def score(self, corpus):
-        """ln p of every scored token."""
-        logp = np.zeros(len(corpus.ids))
-        ids = corpus.ids.tolist()
-        for start, end in zip(corpus.starts[:-1].tolist(), corpus.starts[1:].tolist()):
-            self.score_sentence(ids, corpus.scored, start, end, logp)
-        return scores_of("class-ngram", logp)
-
-    def score_sentence(self, ids, scored, start, end, logp):
-        """Write ln p of the scored tokens of one sentence into logp. Words that are not scored are read.
+        """ln p of every scored token. Words that are not scored are read.
 
         After <s>, and after a word of probability 0, the words themselves are the context.
         """
-        states = {((), ()): 1.0}
-        for t in range(start, end):
-            states, p = self.read(states, ids[start : t + 1], bool(scored[t]))
-            if scored[t]:
-                logp[t] = np.log(p) if p > 0 else -np.inf
+        logp, ids = np.zeros(len(corpus.ids)), corpus.ids.tolist()
+        for start, end in pairwise(corpus.starts.tolist()):
+            states = {((), ()): 1.0}
+            for t in range(start, end):
+                states, p = self.read(states, ids[start : t + 1], bool(corpus.scored[t]))
+                if corpus.scored[t]:
+                    logp[t] = np.log(p) if p > 0 else -np.inf
+        return scores_of("class-ngram", logp)
 
     def read(self, states, ids, scored):
         """(the states {(context, rest): p} after the last of `ids`, p of this word). states: those before the word."""

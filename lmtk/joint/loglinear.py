@@ -21,7 +21,7 @@ log_b    (N, S)       ln of the product of b_i of an n-gram and all its suffixes
 """
 
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 
@@ -32,7 +32,7 @@ from lmtk.ngram.edit.vocabulary import renumbered, unite_vocabularies
 from lmtk.ngram.model.backoff import Backoff
 from lmtk.ngram.model.building import build_nodes
 from lmtk.ngram.model.nodes import ZERO, Nodes, find_unigrams, freeze, view_records, wrap_records, writable_memory
-from lmtk.ngram.model.searching import find_children
+from lmtk.ngram.model.searching import find_rows
 from lmtk.text.corpus import contexts as contexts_before
 from lmtk.text.vocab import Vocab
 
@@ -108,8 +108,7 @@ def unite_models(models, names, tell=lambda text: None):
         for begin in range(0, len(rows), PIECE):
             part = slice(begin, begin + PIECE)
             at = slice(base[k] + begin, base[k] + min(begin + PIECE, len(rows)))
-            of_part = np.column_stack((rows[part], np.full(len(rows[part]), -1, np.int32)))
-            log_p[at], log_b[at] = log_scores(walks, of_part, V)
+            log_p[at], log_b[at] = log_scores(walks, rows[part], V)
     return United(vocab, nodes, walks, base, log_p, log_b)
 
 
@@ -141,10 +140,9 @@ def over_words(model, vocab, name, tell):
 
 def log_scores(walks, rows, V):
     """(ln p of the last word of each n-gram; ln of the product of the back-off weights after it), (N, S) float32 each.
-    rows (N, k + 1): k ids and a column for the ghost. The ghost has the id V in the walks, so ids from V on rise by 1.
+    rows (N, k): their ids. The ghost has the id V in the walks, so ids from V on rise by 1.
     """
-    rows = np.where(rows >= V, rows + 1, rows)
-    rows[:, -1] = V
+    rows = np.column_stack((np.where(rows >= V, rows + 1, rows), np.full(len(rows), V, np.int32)))
     fresh = np.zeros(rows.shape, bool)
     fresh[:, 0] = True
     log_p, log_b = np.empty((2, len(rows), len(walks)), f32)
@@ -185,43 +183,40 @@ def interpolate(united, weights):
     return Backoff(united.vocab, replace(nodes, memory=freeze(memory)))
 
 
-@dataclass(frozen=True)
-class Sums:
-    """Computes the sums Z(h) from weights. orders: five arrays for each order of C contexts h and M n-grams h w, from
-    order 0 on. above (C,): the place of h' among the contexts of all orders; shorter (C, S): ln b_i(h); group (M,): the
-    place of h in its order; log_p (M, S): ln p_i(w | h); lower (M, S): ln b_i(h) p_i(w | h').
+def sum_up(orders, weights):
+    """(the sums Z(h) (C,) of all contexts, their first (C, S) and second (C, S, S) derivatives by the weights).
+
+    orders: five arrays for each order of C contexts h and M n-grams h w, from order 0 on. above (C,): the place of h'
+    among the contexts of all orders; shorter (C, S): ln b_i(h); group (M,): the place of h in its order; log_p (M, S):
+    ln p_i(w | h); lower (M, S): ln b_i(h) p_i(w | h').
     """
-
-    orders: list
-
-    def __call__(self, weights):
-        """(Z (C,), its first (C, S) and second (C, S, S) derivatives by the weights) of all contexts."""
-        S = len(weights)
-        Z, first, second = np.zeros(0), np.zeros((0, S)), np.zeros((0, S, S))
-        for above, shorter, group, log_p, lower in self.orders:
-            C = len(shorter)
-            a, b = np.exp(log_p @ weights), np.exp(lower @ weights) if len(above) else np.zeros(len(group))
-            add = lambda values, group=group, C=C: np.bincount(group, values, C).astype(np.float64)
-            Z_new, first_new, second_new = add(a), np.empty((C, S)), np.empty((C, S, S))
-            for i in range(S):
-                first_new[:, i] = add(a * log_p[:, i] - b * lower[:, i])
-                for j in range(i + 1):
-                    second_new[:, i, j] = add(a * log_p[:, i] * log_p[:, j] - b * lower[:, i] * lower[:, j])
-                    second_new[:, j, i] = second_new[:, i, j]
-            if len(above):
-                g, Z_above, first_above = np.exp(shorter @ weights), Z[above], first[above]
-                Z_new += np.maximum(g * Z_above - add(b), 0)
-                first_new += g[:, None] * (shorter * Z_above[:, None] + first_above)
-                mixed = shorter[:, :, None] * first_above[:, None, :]
-                squares = shorter[:, :, None] * shorter[:, None, :] * Z_above[:, None, None]
-                second_new += g[:, None, None] * (squares + mixed + mixed.swapaxes(1, 2) + second[above])
-            Z, first, second = (np.concatenate(x) for x in ((Z, Z_new), (first, first_new), (second, second_new)))
-        return Z, first, second
+    S = len(weights)
+    Z, first, second = np.zeros(0), np.zeros((0, S)), np.zeros((0, S, S))
+    for above, shorter, group, log_p, lower in orders:
+        C = len(shorter)
+        a, b = np.exp(log_p @ weights), np.exp(lower @ weights) if len(above) else np.zeros(len(group))
+        add = lambda values, group=group, C=C: np.bincount(group, values, C).astype(np.float64)
+        Z_new, first_new, second_new = add(a), np.empty((C, S)), np.empty((C, S, S))
+        for i in range(S):
+            first_new[:, i] = add(a * log_p[:, i] - b * lower[:, i])
+            for j in range(i + 1):
+                second_new[:, i, j] = add(a * log_p[:, i] * log_p[:, j] - b * lower[:, i] * lower[:, j])
+                second_new[:, j, i] = second_new[:, i, j]
+        if len(above):
+            g, Z_above, first_above = np.exp(shorter @ weights), Z[above], first[above]
+            Z_new += np.maximum(g * Z_above - add(b), 0)
+            first_new += g[:, None] * (shorter * Z_above[:, None] + first_above)
+            mixed = shorter[:, :, None] * first_above[:, None, :]
+            squares = shorter[:, :, None] * shorter[:, None, :] * Z_above[:, None, None]
+            second_new += g[:, None, None] * (squares + mixed + mixed.swapaxes(1, 2) + second[above])
+        Z, first, second = (np.concatenate(x) for x in ((Z, Z_new), (first, first_new), (second, second_new)))
+    return Z, first, second
 
 
 def sums_of(united, needed):
-    """(the Sums of the needed contexts, the place of each needed context among them). needed: whether a context is
-    needed, by flat number; their suffixes are needed too, and are marked in this array. The places are by flat number.
+    """(a function of the weights that returns what `sum_up` does of the needed contexts; the place of each needed
+    context among them). needed: whether a context is needed, by flat number; their suffixes are needed too, and are
+    marked in this array. The places are by flat number.
     """
     contexts, nodes = united.contexts, united.nodes
     needed[0] = True
@@ -243,7 +238,7 @@ def sums_of(united, needed):
             lower = united.log_p[suffix] + united.log_b[flat[group]] - united.log_b[contexts[suffix]]
             shorter = (united.log_b[flat] - united.log_b[above]).astype(np.float64)
         orders.append((place[above], shorter, group, log_p.astype(np.float64), lower.astype(np.float64)))
-    return Sums(orders), place
+    return partial(sum_up, orders), place
 
 
 def tune(united, corpus, tell=lambda weights, logp: None):
@@ -295,10 +290,8 @@ def tune(united, corpus, tell=lambda weights, logp: None):
 
 def longest_contexts(united, before):
     """The flat number of the longest context among the n-grams of each row of words (N, n - 1), the nearest first."""
-    flat, levels = np.zeros(len(before), np.int64), united.nodes.levels
+    flat = np.zeros(len(before), np.int64)
     for length in range(1, united.order):
-        node = np.zeros(len(before), np.int64)
-        for k in range(length):
-            node = find_children(levels[k], levels[k + 1], node, before[:, length - 1 - k])
+        node = find_rows(united.nodes, before[:, :length][:, ::-1])
         flat = np.where(node >= 0, united.base[length] + node, flat)
     return flat

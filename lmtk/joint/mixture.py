@@ -20,8 +20,24 @@ from lmtk.ngram.edit.vocabulary import unite_vocabularies
 from lmtk.text.vocab import differences
 
 
+class Combined:
+    """A model that is made of others, `parts`, which have the same words."""
+
+    @property
+    def vocab(self):
+        return self.parts[0].vocab
+
+    @property
+    def order(self):
+        return max(part.order for part in self.parts)
+
+    @property
+    def reach(self):
+        return max(map(reach, self.parts))
+
+
 @dataclass(frozen=True)
-class Mixture:
+class Mixture(Combined):
     """parts: models of one vocabulary; weights (bins, parts); binned: the place in `parts` of the one with these bins,
     or None. names: the files of the parts.
     """
@@ -37,14 +53,6 @@ class Mixture:
         words gives their order.
         """
         return unite_vocabularies(sorted((part.vocab for part in self.parts), key=lambda vocab: -vocab.V))
-
-    @property
-    def order(self):
-        return max(part.order for part in self.parts)
-
-    @property
-    def reach(self):
-        return max(map(reach, self.parts))
 
     @property
     def has_sentence_starts(self):
@@ -68,11 +76,9 @@ class Mixture:
         for part, log_weight in zip(self.parts, log_weights):
             ids = ids_in(part, self.vocab)
             logp = after_each(part, [ids[context].tolist() for context in contexts])
-            words = ids[: self.vocab.V]
-            is_predicted = words < part.vocab.V  # parts may differ in <unk> and the marks
-            columns = np.full(mixed.shape, -np.inf)
-            columns[:, is_predicted] = logp[:, words[is_predicted]]
-            mixed = np.logaddexp(mixed, columns + log_weight)
+            logp = np.column_stack((logp, np.full(len(contexts), -np.inf)))
+            columns = np.minimum(ids[: self.vocab.V], part.vocab.V)  # parts may differ in <unk> and the marks
+            mixed = np.logaddexp(mixed, logp[:, columns] + log_weight)
         return mixed
 
     def lower(self, order):
@@ -110,15 +116,13 @@ def part_scores(parts, corpus, binned, vocab=None):
     vocabulary of the corpus; None: the first part's.
     """
     vocab = vocab or parts[0].vocab
-    scores = []
+    scores, bins = [], np.zeros(len(corpus.ids), np.int64)
     for part in parts:
         ids = corpus.ids if part.vocab.words == vocab.words else ids_in(part, vocab)[corpus.ids]
         renumbered = replace(corpus, ids=ids)
         scores.append(part.score(renumbered))
         if len(scores) - 1 == binned:
             bins = part.bins(renumbered)
-    if binned is None:
-        bins = np.zeros(len(corpus.ids), np.int64)
     lengths = np.column_stack(
         [
             np.where((s.logp[:, None] > -np.inf) | (s.length > 0) | (s.length == ABSENT), s.length, UNKNOWN)
@@ -201,10 +205,9 @@ def write_text(out, mixture, path):
 
 def read_text(stream, path, seen=()):
     r"""Read the Mixture in a \mixture\ file, with its parts. Raises FormatError."""
-    real_path = os.path.realpath(path)
-    if real_path in seen:
+    if os.path.realpath(path) in seen:
         raise FormatError(path, "a mixture that contains itself")
-    names, rows, bins, where, ended = [], [], None, None, False
+    names, rows, bins, where = [], [], None, None
     folder = folder_of(path)
     for number, line in lines_in(stream, path):
         words = line.split()
@@ -214,7 +217,6 @@ def read_text(stream, path, seen=()):
             if words[0] in (b"\\mixture\\", b"\\weights\\"):
                 where = words[0]
             elif words[0] == b"\\end\\":
-                ended = True
                 break
             elif where == b"\\weights\\":
                 rows.append([float(w) for w in words[1:]])
@@ -230,7 +232,7 @@ def read_text(stream, path, seen=()):
             raise FormatError(
                 path, "expected 'model FILE', 'bins PART NUMBER', or a bin and a weight for each model", number
             ) from None
-    if not ended:
+    else:
         raise FormatError(path, "the line \\end\\ is missing, so the file is incomplete")
     if not names or not rows or bins is None or len(rows) != bins[1] or not 0 <= bins[0] <= len(names):
         raise FormatError(path, "damaged: the mixture's models, bins and weights do not match")

@@ -16,8 +16,8 @@ class Multiwords:
     """
 
     def __init__(self, model, letter):
-        self.letter, self.nothing = letter, letter  # no part of a word is the letter
-        self.model, self.order = add_words(model, [self.nothing]), model.order
+        self.letter = letter  # no part of a word is the letter, so it stands for parts that the model lacks
+        self.model, self.order = add_words(model, [letter]), model.order
         self.index, self.parts = Growing(self.model.vocab.words), []
         self.known = self.model.vocab
 
@@ -30,7 +30,7 @@ class Multiwords:
     def parts_of(self, word):
         index = self.model.vocab.index
         parts = [part for part in word.split(self.letter) if part]
-        return [index.get(part, index[self.nothing]) for part in parts] if parts else [index[word]]
+        return [index.get(part, index[self.letter]) for part in parts] if parts else [index[word]]
 
     def score(self, corpus):
         """ln p of every scored token: the sum over its parts, in single precision; its tag joins their tags."""

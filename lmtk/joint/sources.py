@@ -30,7 +30,7 @@ from lmtk.machine.threads import map_at_once
 from lmtk.ngram.model.backoff import Backoff
 from lmtk.ngram.model.building import build_nodes
 from lmtk.ngram.model.nodes import Nodes
-from lmtk.ngram.model.searching import find_children
+from lmtk.ngram.model.searching import find_children, find_rows
 from lmtk.text.vocab import Vocab
 
 R = 3
@@ -84,12 +84,8 @@ class Pool:
         """The features of each order. words (N, n): a predicted word, then the words before it, the nearest first. The
         words with the longest known contexts come first, and an order has only those whose context is known.
         """
-        levels, contexts, features = self.nodes.levels, [], []
-        for k in range(1, self.order + 1):
-            context = np.zeros(len(words), np.int64)
-            for j in range(k - 1, 0, -1):
-                context = find_children(levels[k - 1 - j], levels[k - j], context, words[:, j])
-            contexts.append(context)
+        levels, features = self.nodes.levels, []
+        contexts = [find_rows(self.nodes, words[:, 1:k][:, ::-1]) for k in range(1, self.order + 1)]
         depth = sum(context >= 0 for context in contexts)
         longest_first = np.argsort(-depth, kind="stable")
         for k, context in enumerate(contexts, 1):
@@ -190,7 +186,7 @@ def tune(features, V):
         return L - x @ x / (2 * PRIOR**2 * N), by_parameter(*gradient) - x / (PRIOR**2 * N)
 
     first = likelihood(start)[0]
-    weights, D, _ = parameters(maximize(likelihood, start)[0], n, S)
+    weights, D, _ = parameters(maximize(likelihood, start), n, S)
     return weights, D, perplexity(first), perplexity(log_likelihood(features, weights, D, V)[0])
 
 
@@ -244,8 +240,8 @@ def sum_logs(features, weights, D, V):
 
 
 def maximize(function, x):
-    """(x, function(x)) at a maximum, by the quasi-Newton method of Broyden, Fletcher, Goldfarb and Shanno.
-    function: x -> (value, gradient).
+    """x at a maximum, by the quasi-Newton method of Broyden, Fletcher, Goldfarb and Shanno. function: x -> (value,
+    gradient).
     """
     value, gradient = function(x)
     inverse, is_first = np.eye(len(x)), True
@@ -272,4 +268,4 @@ def maximize(function, x):
             inverse -= (np.outer(along, moved) + np.outer(moved, along)) / curvature
         if gain < ENOUGH:
             break
-    return x, value
+    return x

@@ -11,16 +11,24 @@ from lmtk.lm import ABSENT, LanguageModel, Scores, after, reach
 from lmtk.text.corpus import Corpus
 
 
-@dataclass(frozen=True)
-class Skipping:
-    """p of the unknown word is 0, and so is p of a word with an unknown one among the `near` words before it."""
-
-    model: LanguageModel
-    near: int
+class Wrapper:
+    """A language model that changes the scores of another one, `model`."""
 
     @property
     def vocab(self):
         return self.model.vocab
+
+    @property
+    def order(self):
+        return self.model.order
+
+
+@dataclass(frozen=True)
+class Skipping(Wrapper):
+    """p of the unknown word is 0, and so is p of a word with an unknown one among the `near` words before it."""
+
+    model: LanguageModel
+    near: int
 
     @property
     def order(self):
@@ -33,17 +41,13 @@ class Skipping:
     def score(self, corpus):
         scores, skipped = self.model.score(corpus), corpus.ids == self.vocab.unk_id
         unknown = np.flatnonzero(skipped)
+        end = corpus.starts[np.searchsorted(corpus.starts, unknown, "right")]  # of its sentence
         for distance in range(1, self.near + 1):
             at = unknown + distance
-            skipped[at[self.together(corpus, unknown, at)]] = True
+            skipped[at[at < end]] = True
         skipped &= corpus.scored
         logp, length = np.where(skipped, -np.inf, scores.logp), np.where(skipped[:, None], ABSENT, scores.length)
         return replace(scores, logp=logp, length=length)
-
-    def together(self, corpus, tokens, later):
-        """Whether each of `tokens`, given by places, is in the sentence of the token at the place `later`."""
-        sentence = np.searchsorted(corpus.starts, tokens, "right")
-        return later < corpus.starts[np.minimum(sentence, len(corpus.starts) - 1)]
 
     def after(self, context):
         """ln p of each predicted word after a context."""
@@ -56,7 +60,7 @@ class Skipping:
 
 
 @dataclass(frozen=True)
-class Nonzero:
+class Nonzero(Wrapper):
     """A model that gives words of probability 0 another probability.
 
     instead: the id of a word whose p every word of p = 0 gets, or None. unknown: ln p of the unknown word, or None for
@@ -68,17 +72,9 @@ class Nonzero:
     unknown: float | None
 
     @property
-    def vocab(self):
-        return self.model.vocab
-
-    @property
     def index(self):
         """The Growing index of a model whose vocabulary grows, else None."""
         return getattr(self.model, "index", None)
-
-    @property
-    def order(self):
-        return self.model.order
 
     @property
     def reach(self):

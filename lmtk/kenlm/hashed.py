@@ -63,19 +63,10 @@ class Hashed:
         """(KenLM's log10 p of scored tokens, (N,) float32; the length of the n-gram used, (N,)); 0 for other tokens.
         zero: as in `score_tokens`.
         """
-        number = self.number[corpus.ids]
-        before = np.arange(len(number)) - np.repeat(corpus.starts[:-1], np.diff(corpus.starts))
-        log10p, used = self.walk(number, before, zero)
-        log10p[~corpus.scored] = used[~corpus.scored] = 0
-        return log10p, used
-
-    def walk(self, number, before, zero):
-        """Score tokens. number (N,): their numbers; before (N,): how many tokens of its sentence come before each
-        token; zero: as in `score_tokens`. Returns log10 p (N,) float32 and used (N,) int8.
-        """
-        N, where = len(number), self.where[: self.order]
+        number, N = self.number[corpus.ids], len(corpus.ids)
+        before = np.arange(N) - np.repeat(corpus.starts[:-1], np.diff(corpus.starts))
         log10p, used = np.empty(N, f32), np.empty(N, np.int8)
-        tables = self.memory, self.memory.view(f32), where
+        tables = self.memory, self.memory.view(f32), self.where[: self.order]
 
         def score_block(first):
             # a block begins with the last words of the block before it, as contexts
@@ -86,6 +77,7 @@ class Hashed:
             log10p[first:end], used[first:end] = p[first - begin :], length[first - begin :]
 
         map_at_once(score_block, range(0, N, BLOCK))
+        log10p[~corpus.scored] = used[~corpus.scored] = 0
         return log10p, used
 
     def lower(self, order):

@@ -53,11 +53,6 @@ class Levels:
     families: Callable
     forget: Callable = lambda k: None
 
-    @property
-    def sizes(self):
-        """The number of n-grams of each order from 2 on."""
-        return [len(column) for column in self.log10p[2:]]
-
 
 def number_words(words, ids):
     """(KenLM's number of each word, (W,) int32, 0 for <unk> and for a word without a 1-gram; the hashes in the order of

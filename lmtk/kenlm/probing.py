@@ -25,12 +25,10 @@ from lmtk.kenlm.hashed import (
     HEAD,
     LOG10P,
     ONE,
-    WIDTH,
     WORD,
     A,
     B,
     find_from,
-    key_at,
     lay_out,
     place_of,
 )
@@ -46,6 +44,7 @@ from lmtk.text.vocab import UNK
 f32, u32, u64 = np.float32, np.uint32, np.uint64
 MINUS, LOWEST = np.int32(-(1 << 31)), f32(-np.inf).view(np.int32)  # the bits of -0.0 and of -inf
 ZERO_BITS = ZERO.view(np.int32)
+FREE = u64(0)  # the key of a free bucket
 LACKS_CONTEXT, FULL = 1, 2  # what stops `insert`
 MOST = 1 << 48  # n-grams of an order
 prefetch = intrinsic("prefetch")
@@ -173,7 +172,7 @@ class Tables:
         self.words += [w for w in words if not is_unknown(w)]
         number = np.where(is_word, np.cumsum(is_word), 0)
         self.numbers[rows[:, 0]] = number
-        hash_into(self.memory, np.array([HEAD, self.word_buckets, WORD]), hash_words(self.words[1:]))
+        hash_into(self.memory, np.array([[HEAD, self.word_buckets, WORD]]), hash_words(self.words[1:]))
         self.memory[:HEAD] = 0, len(self.words)
         logs = rows[:, 1:].copy()
         logs[logs == LOWEST] = ZERO_BITS
@@ -213,9 +212,9 @@ class Tables:
 
 @jit
 def hash_into(memory, table, hashes):
-    """Inserts words, numbered from 1 on, by their hashes (N,). table (3,): as a row of `where`."""
+    """Inserts words, numbered from 1 on, by their hashes (N,). table (1, 3): `where` of the table of words."""
     for i in range(len(hashes)):
-        at = free_place(memory, table, table[AT] + np.int64(hashes[i] % u64(table[BUCKETS])) * table[WIDTH])
+        at, _ = find_from(memory, table, 1, place_of(table, 1, hashes[i]), FREE)
         put_key(memory, at, hashes[i])
         memory[u64(at + 2)] = i + 1
 
@@ -250,7 +249,7 @@ def insert(memory, logs, where, filled, rows, numbers):
                 prefetch(memory, places[j, 2])
         for i in range(start, end):
             j = i - start
-            at = free_place(memory, where[k - 1], places[j, 0])
+            at, _ = find_from(memory, where, k, places[j, 0], FREE)
             put_key(memory, at, keys[j, k - 1])
             p, bow = rows[i, k], rows[i, k + 1]
             p = ZERO_BITS if p == LOWEST else np.int32(0) if p > 0 else p
@@ -341,17 +340,6 @@ def unigram_place(where, word):
 def find_key(memory, where, order, key):
     """`find_from`, from the place where the search for the key begins."""
     return find_from(memory, where, order, place_of(where, order, key), key)
-
-
-@inlined
-def free_place(memory, table, at):
-    """The first free place in a table, a row of `where`, from the place `at` on."""
-    width, end = table[WIDTH], table[AT] + table[BUCKETS] * table[WIDTH]
-    while key_at(memory, at) != 0:
-        at += width
-        if at == end:
-            at = table[AT]
-    return at
 
 
 @inlined

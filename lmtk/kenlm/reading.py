@@ -104,7 +104,7 @@ def read_trie(data, counts, quantized, split, path):
         at += 8
         tables = []
         for bits in [p_bits, bow_bits] * (order - 2) + [p_bits]:
-            tables.append(read_floats(data, at, 1 << bits))
+            tables.append(np.frombuffer(data, "<f4", 1 << bits, at))
             at += 4 << bits
     else:
         p_bits, bow_bits = 31, 32
@@ -133,11 +133,11 @@ def read_trie(data, counts, quantized, split, path):
         if quantized:
             # the place of the weight comes before that of p
             p = tables[2 * k - 4][field(word_bits + (0 if last else bow_bits), p_bits)]
-            bow = None if last else tables[2 * k - 3][field(word_bits, bow_bits)]
+            bow = 0 if last else tables[2 * k - 3][field(word_bits, bow_bits)]
         else:
             p = (field(word_bits, 31).astype(np.uint32) | np.uint32(1 << 31)).view(np.float32)
-            bow = None if last else field(word_bits + 31, 32).astype(np.uint32).view(np.float32)
-        levels.append((rows, p, np.zeros(N, np.float32) if last else bow))
+            bow = 0 if last else field(word_bits + 31, 32).astype(np.uint32).view(np.float32)
+        levels.append((rows, p, bow))
         if not last:
             child = field(word_bits + numbers, pointer, 1).astype(np.int64)
             if begins is not None:
@@ -145,13 +145,6 @@ def read_trie(data, counts, quantized, split, path):
                 child |= upper << pointer
         at += size
     return build_model(levels, read_words(data, at, V, path))
-
-
-def read_floats(data, at, size):
-    values = data[at : at + 4 * size].copy().view("<f4")
-    if len(values) != size:
-        raise IndexError
-    return values
 
 
 def unpack_fields(data, first, step, width, N):

@@ -7,7 +7,6 @@ array-compressed pointers the upper bits of the pointers are kept in a table of 
 
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import pairwise
 
 import numpy as np
 
@@ -59,7 +58,7 @@ class Fields:
 def write(out, levels, form):
     """Writes the Levels of a model of order 2 or more as a KenLM trie. form: a `layout.Form`."""
     places, hashes, words = number_words(levels.words, levels.ids)
-    order, sizes = len(levels.log10p) - 1, [len(words), *levels.sizes]
+    order, sizes = len(levels.log10p) - 1, [len(words), *map(len, levels.log10p[2:])]
     tables = [make_tables(numbers_of(levels, k), form) for k in range(2, order + 1)] if form.bits else []
     head = make_header(form, sizes) + u64(len(hashes)).tobytes() + hashes.tobytes() + bytes(8)  # 8 bytes for <unk>
     if tables:
@@ -83,7 +82,7 @@ def write(out, levels, form):
         parts = make_records(keys, fields, numbers_of(levels, k), tables[k - 2] if tables else NONE)
         keys = None
         levels.forget(k)
-    write_parts(out, parts, fields)
+    out.writelines(part.memory[: part.size] for part in parts)
     if form.has_words:
         out.write(join_words(words))
 
@@ -141,13 +140,13 @@ def fields_of(k, sizes, form):
 
 @dataclass(frozen=True)
 class Part:
-    """The records from number `first` to before `end` of an order. memory: bytes, from the one on that has their first
-    bit; the bits of other records are 0. base: the number of that bit's byte.
+    """The records from number `first`, a multiple of 8, to before `end` of an order. memory: their `size` bytes, and 8
+    more, since bits are written 8 bytes at a time.
     """
 
     first: int
     end: int
-    base: int
+    size: int
     memory: np.ndarray
 
 
@@ -155,17 +154,17 @@ def make_records(keys, fields, numbers, tables):
     """The Parts of the records of the n-grams `keys`, (N_k,) as in `levels`, one for each thread. numbers: as from
     `numbers_of`.
     """
-    bounds = np.linspace(0, len(keys), thread_count() + 1).astype(np.int64).tolist()
+    bounds = np.linspace(0, len(keys), thread_count() + 1).astype(np.int64)
+    bounds[:-1] -= bounds[:-1] % 8
+    sizes = np.diff(np.append(bounds[:-1] * fields.total // 8, fields.size))
 
-    def part_of(start, end):
-        base = start * fields.total >> 3
-        size = (end * fields.total >> 3) - base + 16 if end < len(keys) else fields.size - base
-        records = np.zeros(size, np.uint8)
-        layout = records, base, fields.total, fields.label, fields.p, fields.bow
-        put_records(keys, start, end, numbers, layout, tables)
-        return Part(start, end, base, records)
+    def part_of(first, end, size):
+        records = np.zeros(size + 8, np.uint8)
+        layout = records, fields.total, fields.label, fields.p, fields.bow
+        put_records(keys, first, end, numbers, layout, tables)
+        return Part(first, end, size, records)
 
-    return map_at_once(lambda bound: part_of(*bound), pairwise(bounds))
+    return map_at_once(lambda part: part_of(*part), zip(bounds.tolist(), bounds[1:].tolist(), sizes.tolist()))
 
 
 @jit
@@ -173,19 +172,19 @@ def put_records(keys, begin, end, numbers, layout, tables):
     """Hard to read: bits are packed by hand.
 
     Puts the n-grams keys[begin:end] into their records. numbers: as from `numbers_of`. layout: (the bytes of the
-    records, the number of the first of them, the bits of a record, of its label, of log10 p, of its weight). tables: of
-    log10 p and of weights, empty if they are not quantized.
+    records, the bits of a record, of its label, of log10 p, of its weight). tables: of log10 p and of weights, empty if
+    they are not quantized.
 
     Bound: a random read an n-gram.
     """
     width, flat = numbers.shape[1], numbers.reshape(-1)
     words = flat.view(np.uint32)
-    records, base, total, label_bits, p_bits, bow_bits = layout
+    records, total, label_bits, p_bits, bow_bits = layout
     tables_p, tables_bow = tables
     for i in range(begin, end):
         if i + AHEAD < end:
             prefetch(flat, width * np.int64(keys[i + AHEAD] & LOWER))
-        at, bit = u64(width) * (keys[i] & LOWER), np.int64(i) * total - 8 * base
+        at, bit = u64(width) * (keys[i] & LOWER), np.int64(i - begin) * total
         write_bits(records, bit, keys[i] >> u64(32))
         bit += label_bits
         if len(tables_p):
@@ -235,29 +234,19 @@ def write_records(out, at, parts, fields, first, form):
 
     def point(part):
         end = part.end + (part is parts[-1])  # KenLM has one record more
-        put_pointers(part.memory, part.first, end, part.base, fields.total, inline, first)
+        put_pointers(part.memory, part.first, end, fields.total, inline, first)
 
     map_at_once(point, parts)
-    write_parts(out, parts, fields)
+    out.writelines(part.memory[: part.size] for part in parts)
     return size
 
 
 @jit
-def put_pointers(records, begin, end, base, total, width, first):
+def put_pointers(records, begin, end, total, width, first):
     """Writes the lowest `width` bits of the pointers first[begin:end] at the end of their records."""
     mask = (u64(1) << u64(width)) - u64(1)
     for i in range(begin, end):
-        write_bits(records, (i + 1) * total - width - 8 * base, u64(first[i]) & mask)
-
-
-def write_parts(out, parts, fields):
-    """Writes the records of an order. The byte in which one Part ends and the next begins has bits of both."""
-    shared = 0
-    for part in parts:
-        part.memory[0] |= shared
-        whole = fields.size - part.base if part is parts[-1] else (part.end * fields.total >> 3) - part.base
-        out.write(part.memory[:whole])
-        shared = 0 if part is parts[-1] else part.memory[whole]
+        write_bits(records, (i + 1 - begin) * total - width, u64(first[i]) & mask)
 
 
 def make_tables(numbers, form):

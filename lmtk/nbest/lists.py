@@ -17,7 +17,7 @@ from lmtk.errors import FormatError, LmtkError, LmtkWarning, counted, shown
 from lmtk.files.decoding import lines
 from lmtk.lm import LN10
 from lmtk.reports.srilm import outcome
-from lmtk.text.corpus import TOKEN, Closed, Corpus, Marks, Reader, except_openings, with_marks
+from lmtk.text.corpus import TOKEN, Marks, corpora
 from lmtk.text.vocab import EOS, PAUSE
 
 MOSES, SRILM = "Moses's", "SRILM's"
@@ -196,20 +196,15 @@ def score_sentences(model, sentences, penalty, tolower=False):
     """
     place = {}
     where = np.array([place.setdefault(s, len(place)) for s in sentences])
-    distinct, sums = list(place), np.empty(len(place))
-    vocab = model.vocab
-    reader = Reader(Closed(vocab.index, vocab.unk_id), tolower)
-    for first in range(0, len(distinct), BATCH):
-        rows = distinct[first : first + BATCH]
-        # a blank line would be skipped; </s> alone is the sentence without words
-        ids = reader.ids(b"".join((row.strip(BLANKS) or EOS) + b"\n" for row in rows))
-        ids, ends, _ = with_marks(ids, Marks(), vocab.sos_id, vocab.eos_id)
-        starts = np.append(0, ends)
-        corpus = Corpus(ids, starts, except_openings(ids, starts, vocab.sos_id))
+    distinct, sums, vocab = list(place), [], model.vocab
+    batches = (distinct[first : first + BATCH] for first in range(0, len(distinct), BATCH))
+    # a blank line would be skipped; </s> alone is the sentence without words
+    texts = (b"".join((row.strip(BLANKS) or EOS) + b"\n" for row in rows) for rows in batches)
+    for corpus in corpora(texts, vocab, Marks(tolower=tolower)):
         oov, zero, logs = outcome(vocab, corpus, model.score(corpus))
-        never = (oov | zero) & (ids != vocab.eos_id)
-        sums[first : first + len(rows)] = np.add.reduceat(np.where(never, penalty, logs), starts[:-1])
-    return sums[where]
+        never = (oov | zero) & (corpus.ids != vocab.eos_id)
+        sums.append(np.add.reduceat(np.where(never, penalty, logs), corpus.starts[:-1]))
+    return np.concatenate(sums)[where]
 
 
 def score_hypotheses(nbest, model, penalty, tolower=False, split=None):
@@ -351,7 +346,8 @@ def match_weights(rows, names, path):
     weights = {}
     for i, name, values in rows:
         if name not in names:
-            raise FormatError(path, f"the lists have no feature {shown(name)}; they have {features_of(names)}", i)
+            features = format_names(dict.fromkeys(names))
+            raise FormatError(path, f"the lists have no feature {shown(name)}; they have {features}", i)
         if name in weights:
             raise FormatError(path, f"{shown(name)} has two lines; give each feature one line", i)
         if len(values) != names.count(name):
@@ -368,10 +364,6 @@ def match_weights(rows, names, path):
             f"the weight of {shown(missing[0])} is missing; to ignore this feature add a line {shown(missing[0])}= 0",
         )
     return np.array([weights[name].pop(0) for name in names])
-
-
-def features_of(names):
-    return format_names(list(dict.fromkeys(names)))
 
 
 def write_weights(out, names, weights):

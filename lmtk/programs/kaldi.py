@@ -57,7 +57,7 @@ def parse(words, usage):
     values, files, words = {}, [], list(words)
     while words:
         word = words.pop(0)
-        if not word.startswith("--") or word == "-":
+        if not word.startswith("--"):
             files.append(word)
             continue
         name, equals, value = word[2:].partition("=")

@@ -134,9 +134,8 @@ def reverse_lm(words):
 
 def sort_lm(words):
     """[FILE]: print an ARPA file with the n-grams of each order sorted by the bytes of their words."""
-    _, files = parse_arguments(words)
     rows, out = [], sys.stdout.buffer
-    for path in files:
+    for path in parse_arguments(words)[1]:
         for order, line, fields in arpa_lines(path):
             if order:
                 rows.append((fields[1 : order + 1], line))
@@ -148,8 +147,7 @@ def sort_lm(words):
 
 def add_dummy_bows(words):
     """[FILE]: print an ARPA file with missing back-off weights as 0, below the highest order."""
-    _, files = parse_arguments(words)
-    for path in files:
+    for path in parse_arguments(words)[1]:
         highest = 0
         for order, line, fields in arpa_lines(path):
             if size := SIZE.match(line):
@@ -160,16 +158,14 @@ def add_dummy_bows(words):
 
 def uniform_classes(words):
     """[FILE]: print a class file. Expansions without a probability get equal probabilities."""
-    _, files = parse_arguments(words)
-    classes, number = {}, 0
-    for path in files:
+    classes = {}
+    for path in parse_arguments(words)[1]:
         for _, line in lines(path):
             if fields := WORD.findall(line):
                 has_p = len(fields) > 1 and re.match(rb"[-+]?[.]?[0-9][0-9.]*(e[+-]?[0-9]+)?$", fields[1])
                 expansion = b" ".join(fields[2 if has_p else 1 :])
                 classes.setdefault(fields[0], []).append((fields[1] if has_p else None, expansion))
-                number += 1
-    sys.stderr.write(f"read {number} class expansions\n")
+    sys.stderr.write(f"read {sum(map(len, classes.values()))} class expansions\n")
     for name, expansions in classes.items():
         equal = b"%.6g" % (1 / len(expansions))
         for p, expansion in expansions:
@@ -232,9 +228,7 @@ def replace_words_with_classes(words):
             number = len(fields) > 1 and re.match(rb"[-+0-9.][-+0-9e.]*$", fields[1])
             expansions.append((fields[0], tuple(fields[2 if number else 1 :])))
     sys.stderr.write(f"read {len(expansions)} class expansions\n")
-    class_of = {}
-    for name, expansion in expansions:
-        class_of.setdefault(expansion, name)
+    class_of = {expansion: name for name, expansion in reversed(expansions)}  # the first class of an expansion
     longest, uses = {}, dict.fromkeys(class_of, 0)
     for expansion in filter(None, class_of):
         longest[expansion[0]] = max(longest.get(expansion[0], 0), len(expansion))
@@ -277,14 +271,12 @@ def write_expansions(settings, expansions, class_of, uses):
     """Writes the classes to outfile, each expansion with the probability (uses + addone) / (uses of the class + addone
     times the size of the class), or with its uses if normalize=0.
     """
-    plus, total, size = number(settings, "addone"), {}, {}
+    plus, total, size = number(settings, "addone"), Counter(), Counter(name for name, _ in expansions)
     for expansion, name in class_of.items():
-        total[name] = total.get(name, 0) + uses[expansion]
-    for name, _ in expansions:
-        size[name] = size.get(name, 0) + 1
+        total[name] += uses[expansion]
     with open_out(settings["outfile"]) as out:
         for name, expansion in expansions:
-            below = total.get(name, 0) + size[name] * plus
+            below = total[name] + size[name] * plus
             value = (uses[expansion] + plus) / below if below else 0
             text = f"{value:.6g}" if settings["normalize"] not in ("", "0") else str(uses[expansion])
             out.write(b"%s %s %s\n" % (name, text.encode(), b" ".join(expansion)))

@@ -3,6 +3,7 @@
 import itertools
 import re
 import sys
+from collections import Counter
 
 from lmtk.errors import FormatError, UsageError
 from lmtk.files.decoding import WORD, lines
@@ -89,10 +90,7 @@ def unigrams(path):
         elif not named and counted:
             pairs = [(fields[0], float(fields[1])) for line in rows if len(fields := WORD.findall(line)) == 2]
         else:
-            for line in rows:
-                for word in WORD.findall(line)[1 if named else 0 :]:
-                    counts[word] = counts.get(word, 0) + 1
-            return counts
+            return Counter(word for line in rows for word in WORD.findall(line)[1 if named else 0 :])
     except (ValueError, IndexError):
         raise FormatError(path, "expected word counts or an ARPA file") from None
     for word, count in pairs:

@@ -43,18 +43,12 @@ def names_of(words):
     return {word.lstrip("-").replace("_", "-").partition("=")[0] for word in words if word.startswith("-")}
 
 
-def without_maxent(words, *names):
-    """The words of a command line without these options about maximum entropy models, which lmtk does not need: it
-    keeps such models as back-off models.
-    """
-    return [word for word in words if not (word.startswith("-") and word.lstrip("-").replace("_", "-") in names)]
-
-
 def ngram(words):
     """ngram -order 3 by default. At -debug 4 and above, SRILM prints the report of -debug 2 and ranks of words, which
     lmtk does not have.
     """
-    words = without_maxent(words, "maxent", "mix-maxent", "maxent-convert-to-arpa")
+    # not needed: lmtk keeps maximum entropy models as back-off models
+    _, words = options_of(words, maxent=0, mix_maxent=0, maxent_convert_to_arpa=0)
     options, words = options_of(words, debug=1)
     for level in options.get("debug", [])[-1:]:
         words += ["-debug", "2" if level.isdecimal() and int(level) > 3 else level]
@@ -65,7 +59,7 @@ def ngram_count(words):
     """ngram-count -sort. A command line without options is accepted, since scripts test in this way whether the program
     exists; -write-vocab without a text is accepted too.
     """
-    words = without_maxent(words, "maxent-convert-to-arpa")
+    _, words = options_of(words, maxent_convert_to_arpa=0)  # not needed, as in `ngram`
     _, words = options_of(words, tag=1)  # only for SRILM's messages
     names = names_of(words)
     if not names & {"text", "read", "help", "h"} and "write-vocab" in names:

@@ -14,7 +14,7 @@ import numpy as np
 
 from lmtk.errors import LmtkWarning, name_of
 from lmtk.files import container
-from lmtk.files.decoding import blocks, lines_in
+from lmtk.files.decoding import WORD, blocks, lines_in
 from lmtk.files.inputs import is_file, open_in
 from lmtk.kenlm.hashed import Hashed
 from lmtk.kenlm.layout import CAPITALS
@@ -26,6 +26,7 @@ from lmtk.ngram.arpa.reader import make_rows, nodes_of_few, rows_of_model
 from lmtk.ngram.model.backoff import Backoff, Walk
 from lmtk.ngram.model.nodes import find_unigrams, is_suffix_closed
 from lmtk.ngram.model.walking import as_kenlm_log
+from lmtk.reports.tally import added
 from lmtk.text.corpus import NEWLINE, Closed, Corpus, Reader
 from lmtk.text.vocab import EOS, SOS, UNK, lower
 
@@ -138,7 +139,7 @@ def arpa_words(path):
         if container.looks_binary(stream.peek(64)[:64]):
             return None
         for _, line in lines_in(stream, path):
-            fields = TOKEN.findall(line)
+            fields = WORD.findall(line)
             if fields == [b"\\1-grams:"]:
                 words = []
             elif words is not None and fields:
@@ -194,11 +195,6 @@ def add_up(numbers, first, last, sums):
         for t in range(first[i], last[i]):
             total += numbers[t]
         sums[i] = total
-
-
-def in_turn(start, numbers):
-    """start + numbers, added one after the other in double precision."""
-    return float(np.add.accumulate(np.append(np.float64(start), numbers))[-1])
 
 
 def perplexity(log10p, count):
@@ -274,7 +270,7 @@ def report(model, lm, text, marks, shown, write, eager=False):
     tokens = oovs = 0
     for lines, of_oovs, sums, line_oovs, size in (map if eager else map_in_order)(answered, read()):
         write(lines)
-        total, total_of_oovs = in_turn(total, sums), in_turn(total_of_oovs, of_oovs)
+        total, total_of_oovs = added(total, sums), added(total_of_oovs, of_oovs)
         tokens, oovs = tokens + size, oovs + int(line_oovs.sum())
     if "summary" not in shown:
         return

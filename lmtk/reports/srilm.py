@@ -14,7 +14,7 @@ from lmtk.errors import FormatError
 from lmtk.lm import ABSENT, LN10, NONE, UNKNOWN, unique_rows, vocabulary_sums
 from lmtk.machine.threads import Scratch, map_in_order
 from lmtk.ngram.model import summing
-from lmtk.reports.tally import Tally
+from lmtk.reports.tally import Tally, added
 from lmtk.text.corpus import Closed, Table, corpora, sentences
 from lmtk.text.vocab import SOS, lower
 
@@ -214,11 +214,6 @@ def report_sums(model, name, texts, marks, write):
     check_sum(model, whole)
     write(whole.lines(f"file {name}: "))
     return whole, blank, unknown
-
-
-def added(total, numbers):
-    """Add the numbers (N,) to the total one after another, so that the sum does not depend on how they are divided."""
-    return float(np.add.accumulate(np.concatenate(([total], numbers)))[-1])
 
 
 def is_piece(ends, block):

@@ -2,6 +2,8 @@
 
 import os
 
+import numpy as np
+
 
 class Tally:
     """The sums of a part of a text. log10p leaves out OOVs and zeroprobs, as both denominators do."""
@@ -28,6 +30,11 @@ class Tally:
             ppl1 = perplexity(self.log10p, self.words - self.oovs - self.zeroprobs)
             text += f"{self.zeroprobs:.16g} zeroprobs, logprob= {self.log10p:.7g} ppl= {self.ppl} ppl1= {ppl1}\n"
         return os.fsencode(text)
+
+
+def added(total, numbers):
+    """Add the numbers (N,) to the total one after another, so that the sum does not depend on how they are divided."""
+    return float(np.add.accumulate(np.concatenate(([total], numbers)))[-1])
 
 
 def perplexity(log10p, count):

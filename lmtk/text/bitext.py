@@ -1,7 +1,8 @@
 """Bitext: two texts whose lines are translations of each other, as ids."""
 
+from collections import Counter
 from dataclasses import dataclass
-from itertools import zip_longest
+from itertools import chain, zip_longest
 
 import numpy as np
 
@@ -73,10 +74,7 @@ def make_shortlist(rows, size, source):
     their counts, words of equal count in byte order. source: the file of the words, for the error. Raises LmtkError if
     the lists have no words.
     """
-    counts = {}
-    for row in rows:
-        for word in row:
-            counts[word] = counts.get(word, 0) + 1
+    counts = Counter(chain.from_iterable(rows))
     words = sorted(counts, key=lambda w: (-counts[w], w))
     return make_vocab(words[:size], True, True, UNKNOWN, source)
 

@@ -20,11 +20,10 @@ from lmtk.errors import LmtkError, name_of
 from lmtk.files.decoding import blocks
 from lmtk.machine.large import pays
 from lmtk.machine.threads import Scratch, thread_count
-from lmtk.text.kernels import look_up, read_lines, renumber
+from lmtk.text.kernels import NEWLINE, look_up, read_lines, renumber
 from lmtk.text.vocab import EOS, SOS, lower
 
 TOKEN = re.compile(rb"[^ \t\r\n]+|\n")
-NEWLINE = -1
 TOGETHER = 1 << 18  # ids that get their sentence marks at once
 WORD_BYTES = 300  # of memory that a word takes in an index and its tables
 

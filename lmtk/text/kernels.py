@@ -14,7 +14,7 @@ import numpy as np
 from lmtk.machine.jit import inlined, intrinsic, jit, sealed
 
 u64 = np.uint64
-NEWLINE = -1  # the id of a line's end, as in corpus
+NEWLINE = -1  # the id of a line's end
 LOW7 = u64(0x7F7F7F7F7F7F7F7F)
 HIGH = ~LOW7
 BLANKS = u64(0x2121212121212121)  # in each byte, the code of a blank plus one

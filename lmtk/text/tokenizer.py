@@ -43,9 +43,8 @@ class SentencePiece:
                 path,
                 "neither a SentencePiece model nor a tokenizer.json; give the file that the model was trained with",
             ) from None
-        self.size, self.nemo = self.processor.get_piece_size(), nemo
-        if nemo:
-            self.names = nemo_names(self.size, path)
+        self.size = self.processor.get_piece_size()
+        self.names = nemo_names(self.size, path) if nemo else None
         self.by_words = self.splits_by_words()
         self.has_ties = self.by_words and self.is_unigram()
 
@@ -69,7 +68,7 @@ class SentencePiece:
         return self.joined(lines, self.processor.encode(lines, out_type=str, num_threads=1))
 
     def joined(self, lines, pieces):
-        if not self.nemo:
+        if self.names is None:
             return list(map(" ".join, pieces))
         numbers = self.processor.encode(lines, out_type=int, num_threads=1)
         return [" ".join([self.names[i] for i in line]) for line in numbers]
