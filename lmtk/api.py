@@ -3,7 +3,7 @@
 import os
 import re
 from collections.abc import Iterator
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, total_ordering
 from itertools import islice
 from numbers import Integral
 
@@ -19,7 +19,7 @@ from lmtk.ngram.model import walking
 from lmtk.ngram.model.backoff import Backoff
 from lmtk.reports import kenlm
 from lmtk.reports.following import Follower, extend_state, largest
-from lmtk.text.corpus import NEWLINE, Corpus, Table, sentences
+from lmtk.text.corpus import NEWLINE, Corpus, Marks, Table, sentences
 from lmtk.text.vocab import EOS, SOS
 
 FEW = 100  # sentences that are scored without kernels, by a small model
@@ -54,6 +54,7 @@ class Config:
         self.arpa_complain = ARPALoadComplain.ALL
 
 
+@total_ordering
 class State:
     """The context of the next word, as far as a model uses it. If two contexts have equal states, the model gives each
     next word the same probability after both contexts.
@@ -69,15 +70,6 @@ class State:
 
     def __lt__(self, other):
         return self.nodes < other.nodes
-
-    def __le__(self, other):
-        return self.nodes <= other.nodes
-
-    def __gt__(self, other):
-        return self.nodes > other.nodes
-
-    def __ge__(self, other):
-        return self.nodes >= other.nodes
 
     def __hash__(self):
         return hash(self.nodes)
@@ -167,11 +159,8 @@ class Model:
         else:
             parts = self._parts_of_texts(iter(sentences))
         marks = self._index[SOS] if bos else -1, self._index[EOS] if eos else -1
-        if isinstance(self.lm, Backoff):
-            work = lambda lines: self._sums(lines(), *marks)
-        else:
-            work = lambda lines: self._sums_of_any(lines(), *marks)
-        sums = list(map_in_order(work, parts))
+        add_up = self._sums if isinstance(self.lm, Backoff) else self._sums_of_any
+        sums = list(map_in_order(lambda lines: add_up(lines(), *marks), parts))
         return np.concatenate(sums) if sums else np.zeros(0)
 
     def full_scores(self, sentence, bos=True, eos=True):
@@ -352,19 +341,19 @@ class Model:
         return self._step(self._arrays, sos, self._null)[2]
 
     @cached_property
-    def _is_network(self):
+    def _rows(self):
+        """The function that gives log10 p of all words after a state, a tuple of ids; it caches the last results. None
+        for a model that is not a network.
+        """
         from lmtk.nplm.network import Network
 
-        return type(self.lm) is Network
-
-    @cached_property
-    def _rows(self):
-        """The function that gives log10 p of all words after a state, a tuple of ids; it caches the last results."""
+        if type(self.lm) is not Network:
+            return None
         return lru_cache(KEPT)(lambda state: (after(self.lm, list(state)) / LN10).astype(np.float32))
 
     def _step_of_any(self, _, word, state):
         next_state = extend_state(state, word, reach(self.lm))
-        if self._is_network and word < self.vocab.V:
+        if self._rows and word < self.vocab.V:
             # programs call BaseScore for many words after one state; one forward pass scores them all
             return float(self._rows(state)[word]), min(len(state) + 1, self.order), next_state
         log10p, length = self._full(sentences(np.array([[*state, word]], np.int32)))
@@ -434,15 +423,9 @@ class Model:
             yield lambda ends=ends: np.insert(ids[ends[0] : ends[-1]], ends[1:-1] - ends[0], NEWLINE).astype(np.int32)
 
     def _sums_of_any(self, ids, sos, eos):
-        lines = np.split(ids, np.flatnonzero(ids == NEWLINE))
-        begun = [sos] * (sos >= 0)
-        rows = [np.array([*begun, *line[line != NEWLINE], *[eos] * (eos >= 0)], np.int32) for line in lines]
-        starts = np.cumsum([0, *map(len, rows)])
-        scored = np.ones(starts[-1], bool)
-        if begun:
-            scored[starts[:-1]] = False
-        corpus = Corpus(np.concatenate(rows), starts, scored)
-        return kenlm.sentence_sums(corpus, kenlm.scorer(self.lm)(corpus)[0], len(begun)).astype(np.float64)
+        marks, whole = Marks(sos >= 0, eos >= 0), np.append(ids, np.int32(NEWLINE))
+        corpus, *_ = kenlm.block_corpus(lambda _: whole, b"", self.vocab, marks)  # the text has been read already
+        return kenlm.sentence_sums(corpus, kenlm.scorer(self.lm)(corpus)[0], marks.sos).astype(np.float64)
 
 
 LanguageModel = Model

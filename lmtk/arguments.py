@@ -9,7 +9,7 @@ import re
 import reprlib
 import sys
 import warnings
-from contextlib import ExitStack, contextmanager, redirect_stderr
+from contextlib import ExitStack, contextmanager, nullcontext, redirect_stderr
 from importlib import import_module
 from numbers import Integral, Real
 from threading import Lock, get_ident
@@ -46,7 +46,8 @@ COMMANDS = {
     "TrainJob": "nplm_train",
     "TranslateJob": "translate",
 }
-IN_MESSAGES = {"text": "the text", "heldout": "the held-out text", "vocab": "the vocabulary"}
+# what messages call the file of an argument; of other arguments "the" and the name
+IN_MESSAGES = {"heldout": "the held-out text", "vocab": "the vocabulary", "a text in sources": "a text in sources"}
 KINDS = {
     bool: ("True or False", lambda x: isinstance(x, Real) and x in (True, False)),
     int: ("a whole number", lambda x: isinstance(x, Integral)),
@@ -279,10 +280,9 @@ def are_numbers(values):
     return not is_name(values) and hasattr(values, "__len__") and all(isinstance(x, Real) for x in values)
 
 
-@contextmanager
 def in_json_lines(documents, field):
-    """Yields the name of a JSONL file. documents: the name of that file, or a list, for which a file is written. The
-    list has dictionaries or texts. A text becomes a document that has the text as its `field`. Raises UsageError.
+    """A context with the name of a JSONL file. documents: that name, or a list, for which a file is written. The list
+    has dictionaries or texts. A text becomes a document that has the text as its `field`. Raises UsageError.
     """
 
     def line_of(document):
@@ -293,19 +293,12 @@ def in_json_lines(documents, field):
         except (TypeError, ValueError) as e:
             raise UsageError(f"a document cannot be written as JSON ({e})") from None
 
-    if is_name(documents):
-        yield path_of(documents, "documents", "texts")
-    elif not is_iterable(documents):
-        raise UsageError(f"documents must be the name of a file or a list of texts, not {documents!r}")
-    else:
-        with file_of(map(line_of, documents), "the documents") as path:
-            yield path
+    return file_of(documents, "documents", "texts", line_of)
 
 
-@contextmanager
 def in_file(text, name="text", needed=True, items="sentences"):
-    """Yields the name of a file with one sentence on each line. text: the name of that file, or a list of sentences,
-    for which a file is written. Without `needed`, text may be None, and None is yielded.
+    """A context with the name of a file that has one sentence on each line. text: that name, or a list of sentences,
+    for which a file is written. Without `needed`, text may be None, and the context has None.
 
     name, items: what the UsageError about another kind of value calls the argument and its parts.
     """
@@ -318,15 +311,27 @@ def in_file(text, name="text", needed=True, items="sentences"):
             raise UsageError(f"{name} must have words without blanks, not {os.fsdecode(line)!r}")
         return line + b"\n"
 
-    if text is None and not needed:
-        yield None
-    elif is_name(text):
-        yield path_of(text, name, items)
-    elif not is_iterable(text):
-        raise UsageError(f"{name} must be the name of a file or a list of {items}, not {text!r}")
-    else:
-        with file_of(map(line_of, text), IN_MESSAGES.get(name, name)) as path:
+    return nullcontext() if text is None and not needed else file_of(text, name, items, line_of)
+
+
+@contextmanager
+def file_of(value, name, items, line_of):
+    """Yields the name of a file. value: that name, or a list, for which a temporary file is written. line_of: the
+    function from an item of the list to its line, bytes. name, items: as in `in_file`.
+    """
+    if is_name(value):
+        yield path_of(value, name, items)
+        return
+    if not is_iterable(value):
+        raise UsageError(f"{name} must be the name of a file or a list of {items}, not {value!r}")
+    with bounded.named_file() as (file, path):
+        file.writelines(map(line_of, value))
+        file.flush()
+        named[path] = IN_MESSAGES.get(name, f"the {name}")
+        try:
             yield path
+        finally:
+            del named[path]
 
 
 def path_of(value, name, items):
@@ -340,18 +345,3 @@ def path_of(value, name, items):
         quoted = repr(path if len(path) < LONGEST else f"{path[:LONGEST]} ...")
         raise UsageError(f"{name} is the name of a file, but {quoted} does not exist; give {items} as a list")
     return path
-
-
-@contextmanager
-def file_of(lines, name):
-    """The name of a temporary file with these lines; messages call it `name`."""
-    from lmtk.files.bounded import named_file
-
-    with named_file() as (file, path):
-        file.writelines(lines)
-        file.flush()
-        named[path] = name
-        try:
-            yield path
-        finally:
-            del named[path]

@@ -19,36 +19,19 @@ from lmtk.errors import LmtkError, LmtkWarning, UsageError, nearest, notes, type
 from lmtk.machine import large, mpiexec
 from lmtk.machine.threads import import_numpy
 
-# programs of SRILM, KenLM and Kaldi: {name in bin/: module:function of lmtk.programs}. The function takes the words
-# after the name. It does the job, or returns the commands that do it, [(command, words)].
-PROGRAMS = {
-    "ngram": "srilm:ngram",
-    "ngram-count": "srilm:ngram_count",
-    "ngram-class": "srilm:ngram_class",
-    "ngram-merge": "srilm:ngram_merge",
-    "make-batch-counts": "srilm:make_batch_counts",
-    "merge-batch-counts": "srilm:merge_batch_counts",
-    "make-big-lm": "srilm:make_big_lm",
-    "change-lm-vocab": "srilm:change_lm_vocab",
-    "compute-best-mix": "scripts:compute_best_mix",
-    "get-unigram-probs": "scripts:get_unigram_probs",
-    "remove-lowprob-ngrams": "scripts:remove_lowprob_ngrams",
-    "reverse-lm": "scripts:reverse_lm",
-    "replace-words-with-classes": "scripts:replace_words_with_classes",
-    "uniform-classes": "scripts:uniform_classes",
-    "disambig": "disambig:disambig",
-    "compute-oov-rate": "scripts:compute_oov_rate",
-    "sort-lm": "scripts:sort_lm",
-    "add-dummy-bows": "scripts:add_dummy_bows",
-    "select-vocab": "selection:select_vocab",
-    "lmplz": "kenlm:lmplz",
-    "build_binary": "kenlm:build_binary",
-    "query": "kenlm:query",
-    "filter": "kenlm:filter",
-    "interpolate": "kenlm:interpolate",
-    "arpa2fst": "kaldi:arpa2fst",
-    "kaldilm": "kaldi:kaldilm",
+# programs of SRILM, KenLM and Kaldi: {module of lmtk.programs: names in bin/}. The function with the same name, but "_"
+# for "-", takes the words after the name. It does the job, or returns the commands that do it, [(command, words)].
+MODULES = {
+    "srilm": "ngram ngram-count ngram-class ngram-merge make-batch-counts merge-batch-counts make-big-lm "
+    "change-lm-vocab",
+    "scripts": "compute-best-mix get-unigram-probs remove-lowprob-ngrams reverse-lm replace-words-with-classes "
+    "uniform-classes compute-oov-rate sort-lm add-dummy-bows",
+    "disambig": "disambig",
+    "selection": "select-vocab",
+    "kenlm": "lmplz build_binary query filter interpolate",
+    "kaldi": "arpa2fst kaldilm",
 }
+PROGRAMS = {name: module for module, names in MODULES.items() for name in names.split()}
 
 LONGEST = 1000  # characters of a message; longer ones are shortened
 MOST = 5  # warnings printed of one kind
@@ -153,38 +136,37 @@ def overview():
 
 def top(words):
     """Runs a command line whose first word is not a command. Returns the exit status."""
-    if words and words[0] in ("-help", "--help", "-h", "help"):
-        if words[1:]:
-            if words[1] not in COMMANDS:
-                raise UsageError(no_command(words[1]))
-            run(words[1], ["-help"])
-            return 0
-        sys.stdout.write(overview())
-        return 0
-    if words and words[0] == "completion":
-        from lmtk.help import completion
-
-        sys.stdout.write(completion(words[1:]))
-        return 0
-    if words and words[0] in ("-bin", "--bin"):
-        print(programs_folder())
-        return 0
-    if words and words[0] in ("-compile", "--compile"):
-        from lmtk.precompile import precompile
-
-        if len(words) > 1:
-            raise UsageError(f"-compile takes no options and no values; leave out '{words[1]}'")
-        return precompile(carry_out)
-    if words and words[0] == "-as":
-        name = words[1] if len(words) > 1 else ""
-        raise UsageError(no_program(name) if name else "-as needs the name of a program, as in lmtk -as ngram -help")
-    if words and words[0] in ("-version", "--version"):
-        print(f"lmtk {__version__}")
-        return 0
     if not words:
         sys.stderr.write(overview())
         return 2
-    raise UsageError(no_command(words[0]))
+    first, *rest = words
+    if first in ("-help", "--help", "-h", "help"):
+        if not rest:
+            sys.stdout.write(overview())
+        elif rest[0] in COMMANDS:
+            run(rest[0], ["-help"])
+        else:
+            raise UsageError(no_command(rest[0]))
+    elif first == "completion":
+        from lmtk.help import completion
+
+        sys.stdout.write(completion(rest))
+    elif first in ("-bin", "--bin"):
+        print(programs_folder())
+    elif first in ("-compile", "--compile"):
+        from lmtk.precompile import precompile
+
+        if rest:
+            raise UsageError(f"-compile takes no options and no values; leave out '{rest[0]}'")
+        return precompile(carry_out)
+    elif first == "-as":
+        lacking = "-as needs the name of a program, as in lmtk -as ngram -help"
+        raise UsageError(no_program(rest[0]) if rest and rest[0] else lacking)
+    elif first in ("-version", "--version"):
+        print(f"lmtk {__version__}")
+    else:
+        raise UsageError(no_command(first))
+    return 0
 
 
 def no_program(name):
@@ -228,8 +210,8 @@ def as_program(name, words):
     if words and words[0] in ("-version", "--version"):
         print(f"lmtk {__version__}")
         return []
-    module, _, function = PROGRAMS[name].partition(":")
-    return getattr(importlib.import_module("lmtk.programs." + module), function)(words) or []
+    module = importlib.import_module("lmtk.programs." + PROGRAMS[name])
+    return getattr(module, name.replace("-", "_"))(words) or []
 
 
 def main():
@@ -317,35 +299,30 @@ def attempt(program, words):
             say(program, e)
         return 2
     except LmtkError as e:
-        say(program, e)
-        return 1
+        message = e
     except ModuleNotFoundError as e:
         if not sys.modules.get("lmtk") or (e.name or "").startswith("lmtk"):
             raise
-        say(
-            program,
+        message = (
             f"{sys.executable} cannot import {e.name}, which lmtk needs; activate the environment where lmtk is "
-            "installed, or run PATH=$(lmtk -bin):$PATH",
+            "installed, or run PATH=$(lmtk -bin):$PATH"
         )
-        return 1
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
     except MemoryError as e:
-        say(program, f"out of memory{': ' if str(e) else ''}{e}")
-        return 1
+        message = f"out of memory{': ' if str(e) else ''}{e}"
     except ValueError as e:
         if not str(e).startswith(("Maximum allowed dimension", "array is too big")):
             raise
-        say(program, f"out of memory: {e}")  # the size of an array is above numpy's limit
-        return 1
+        message = f"out of memory: {e}"  # the size of an array is above numpy's limit
     except OSError as e:
-        say(program, "out of memory" if e.errno == errno.ENOMEM else explain(e))
-        return 1
+        message = "out of memory" if e.errno == errno.ENOMEM else explain(e)
     except RuntimeError as e:
         if "new thread" not in str(e):
             raise
-        say(program, "out of memory, or of processes: no new thread can be started; a lower -threads may help")
-        return 1
+        message = "out of memory, or of processes: no new thread can be started; a lower -threads may help"
+    say(program, message)
+    return 1
 
 
 def speaks(words):

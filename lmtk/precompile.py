@@ -9,7 +9,7 @@ import random
 import sys
 import tempfile
 import time
-from contextlib import suppress
+from contextlib import chdir, suppress
 
 
 def score_from_python():
@@ -157,26 +157,21 @@ def precompile(run):
         return 1
     begin, failed, done, total = time.monotonic(), [], 0, sum(map(len, STAGES))
     printed = begin  # when the last line was printed
-    with tempfile.TemporaryDirectory() as work:
-        home = os.getcwd()
-        os.chdir(work)
-        try:
-            write_texts()
-            for stage in STAGES:
-                waiting, running = list(stage), {}
-                while waiting or running:
-                    while waiting and len(running) < thread_count():
-                        job = waiting.pop(0)
-                        running[start(job, run)] = job
-                    child, status = os.wait()
-                    job = running.pop(child)
-                    failed += [job] if status else []
-                    done += 1
-                    if time.monotonic() > printed + PAUSE:
-                        printed = time.monotonic()
-                        print(f"compiled the kernels of {done} of {total} jobs", flush=True)
-        finally:
-            os.chdir(home)
+    with tempfile.TemporaryDirectory() as work, chdir(work):
+        write_texts()
+        for stage in STAGES:
+            waiting, running = list(stage), {}
+            while waiting or running:
+                while waiting and len(running) < thread_count():
+                    job = waiting.pop(0)
+                    running[start(job, run)] = job
+                child, status = os.wait()
+                job = running.pop(child)
+                failed += [job] if status else []
+                done += 1
+                if time.monotonic() > printed + PAUSE:
+                    printed = time.monotonic()
+                    print(f"compiled the kernels of {done} of {total} jobs", flush=True)
     for job in failed:
         name = f"lmtk {job}" if isinstance(job, str) else job.__name__
         sys.stderr.write(f"lmtk: this job failed, so its kernels may not be compiled: {name}\n")

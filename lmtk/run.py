@@ -55,10 +55,6 @@ class Run:
     def checkpoint(self):
         return checkpoint_of(self.model)
 
-    @property
-    def kind(self):
-        return kind_of(self.program)
-
 
 def checkpoint_of(model):
     """The path of a model's checkpoint; None if the model is written to a pipe or a device."""
@@ -174,7 +170,7 @@ def write_checkpoint(run, progress, arrays, diverged=False):
         about["model"] = {"kind": kind, "settings": settings}
         arrays = arrays | {"best." + name: a for name, a in best.items()}
     with open_out(run.checkpoint, lasting=True) as out:
-        container.write(out, run.kind, about, arrays, run.words[1])
+        container.write(out, kind_of(run.program), about, arrays, run.words[1])
 
 
 def remove(checkpoint):

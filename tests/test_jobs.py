@@ -105,7 +105,7 @@ def test_rules_name_fields(module):
     for values in ({}, {name: another(about.type) for name, about in fields_of(job).items()}):
         unchecked = unchecked_job(job, values)
         for rule in module.RULES:
-            assert rule.broken(unchecked) is None or "{" not in rule.broken(unchecked)
+            assert rule(unchecked) is None or "{" not in rule(unchecked)
 
 
 def another(kind):

@@ -2,7 +2,7 @@ import sys
 
 from lmtk.commands.options import MODELS, UNK_AS_IS, option, shared, takes
 from lmtk.jobs.mixing import MixJob, mix
-from lmtk.jobs.rules import Rule, build, check, wrong
+from lmtk.jobs.rules import build, check, wrong
 
 READ = "no_sos no_eos stream tolower field tokenizer encode normalize"
 OPTIONS = {
@@ -36,7 +36,7 @@ RULES = (
         lambda job: job.weight and not (job.heldout or job.write),
         "-lambda alone writes nothing; add -write FILE to write the mixture, or -heldout FILE to learn weights",
     ),
-    Rule(weights_missing),
+    weights_missing,
 )
 
 

@@ -121,7 +121,6 @@ SHARED = {
     "memuse": option("Print the peak memory use.", type=bool, default=False),
 }
 UNK_AS_IS = option("No effect; accepted for SRILM scripts.", type=bool, default=False)
-A_MODEL = option("A model of any kind.", "FILE")
 MODELS = option("The models, of any kind.", "FILE")
 
 
@@ -163,20 +162,16 @@ def takes(job, options):
 
 def declaration(name, kind, record, heading):
     """(the annotation from which typer makes an option, a function from typer's value to the value in the job)."""
-    bounds = {}
+    bounds = {"min": record.low, "max": record.high}
     one = next((t for t in get_args(kind) if t is not NoneType), kind) if isinstance(kind, UnionType) else kind
     if get_origin(one) is dict:  # a family of options such as -gtNmin
-        number = get_args(one)[1]
+        number, bounds = get_args(one)[1], {}
         typed, read = list[str] | None, lambda values: per_order(values, name, number, record.low, record.high)
     elif get_origin(one) is tuple:
-        typed, read = list[get_args(one)[0]] | None, lambda values: tuple(values or ())
-        if "N" in name:
-            read = lambda values: tuple(orders(values))
-        else:
-            bounds = {"min": record.low, "max": record.high}
+        typed = list[get_args(one)[0]] | None
+        read = lambda values: tuple(orders(values) if "N" in name else values or ())
     else:
         typed, read = one if one is bool else one | None, lambda value: value
-        bounds = {"min": record.low, "max": record.high}
     if record.parse:
         typed, read = (list[str] if get_origin(one) else str) | None, record.parse
     bounds = {bound: value for bound, value in bounds.items() if value is not None}

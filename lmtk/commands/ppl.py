@@ -1,4 +1,4 @@
-from lmtk.commands.options import A_MODEL, MAX_ORDER, UNK_AS_IS, option, shared, takes
+from lmtk.commands.options import MAX_ORDER, UNK_AS_IS, option, shared, takes
 from lmtk.commands.spelling import Option, checked
 from lmtk.jobs.documents import FIGURES
 from lmtk.jobs.rules import build
@@ -18,7 +18,7 @@ def numbers(values):
 
 OPTIONS = {
     "Data": {
-        "lm": A_MODEL,
+        "lm": option("A model of any kind.", "FILE"),
         **shared("classes"),
         "simple_classes": option("Predict words in a class only through their class."),
         "text": option("Text to score, one sentence per line (-: stdin).", "FILE"),

@@ -11,19 +11,9 @@ from lmtk.commands import COMMANDS, click_command
 from lmtk.errors import LmtkError, LmtkWarning, UsageError, nearest
 
 # the main input of a command: words without an option before them are values of this option
-INPUT = {
-    "normalize": "-text",
-    "vocab": "-text",
-    "ppl": "-text",
-    "select": "-text",
-    "surprisal": "-text",
-    "index": "-text",
-    "count-of": "-text",
-    "next": "-text",
-    "translate": "-text",
-    "features": "-lm",
-    "info": "-lm",
-}
+INPUT = {"features": "-lm", "info": "-lm"} | dict.fromkeys(
+    ("normalize", "vocab", "ppl", "select", "surprisal", "index", "count-of", "next", "translate"), "-text"
+)
 # the name of an option in some commands or programs: its names in other commands
 ALIKE = {
     "-model": ["-lm"],

@@ -136,6 +136,13 @@ def is_file(path):
     return path != "-" and os.path.isfile(path)
 
 
+def is_stream(path):
+    """Whether a path is stdin or a named pipe, which can be read only once."""
+    with contextlib.suppress(OSError):
+        return path == "-" or stat.S_ISFIFO(os.stat(path).st_mode)
+    return False
+
+
 def files_named_in(path, seen=()):
     """The files that a mixture, a class model or a shortlist model names, and the files that these files name in turn.
     [] for any other file. Raises FormatError.

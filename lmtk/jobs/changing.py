@@ -14,17 +14,13 @@ from lmtk.jobs.rules import complete_weights, names_of
 @dataclass(frozen=True)
 class Words:
     """The words and classes that an EditJob names. vocab: those of -vocab. rows: the lines of -classes. names, members:
-    its classes, and the words in them. kept: the words that -limit-vocab keeps.
+    its classes, and the words in them.
     """
 
     vocab: list
     rows: list
     names: dict
     members: dict
-
-    @property
-    def kept(self):
-        return [*self.vocab, *self.names]
 
 
 def words_of(job):
@@ -136,13 +132,18 @@ def read(job, words, path, order, home, linked):
 
     home, linked: as for `registry.load`. Raises LmtkError if the job needs a back-off model and this is another kind.
     """
+    from lmtk.files.registry import load, load_strictly
+    from lmtk.jobs.bar import reading
     from lmtk.joint.classes import ClassModel
     from lmtk.joint.mixture import lowered
     from lmtk.ngram.edit import vocabulary
     from lmtk.ngram.model.backoff import Backoff
 
-    model = load_model(path, job.strict, home, linked) if isinstance(path, str) else path
-    name = path if isinstance(path, str) else job.name
+    model, name = path, job.name
+    if isinstance(path, str):
+        name = path
+        with reading([path], f"reading {os.path.basename(path)}"):
+            model = (load_strictly if job.strict else load)(path, home=home, linked=linked)
     changed = job.is_changed or job.needs_ngrams or job.map_unk
     if isinstance(model, ClassModel) and job.expand_classes is not None:
         return expand(job, name, lowered(model, order or model.order))
@@ -157,16 +158,9 @@ def read(job, words, path, order, home, linked):
     model = model.lower(min(order or model.order, model.order))
     model = model if job.classes else report_sizes(job, name, model)
     model = vocabulary.rename_unknown(model, os.fsencode(job.map_unk)) if job.map_unk else model
-    return report_sizes(job, "-limit-vocab", vocabulary.limit(model, words.kept)) if job.limit_vocab else model
-
-
-def load_model(path, strict, home, linked):
-    """Loads the model of a file, with a progress bar. strict: as -strict; home, linked: as for `registry.load`."""
-    from lmtk.files.registry import load, load_strictly
-    from lmtk.jobs.bar import reading
-
-    with reading([path], f"reading {os.path.basename(path)}"):
-        return (load_strictly if strict else load)(path, home=home, linked=linked)
+    if job.limit_vocab:
+        model = report_sizes(job, "-limit-vocab", vocabulary.limit(model, [*words.vocab, *words.names]))
+    return model
 
 
 def check_kind(name, model):

@@ -5,7 +5,7 @@ import os
 from dataclasses import dataclass, field
 
 from lmtk.errors import LmtkError, UsageError, counted, name_of
-from lmtk.jobs.rules import Rule, check, check_outputs, from_stdin, marks_of, needs, one_stdin, unknown_word, wrong
+from lmtk.jobs.rules import check, check_outputs, marks_of, needs, one_stdin, unknown_word, wrong, wrong_without_text
 from lmtk.jobs.texts import LOWERED_RULES, Reading, convert_texts, needs_text
 
 
@@ -62,11 +62,7 @@ class ClassJob:
 SEEDED = "-seed starts from random classes; it cannot be combined with -init, -incremental or -full"
 SAVED = "-save needs -classes and a merging algorithm (-incremental or -full)"
 RULES = (
-    Rule(
-        lambda job: (
-            None if job.text or job.counts else f"a text or counts are needed: give -text or -counts{from_stdin()}"
-        )
-    ),
+    wrong_without_text(lambda job: not (job.text or job.counts), "a text or counts are needed: give -text or -counts"),
     wrong(lambda job: not job.init and job.numclasses is None, "-numclasses is missing"),
     wrong(lambda job: job.numclasses is not None and job.numclasses < 2, "-numclasses must be 2 or more"),
     wrong(lambda job: job.seed is not None and (job.init is not None or job.merges), SEEDED),

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from lmtk.errors import LmtkWarning, counted
-from lmtk.jobs.rules import Rule, check, excludes, from_stdin, marks_of, needs, option_named, unknown_word, wrong
+from lmtk.jobs.rules import check, excludes, marks_of, needs, option_named, unknown_word, wrong, wrong_without_text
 from lmtk.jobs.texts import LOWERED_RULES, Reading, convert_texts
 
 
@@ -94,14 +94,10 @@ def order_not_counted(job):
 
 
 RULES = (
-    Rule(
-        lambda job: (
-            None
-            if job.text or job.read or job.sources
-            else f"a text or counts are needed: give -text or -read{from_stdin()}"
-        )
+    wrong_without_text(
+        lambda job: not (job.text or job.read or job.sources), "a text or counts are needed: give -text or -read"
     ),
-    Rule(order_not_counted),
+    order_not_counted,
     wrong(lambda job: job.memory is not None and job.memory < 1, "-memory must be above 0, not {memory}"),
     wrong(lambda job: job.limit_vocab and not job.vocab and job.read, "-limit-vocab with -read needs -vocab"),
     excludes("text_has_weights", "text_has_weights_last"),
@@ -109,7 +105,7 @@ RULES = (
         lambda job: job.write_order > job.order,
         "-write-order {write_order} is above the order of the counts, {order}; raise -order",
     ),
-    excludes("read_with_mincounts", "text", "-read-with-mincounts cannot be combined with -text"),
+    excludes("read_with_mincounts", "text"),
     wrong(
         lambda job: job.weighted and (not job.text or job.stream or job.kenlm),
         "-text-has-weights needs -text and cannot be combined with -stream or -kenlm",

@@ -18,11 +18,11 @@ import warnings
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
-from itertools import compress, pairwise
+from itertools import compress, pairwise, tee
 
 from lmtk.errors import FormatError, LmtkWarning, counted, name_of
 from lmtk.files.inputs import is_file
-from lmtk.jobs.rules import Rule, excludes, needs, wrong
+from lmtk.jobs.rules import excludes, needs, wrong
 from lmtk.jobs.texts import Problems
 
 FIGURES = ("perplexity", "words", "oovs", "log10p")
@@ -127,8 +127,8 @@ DOCUMENT_RULES = (
         lambda documents: not (documents.add or documents.selects or documents.buckets or documents.collect),
         "nothing to do with the documents; give -add, -max, -min, -keep or -buckets",
     ),
-    Rule(bad_figure),
-    Rule(doubled_field),
+    bad_figure,
+    doubled_field,
     of_documents(
         lambda documents: documents.keep is not None and not 0 < documents.keep <= 1,
         "-keep takes the fraction of documents to keep, above 0 and up to 1, not {keep:g}",
@@ -201,44 +201,27 @@ class Batch:
     texts: list
 
 
-class DocumentFile:
-    """The lines of a JSONL file, or of a part of it, in batches. held: the batches of a pipe that is read twice."""
-
-    def __init__(self, documents):
-        self.path, self.part = documents.jsonl, documents.part
-        self.held = [] if documents.needs_all and not is_file(self.path) else None
-
-    def batches(self, again=False):
-        """Yields lists of lines. again: whether the file was read before."""
-        from lmtk.files.documents import batches
-
-        if self.held is None:
-            yield from batches(self.path, self.part)
-        elif again:
-            yield from self.held
-        else:
-            for lines in batches(self.path, self.part):
-                self.held.append(lines)
-                yield lines
-
-
 def score_documents(job, model):
     """Scores, changes and filters documents, as a ScoreJob says. model: in memory. Returns the Measured of all lines,
     None without `collect`. Raises FormatError, UsageError, OSError.
     """
     import numpy as np
 
+    from lmtk.files.documents import batches
     from lmtk.jobs.bar import reading
 
-    documents, source = job.documents, DocumentFile(job.documents)
+    documents = job.documents
+    first, again = (batches(documents.jsonl, documents.part) for _ in range(2))
+    if documents.needs_all and not is_file(documents.jsonl):  # a pipe is held in memory
+        first, again = tee(first)
     problems = Problems(documents.name, field_of(job), documents.first_line)
     share = 1 / documents.part.parts if documents.part else 1.0
-    scored = measure(job, model, source.batches(), problems)
+    scored = measure(job, model, first, problems)
     if documents.needs_all:
         with reading([documents.jsonl], "scoring", documents.quiet, share):
             figures = [batch.figures for batch in scored]
             measured = choose(documents, np.concatenate([np.zeros((len(FIGURES), 0)), *figures], axis=1))
-        blocks = parts_of(measured, source.batches(again=True))
+        blocks = parts_of(measured, again)
     else:
         blocks = ((batch.lines, choose(documents, batch.figures)) for batch in scored)
     with reading([documents.jsonl], "writing" if documents.needs_all else "scoring", documents.quiet, share):

@@ -8,6 +8,7 @@ from functools import partial
 from itertools import pairwise
 
 from lmtk.errors import LmtkError, LmtkWarning, name_of
+from lmtk.files.inputs import is_stream
 from lmtk.jobs.kenlm_files import KENLM_RULES
 from lmtk.jobs.model_files import ModelFiles, write_files
 from lmtk.jobs.pruning import PRUNING_RULES
@@ -104,8 +105,7 @@ class EditJob:
         object.__setattr__(self, "scoring", replace(self.scoring, sums_with_unk=self.unk))
         check(self, RULES)
         texts = *self.scoring.text, *self.scoring.counts, self.heldout
-        inputs = self.lm, self.classes, *self.mix_lm, self.vocab, self.gen_prefixes, self.prune_history_lm, *texts
-        one_stdin(*(path for path in inputs if isinstance(path, str)))
+        one_stdin(*self.model_inputs, self.gen_prefixes, *texts)
         if not self.read_mix_lms:
             complete_weights(self.weight, 1 + len(self.mix_lm), self.is_product)
         if self.map_unk:
@@ -150,6 +150,12 @@ class EditJob:
         return any((*self.prune, self.prune_to, self.prune_to_size))
 
     @property
+    def model_inputs(self):
+        """The files that make the model; with several values of -prune, they are read for each value."""
+        files = self.lm, self.classes, *self.mix_lm, self.vocab, self.prune_history_lm
+        return [path for path in files if isinstance(path, str)]
+
+    @property
     def is_table(self):
         """Whether -prune asks for a table."""
         return len(self.prune) > 1
@@ -179,15 +185,6 @@ class EditJob:
         return name_of(self.lm) if isinstance(self.lm, str) else "the model"
 
 
-def writes_several_to_stdout(job):
-    printed = "-" if job.generates or job.scores else None
-    return [*job.outputs, printed].count("-") > 1
-
-
-def refused_in_table(job):
-    return job.is_table and any((*job.outputs, job.generates, job.scoring.counts))
-
-
 RULES = (
     required("lm"),
     wrong(lambda job: any(threshold < 0 for threshold in job.prune), "-prune must be 0 or more"),
@@ -196,7 +193,7 @@ RULES = (
     needs("layout", "write_lm"),
     needs("closed", "write_lm write_bin write_kenlm"),
     needs("limit_vocab", "vocab"),
-    needs("weight", "mix_lm", "-lambda needs -mix-lm"),
+    needs("weight", "mix_lm"),
     needs("prune_history_lm", "prune prune_to prune_to_size"),
     *PRUNING_RULES,
     excludes("read_mix_lms", "mix_lm classes"),
@@ -231,16 +228,23 @@ RULES = (
         "loglinear_mix multiwords classes",
         "-skipoovs cannot be combined with -loglinear-mix, -multiwords or -classes",
     ),
-    excludes("zeroprob_word", "cache", "-zeroprob-word cannot be combined with -cache"),
+    excludes("zeroprob_word", "cache"),
     wrong(
         lambda job: job.unk_prob is not None and job.cache and job.scoring.debug > 2,
         "-unk-prob and -cache cannot be combined at -debug 3",
     ),
     wrong(
-        refused_in_table,
+        lambda job: job.is_table and any((*job.outputs, job.generates, job.scoring.counts)),
         "-prune with several values prints a table of sizes and perplexities; to write a model, give one value",
     ),
-    wrong(writes_several_to_stdout, "only one of the outputs can be stdout"),
+    wrong(
+        lambda job: job.is_table and any(map(is_stream, job.model_inputs)),
+        "-prune with several values reads the model once for each value; give files, not stdin or a pipe",
+    ),
+    wrong(
+        lambda job: job.outputs.count("-") + bool(job.generates or job.scores) > 1,
+        "only one of the outputs can be stdout",
+    ),
     wrong(lambda job: job.scoring.debug > 3 and job.scores, "-debug takes values up to 3"),
     *LOWERED_RULES,
     needs(
@@ -283,9 +287,7 @@ def get_ready(job):
     inputs = job.classes, job.gen_prefixes, job.heldout, job.vocab if job.vocab != job.write_vocab else None
     inputs = *inputs, job.scoring.reading.tokenizer
     check_outputs(*job.outputs, texts=texts, inputs=inputs)
-    if job.write_vocab:  # a model may replace a model
-        models = [path for path in (job.lm, *job.mix_lm, job.prune_history_lm) if isinstance(path, str)]
-        check_outputs(job.write_vocab, inputs=models)
+    check_outputs(job.write_vocab, inputs=[job.lm, *job.mix_lm, job.prune_history_lm])  # a model may replace a model
     if not job.keep:  # a Python program goes on when the job is done, and needs its memory back
         memory.keep_all()
 

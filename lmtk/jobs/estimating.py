@@ -198,7 +198,7 @@ RULES = (
         "interpolate_unigrams",
         "-vocab-pad needs interpolated 1-grams (-interpolate-unigrams 1)",
     ),
-    needs("class_lm", "classes", "-class-lm needs -classes"),
+    needs("class_lm", "classes"),
     wrong(
         lambda job: job.class_lm and (job.lm or job.write_bin) and "-" in (job.count.classes, job.lm or job.write_bin),
         "a class model refers to the files of its model and its classes, so these cannot be stdin or stdout (-)",

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 from lmtk.errors import LmtkError, UsageError, counted, name_of
 from lmtk.files.figure import KINDS
-from lmtk.files.inputs import is_file
-from lmtk.jobs.rules import Rule, check, check_outputs, excludes, marks_of, needs, one_stdin, wrong
+from lmtk.files.inputs import is_stream
+from lmtk.jobs.rules import check, check_outputs, excludes, marks_of, needs, one_stdin, wrong
 from lmtk.jobs.texts import LOWERED_RULES, Reading, convert_texts, needs_text
 
 
@@ -60,11 +60,6 @@ class FeaturesJob:
         return os.path.splitext(self.plot)[1][1:] if self.plot else None
 
 
-def analogy_of_three(job):
-    wrong_number = job.analogy and len(job.analogy) != 3
-    return f"-analogy takes three words, not {len(job.analogy)}" if wrong_number else None
-
-
 RULES = (
     wrong(
         lambda job: not (job.lm or job.text),
@@ -74,14 +69,14 @@ RULES = (
     needs("text", "svd"),
     needs("svd window vocab no_sos no_eos stream", "text"),
     wrong(
-        lambda job: not job.vocab and not all(map(is_file, job.text)),
+        lambda job: not job.vocab and any(map(is_stream, job.text)),
         "without -vocab the text is read twice, but stdin or a pipe can be read only once; add -vocab, or give a file",
     ),
     wrong(
         lambda job: sum(map(bool, (job.neighbours, job.analogy, job.write, job.plot))) != 1,
         "give one of -neighbours, -analogy, -write and -plot",
     ),
-    Rule(analogy_of_three),
+    lambda job: f"-analogy takes three words, not {len(job.analogy)}" if len(job.analogy) not in (0, 3) else None,
     wrong(lambda job: job.picture not in (None, *KINDS), "-plot {plot} must end in .svg, .png or .pdf"),
     wrong(
         lambda job: job.dimensions and (not job.plot or len(job.dimensions) != 2),

@@ -1,13 +1,14 @@
 """The next word, for models of any kind: the most probable words after contexts, and random sentences."""
 
 import warnings
+from collections import Counter
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 
 from lmtk.errors import LmtkError, LmtkWarning, counted, name_of
 from lmtk.files.decoding import WORD, lines
-from lmtk.jobs.rules import Rule, check, check_outputs, check_texts, model_missing, one_stdin, required, wrong
+from lmtk.jobs.rules import check, check_outputs, check_texts, model_missing, one_stdin, required, wrong
 from lmtk.jobs.texts import LOWERED_RULES, READING_RULES, Reading, convert_texts, needs_text
 
 TOGETHER = 64  # contexts, or sentences, that are computed at once
@@ -32,7 +33,7 @@ class NextJob:
     reading: Reading = field(default_factory=Reading)
 
     def __post_init__(self):
-        check(self, (Rule(lambda job: model_missing(job.lm, job.text)), required("lm"), *LOWERED_RULES))
+        check(self, (lambda job: model_missing(job.lm, job.text), required("lm"), *LOWERED_RULES))
         object.__setattr__(self, "text", self.text or ("-",))
         one_stdin(self.lm, *self.text)
         convert_texts(self, self.reading.unsplit)
@@ -79,48 +80,40 @@ def print_next_words(job):
     from lmtk.files.outputs import open_out
     from lmtk.files.registry import load
     from lmtk.reports.following import Follower, largest
-    from lmtk.text.vocab import lower
+    from lmtk.text.vocab import count_missing, lower
 
     check_texts(job.text, "context", "lmtk next -lm", job.lm)
     check_outputs(job.write, texts=job.text, inputs=[job.lm, job.reading.tokenizer])
-    model, unknown = Follower(load(job.lm)), [0, 0, 0]
+    model, tally = Follower(load(job.lm)), Counter()
     job.reading.check_model(model.lm, job.lm)
-    words, V = model.lm.vocab.words, model.lm.vocab.V
+    vocab = model.lm.vocab
     contexts = (line for path in job.text for _, line in lines(path))
     with open_out(job.write) as out:
         while batch := list(islice(contexts, TOGETHER)):
             words_read = job.reading.split([lower(line) for line in batch] if job.tolower else batch)
-            states = np.concatenate([states_after(model, context, not job.no_sos, unknown) for context in words_read])
+            states = np.concatenate([states_after(model, context, not job.no_sos) for context in words_read])
+            tally.update(count_missing(WORD.findall(b" ".join(words_read)), vocab))
             for context, log10p in zip(batch, model.scores(states)):
-                if not job.unk and model.lm.vocab.unk_id < V:
-                    log10p[model.lm.vocab.unk_id] = -np.inf
+                if not job.unk and vocab.unk_id < vocab.V:
+                    log10p[vocab.unk_id] = -np.inf
                 out.write(context + b"\n")
                 for w in largest(log10p, job.top):
-                    out.write(b"\t%s\t%.7g\t%.7g\n" % (words[w], log10p[w], 10.0 ** log10p[w]))
+                    out.write(b"\t%s\t%.7g\t%.7g\n" % (vocab.words[w], log10p[w], 10.0 ** log10p[w]))
             out.flush()
-    if unknown[0]:
-        count = counted(unknown[1], "context word")
+    if missing := tally["missing"]:
         remedy = "was the model made with this tokenizer?" if job.reading.tokenizer else "check the spelling"
-        if unknown[2]:
-            remedy = f"with -tolower only {unknown[0] - unknown[2]} would be missing"
-        text = f"{name_of(job.lm)}: the model does not have {unknown[0]} of {count}; {remedy}"
+        if tally["upper"]:
+            remedy = f"with -tolower only {missing - tally['upper']} would be missing"
+        count = counted(tally["seen"], "context word")
+        text = f"{name_of(job.lm)}: the model does not have {missing} of {count}; {remedy}"
         warnings.warn(text, LmtkWarning, stacklevel=1)
 
 
-def states_after(model, context, bos, unknown=None):
-    """The state after a context, bytes: (1,). unknown: [unknown words, words, unknown words that the model
-    has in lower case] so far, which is updated.
-    """
-    from lmtk.text.vocab import lower
-
-    states, index = model.states(1, bos), model.lm.vocab.index
+def states_after(model, context, bos):
+    """The state after a context, bytes: (1,)."""
+    states, vocab = model.states(1, bos), model.lm.vocab
     for word in WORD.findall(context):
-        is_known = word in index
-        if unknown:
-            unknown[0] += not is_known
-            unknown[1] += 1
-            unknown[2] += not is_known and lower(word) in index
-        states = model.advance(states, [index[word] if is_known else model.lm.vocab.unk_id])
+        states = model.advance(states, [vocab.index.get(word, vocab.unk_id)])
     return states
 
 

@@ -4,7 +4,7 @@ import warnings
 from dataclasses import dataclass, field
 
 from lmtk.errors import LmtkWarning, counted, name_of
-from lmtk.jobs.rules import Rule, check, check_outputs, check_texts, model_missing, one_of, one_stdin, required, wrong
+from lmtk.jobs.rules import check, check_outputs, check_texts, model_missing, one_of, one_stdin, required, wrong
 from lmtk.jobs.texts import LOWERED_RULES, READING_RULES, Reading, convert_texts
 
 BLOCK = 1 << 18  # bytes of phrases that a thread counts at once
@@ -59,7 +59,7 @@ class CountOfJob:
     reading: Reading = field(default_factory=Reading)
 
     def __post_init__(self):
-        missing = Rule(lambda job: model_missing(job.index, job.text, "-index", "index"))
+        missing = lambda job: model_missing(job.index, job.text, "-index", "index")
         check(self, (missing, required("index"), *READING_RULES))
         one_stdin(self.index, *(self.text or ["-"]))
         object.__setattr__(self, "text", self.text or ("-",))

@@ -6,7 +6,7 @@ import warnings
 from dataclasses import dataclass, field
 
 from lmtk.errors import LmtkWarning
-from lmtk.jobs.rules import Rule, check, check_outputs, from_stdin, marks_of, one_stdin, required, show, unknown_word
+from lmtk.jobs.rules import check, check_outputs, marks_of, one_stdin, required, show, unknown_word, wrong_without_text
 from lmtk.jobs.texts import LOWERED_RULES, Reading, convert_texts
 
 
@@ -48,9 +48,7 @@ class InterpolateJob:
 
 RULES = (
     required("heldout"),
-    Rule(
-        lambda job: None if job.read or job.text else f"a text or counts are needed: give -read or -text{from_stdin()}"
-    ),
+    wrong_without_text(lambda job: not (job.read or job.text), "a text or counts are needed: give -read or -text"),
     *LOWERED_RULES,
 )
 

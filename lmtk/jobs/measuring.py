@@ -15,7 +15,6 @@ from typing import NamedTuple
 
 from lmtk.errors import FormatError, LmtkWarning, counted, name_of, shown
 from lmtk.jobs.rules import (
-    Rule,
     check,
     check_outputs,
     excludes,
@@ -70,7 +69,7 @@ class SurprisalJob:
 
     def __post_init__(self):
         check(self, RULES)
-        one_stdin(*(lm for lm in self.lm if isinstance(lm, str)), *self.text)
+        one_stdin(*self.lm, *self.text)
 
     @property
     def marks(self):
@@ -88,9 +87,9 @@ def field_of_table(job):
 
 
 RULES = (
-    Rule(lambda job: model_missing(job.lm, job.text)),
+    lambda job: model_missing(job.lm, job.text),
     required("lm"),
-    Rule(lambda job: None if job.text else text_missing(job.lm, 1)),
+    lambda job: None if job.text else text_missing(job.lm, 1),
     one_of("unit", tuple(UNITS)),
     excludes("bits", "unit", "-bits cannot be combined with -unit {unit}"),
     one_of("by", ("token", "word")),
@@ -99,7 +98,7 @@ RULES = (
         lambda job: job.region_separator is not None and job.region_separator.split() != [job.region_separator],
         "-region-separator takes one or more characters without blanks, such as |, not '{region_separator}'",
     ),
-    Rule(lambda job: twice(job.lm)),
+    lambda job: twice(job.lm),
     *FIELD_RULES,
     *PIECE_RULES,
     NOT_LOWERED,
@@ -144,8 +143,7 @@ def write_surprisal(job):
 
 def check_files(job):
     """Checks the output of a SurprisalJob. Raises UsageError, OSError."""
-    inputs = [lm for lm in job.lm if isinstance(lm, str)]
-    check_outputs(job.write, texts=job.text, inputs=[*inputs, job.tokenizer])
+    check_outputs(job.write, texts=job.text, inputs=[*job.lm, job.tokenizer])
 
 
 def write_table(path, parts):

@@ -57,7 +57,7 @@ class MixJob:
 
 RULES = (
     required("lm"),
-    needs("bins", "heldout", "-bins needs -heldout"),
+    needs("bins", "heldout"),
     wrong(
         lambda job: job.write and "-" in job.lm,
         "a mixture refers to the files of its models, so these cannot be stdin (-)",
@@ -88,8 +88,7 @@ def mix(job, tell=lambda line: None):
     from lmtk.lm import find_running_text
     from lmtk.machine.threads import use
 
-    models = [path for path in job.lm if isinstance(path, str)]
-    check_outputs(job.write, texts=[job.heldout], inputs=[*models, job.reading.tokenizer])
+    check_outputs(job.write, texts=[job.heldout], inputs=[*job.lm, job.reading.tokenizer])
     use(job.threads)
     parts = [load(path) if isinstance(path, str) else path for path in job.lm]
     names = names_of(job.lm)

@@ -1,7 +1,7 @@
 """The files that a back-off model is written to."""
 
 import contextlib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from lmtk.jobs.kenlm_files import write_kenlm
 
@@ -45,11 +45,6 @@ class ModelFiles:
 
         bits = self.quantize or 0
         return Form(self.kenlm_type, bits, bits, 255 if self.compact else None)
-
-    def moved(self, path):
-        """ModelFiles with the only file that is wanted at another path."""
-        (field,) = self.paths
-        return replace(self, **{field: path})
 
 
 def write_files(model, files, may_reuse=False, opened=None):

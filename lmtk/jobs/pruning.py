@@ -7,6 +7,7 @@ threshold that keeps it, so a threshold for a given number of n-grams is found w
 import os
 import tempfile
 import warnings
+from dataclasses import replace
 
 from lmtk.errors import LmtkError, LmtkWarning, counted
 from lmtk.jobs.model_files import write_files
@@ -101,13 +102,13 @@ def fit_to_size(job, files, total, cut_to):
     The number of n-grams is found from the sizes of a few files. files: ModelFiles with one file. total: the number of
     n-grams of the whole model. cut_to: as in `fit`. Raises LmtkError.
     """
-    (name,), best, low, high, rounds = files.paths.values(), None, 0, total + 1, 0
+    ((form, name),), best, low, high, rounds = files.paths.items(), None, 0, total + 1, 0
     most = min(max(job.prune_to_size // GUESS, 1), total)
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, os.path.basename(name) if name != "-" else "model")
         while best is None or (low + 1 < high and rounds < ROUNDS):
             pruned, limit = cut_to(most)
-            write_files(pruned, files.moved(path))
+            write_files(pruned, replace(files, **{form: path}))
             size, number, rounds = os.path.getsize(path), sum(pruned.sizes), rounds + 1
             if size <= job.prune_to_size:
                 best, low = (pruned, limit), most

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from lmtk.errors import FormatError, LmtkError, LmtkWarning, UsageError, counted
-from lmtk.jobs.rules import Rule, check, check_outputs, excludes, needs, one_of, one_stdin, wrong
+from lmtk.jobs.rules import check, check_outputs, excludes, needs, one_of, one_stdin, wrong
 from lmtk.jobs.texts import NOT_LOWERED, PIECE_RULES, Reading
 
 
@@ -116,16 +116,16 @@ def lists_missing(job):
 
 
 RULES = (
-    Rule(lists_missing),
+    lists_missing,
     wrong(lambda job: not (job.models or job.is_weighted or job.words), "-lm is missing"),
     wrong(lambda job: bool(job.model) != bool(job.source), "-model and -source must be given together"),
-    Rule(added_and_made),
+    added_and_made,
     one_of("metric", ("bleu", "wer")),
     needs("metric restarts seed", "tune"),
     needs("unk_penalty", "lm"),
     needs("best", "weights tune lmw wtw", "-best needs weights: -weights, -lmw or -tune"),
-    needs("write_weights", "weights tune", "-write-weights needs -tune or -weights"),
-    Rule(names_for_models),
+    needs("write_weights", "tune weights"),
+    names_for_models,
     wrong(lambda job: len(set(job.name)) < len(job.name), "-name gives two models the same name"),
     wrong(
         lambda job: any(name.split() != [name] or b"|||" in name for name in job.name),
@@ -138,8 +138,8 @@ RULES = (
     wrong(
         overwrites_lists, "-write-nbest-dir {write_nbest_dir} is the folder of the input lists; choose another folder"
     ),
-    excludes("write_nbest_dir", "write", "-write cannot be combined with -write-nbest-dir"),
-    Rule(overwritten_by_lists),
+    excludes("write", "write_nbest_dir"),
+    overwritten_by_lists,
     *PIECE_RULES,
     NOT_LOWERED,
     needs("tokenizer", "lm", "-tokenizer splits the hypotheses for language models, so it needs -lm"),
@@ -162,7 +162,8 @@ def rescore(job):
     references = [read_references(path, len(lists.starts) - 1) for path in job.tune]
     in_lists, added = lists.names, list(job.name) or default_names(lists, len(job.lm), len(job.model))
     rows = forms.read_weights(job.weights) if job.weights else []
-    lists = forms.add_scores(lists, columns_of(job, lists), added)
+    columns = lm_columns(job, lists) + (translation_columns(job, lists) if job.model else [])
+    lists = forms.add_scores(lists, columns, added)
     if lists.form == forms.MOSES:
         lists = forms.add_derived_features(lists, [row[1] for row in rows] + [b"words"] * job.words)
     lists, totals, learned = weigh(job, lists, rows, references, added)
@@ -172,11 +173,6 @@ def rescore(job):
             forms.write_weights(out, lists.names, learned)
     write_all(job, lists, totals, added)
     return lists
-
-
-def columns_of(job, lists):
-    """log10 p of all hypotheses under each model, (N,) each."""
-    return lm_columns(job, lists) + (translation_columns(job, lists) if job.model else [])
 
 
 def weigh(job, lists, rows, references, added):
@@ -227,12 +223,10 @@ OF_SRILM = (
         lambda job: len(job.nbest) > 1 and not (job.best or job.write_nbest_dir),
         "several SRILM lists cannot be written to one file; give -write-nbest-dir or -best",
     ),
-    Rule(
-        lambda job: (
-            f"SRILM lists can have the score of one model only, not of {job.models}; first mix the models (lmtk mix)"
-            if job.models > 1
-            else None
-        )
+    lambda job: (
+        f"SRILM lists can have the score of one model only, not of {job.models}; first mix the models (lmtk mix)"
+        if job.models > 1
+        else None
     ),
     wrong(lambda job: job.name, "-name works with Moses lists only; the scores in SRILM lists have no names"),
     wrong(lambda job: job.words, "-words works with Moses lists only; SRILM lists already have the number of words"),
@@ -381,7 +375,7 @@ def write_all(job, lists, totals, added):
     """Writes the lists, or their best hypotheses, into one file or a folder. totals, added: as in `weigh`."""
     import numpy as np
 
-    from lmtk.files.outputs import open_folder
+    from lmtk.files.outputs import open_folder, open_out
     from lmtk.nbest import lists as forms
 
     order = np.arange(len(lists.words)) if totals is None else forms.sort_lists(totals, lists.starts)
@@ -389,10 +383,12 @@ def write_all(job, lists, totals, added):
     def write(path, file=None):
         """Writes the lists of one of the input files, or of all, to `path`."""
         chosen = np.flatnonzero((lists.files == file) | (file is None))
-        if job.best:
-            write_best(path, lists, order[lists.starts[chosen]])
-        else:
-            write_lists(path, lists, order[lists.starts[chosen[0]] : lists.starts[chosen[-1] + 1]], totals, added)
+        with open_out(path) as out:
+            if job.best:
+                out.writelines(lists.words[i] + b"\n" for i in order[lists.starts[chosen]])
+            else:
+                rows = order[lists.starts[chosen[0]] : lists.starts[chosen[-1] + 1]]
+                forms.write(out, lists, rows, totals, added)
 
     if not job.write_nbest_dir:
         write(job.write)
@@ -400,20 +396,3 @@ def write_all(job, lists, totals, added):
     with open_folder(job.write_nbest_dir) as folder:
         for i, path in enumerate(job.nbest):
             write(os.path.join(folder, name_in_folder(path)), i)
-
-
-def write_best(path, lists, best):
-    """Writes the words of the hypotheses `best`, a line each."""
-    from lmtk.files.outputs import open_out
-
-    with open_out(path) as out:
-        out.writelines(lists.words[i] + b"\n" for i in best)
-
-
-def write_lists(path, lists, order, totals, added):
-    """Writes the hypotheses `order` in the lists' own form. totals, added: as in `weigh`."""
-    from lmtk.files.outputs import open_out
-    from lmtk.nbest import lists as forms
-
-    with open_out(path) as out:
-        forms.write(out, lists, order, totals, added)

@@ -1,4 +1,5 @@
-"""Which options go together: tables of rules beside the fields of a job, and the one function that reads them.
+"""Which options go together: tables of rules beside the fields of a job, and the one function that reads them. A rule
+is a function: job -> the message that says why the job cannot run, or None.
 
     RULES = (
         required("lm"),
@@ -14,17 +15,9 @@ import math
 import os
 import shlex
 import stat
-from collections.abc import Callable
 from dataclasses import MISSING, field, fields, is_dataclass
-from typing import NamedTuple
 
 from lmtk.errors import LmtkError, UsageError, counted, option_name
-
-
-class Rule(NamedTuple):
-    """broken: job -> the message that says why the job cannot run, or None."""
-
-    broken: Callable
 
 
 def option_named(name, default=None):
@@ -64,12 +57,12 @@ def build(job, values):
 
 
 def flatten(job):
-    """{name: (its field, its value)} of a job's fields, including the fields of the records inside the job."""
-    pairs = {}
+    """{name: value} of a job's fields, including the fields of the records inside the job."""
+    values = {}
     for about in fields(job):
         value = getattr(job, about.name)
-        pairs |= flatten(value) if is_dataclass(about.type) else {about.name: (about, value)}
-    return pairs
+        values |= flatten(value) if is_dataclass(about.type) else {about.name: value}
+    return values
 
 
 def default_of(about):
@@ -78,9 +71,8 @@ def default_of(about):
 
 def options_given(job, names):
     """The options whose values are not their defaults, as "-name". names: the fields to look at, "a b c"."""
-    values = flatten(job)
-    chosen = [values[name] for name in names.split()]
-    return [f"-{option_name(about)}" for about, value in chosen if value != default_of(about)]
+    values, declared = flatten(job), fields_of(job)
+    return [f"-{option_name(declared[x])}" for x in names.split() if values[x] != default_of(declared[x])]
 
 
 def required(name):
@@ -88,10 +80,10 @@ def required(name):
     more = from_stdin if name == "text" else str
 
     def broken(job):
-        about, value = flatten(job)[name]
-        return None if value not in (None, "", ()) else f"-{option_name(about)} is missing{more()}"
+        is_missing = flatten(job)[name] in (None, "", ())
+        return f"-{option_name(fields_of(job)[name])} is missing{more()}" if is_missing else None
 
-    return Rule(broken)
+    return broken
 
 
 def twice(models, option="-lm"):
@@ -133,44 +125,51 @@ def needs(names, others, message=None):
         first = options_given(job, names)
         if not first or options_given(job, others):
             return None
-        wanted = [f"-{option_name(flatten(job)[name][0])}" for name in others.split()]
+        wanted = [f"-{option_name(fields_of(job)[name])}" for name in others.split()]
         return fill_in(message, job) or f"{first[0]} needs {either(wanted)}"
 
-    return Rule(broken)
+    return broken
 
 
-def excludes(names, others, message=None):
-    """None of the options `names` can be combined with any of the options `others`."""
+def excludes(names, others, message=None, more=""):
+    """None of the options `names` can be combined with any of the options `others`. more: the end of the usual message,
+    if there is no `message`.
+    """
 
     def broken(job):
         first, second = options_given(job, names), options_given(job, others)
         if not (first and second):
             return None
-        return fill_in(message, job) or f"{first[0]} cannot be combined with {second[0]}"
+        return fill_in(message, job) or f"{first[0]} cannot be combined with {second[0]}{more}"
 
-    return Rule(broken)
+    return broken
 
 
 def one_of(name, values):
     """The option takes one of these words."""
-    unknown = lambda job: flatten(job)[name][1] not in (None, *values)
+    unknown = lambda job: flatten(job)[name] not in (None, *values)
     option = name.replace("_", "-")
     return wrong(unknown, f"-{option} is {either(values)}, not {{{name}}}")
 
 
 def wrong(when, message):
     """`when(job)` must not be true."""
-    return Rule(lambda job: fill_in(message, job) if when(job) else None)
+    return lambda job: fill_in(message, job) if when(job) else None
+
+
+def wrong_without_text(when, message):
+    """`wrong` for a job that has nothing to read; the message ends in a hint if something is piped into the command."""
+    return lambda job: message + from_stdin() if when(job) else None
 
 
 def fill_in(message, job):
-    return message and message.format_map({name: value for name, (_, value) in flatten(job).items()})
+    return message and message.format_map(flatten(job))
 
 
 def check(job, rules):
     """Raises UsageError for the first rule that a job breaks."""
     for rule in rules:
-        if message := rule.broken(job):
+        if message := rule(job):
             raise UsageError(message)
 
 
@@ -244,6 +243,7 @@ def short(weights):
 def check_outputs(*paths, texts=(), inputs=()):
     """Checks, before any work, that each output (None: not wanted) can be written, that no two outputs are the same
     file, and that no output would replace one of the texts and other inputs, or a file that an input names as a part.
+    Models in memory among the inputs do not count.
 
     Raises UsageError, OSError.
     """
@@ -255,7 +255,7 @@ def check_outputs(*paths, texts=(), inputs=()):
         raise UsageError("only one output can be stdout (-); name a file for each of the others")
     files = [path for path in paths if not is_written_in_place(path)]
     named = [name for path in inputs if files and type(path) is str for name in files_named_in(path)]
-    kept = {os.path.realpath(path): "a file" for path in (*inputs, *named) if path}
+    kept = {os.path.realpath(path): "a file" for path in (*inputs, *named) if isinstance(path, str) and path}
     kept |= {os.path.realpath(path): "a text" for path in texts if path}
     taken = [os.path.realpath(path) for path in files]
     for path, file in zip(files, taken):

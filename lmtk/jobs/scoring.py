@@ -12,11 +12,9 @@ from lmtk.errors import LmtkWarning, UsageError, counted, name_of
 from lmtk.files.inputs import is_file
 from lmtk.jobs.documents import DOCUMENT_RULES, Documents, outputs_of, score_documents
 from lmtk.jobs.rules import (
-    Rule,
     check,
     check_outputs,
     excludes,
-    from_stdin,
     marks_of,
     model_missing,
     needs,
@@ -25,6 +23,7 @@ from lmtk.jobs.rules import (
     options_given,
     required,
     wrong,
+    wrong_without_text,
 )
 from lmtk.jobs.texts import LOWERED_RULES, SHORT_TEXT, Reading, convert_texts, needs_text
 
@@ -100,8 +99,7 @@ class ScoreJob:
 
     def __post_init__(self):
         check(self, RULES)
-        lm = self.lm if isinstance(self.lm, str) else None
-        one_stdin(lm, *self.scoring.text, *self.scoring.counts, self.classes, self.documents.jsonl)
+        one_stdin(self.lm, *self.scoring.text, *self.scoring.counts, self.classes, self.documents.jsonl)
 
 
 def most_debug(job):
@@ -117,23 +115,16 @@ def follows(job):
     return next(iter(options_given(job, FOLLOWING)), None)
 
 
-def in_kenlm(job):
-    return job.format == "kenlm"
-
-
 RULES = (
-    Rule(lambda job: model_missing(job.lm, job.scoring.text)),
+    lambda job: model_missing(job.lm, job.scoring.text),
     required("lm"),
-    Rule(
-        lambda job: (
-            None if job.scoring.text or job.scoring.counts or job.documents.jsonl else f"-text is missing{from_stdin()}"
-        )
+    wrong_without_text(
+        lambda job: not (job.scoring.text or job.scoring.counts or job.documents.jsonl), "-text is missing"
     ),
     *LOWERED_RULES,
     *DOCUMENT_RULES,
     one_of("format", ("srilm", "kenlm")),
-    wrong(lambda job: job.format == "kenlm" and job.scoring.counts, "-counts cannot be combined with -format kenlm"),
-    wrong(lambda job: job.format == "kenlm" and job.scoring.stream, "-stream cannot be combined with -format kenlm"),
+    excludes("counts stream", "format", more=" kenlm"),
     wrong(lambda job: job.scoring.debug > most_debug(job) == 3, "-debug takes values up to 3"),
     wrong(
         lambda job: job.scoring.debug > most_debug(job) == 2,
@@ -142,9 +133,7 @@ RULES = (
     needs_text("text jsonl"),
     needs("count_order float_counts", "counts"),
     excludes(FOLLOWING, "counts"),
-    Rule(
-        lambda job: f"{follows(job)} cannot be combined with -format kenlm" if in_kenlm(job) and follows(job) else None
-    ),
+    excludes(FOLLOWING, "format", more=" kenlm"),
     excludes("oov_features", "dynamic cache"),
     needs("dynamic_rate dynamic_segment dynamic_decay", "dynamic"),
     needs("cache_theta cache_lambda", "cache"),
@@ -162,7 +151,7 @@ def score(job):
     from lmtk.machine.threads import use
 
     scoring, tallies = job.scoring, []
-    inputs = [job.lm if isinstance(job.lm, str) else None, job.classes, scoring.reading.tokenizer]
+    inputs = [job.lm, job.classes, scoring.reading.tokenizer]
     outputs = outputs_of(job) if job.documents.jsonl else [job.write]
     check_outputs(
         *outputs, job.documents.write_rest, texts=[*scoring.text, *scoring.counts, job.documents.jsonl], inputs=inputs

@@ -16,7 +16,7 @@ from numbers import Integral
 
 from lmtk.errors import LmtkError, LmtkWarning, counted, name_of
 from lmtk.files.inputs import is_file
-from lmtk.jobs.rules import Rule, check, check_outputs, excludes, names_of, needs, one_stdin, text_missing, twice, wrong
+from lmtk.jobs.rules import check, check_outputs, excludes, names_of, needs, one_stdin, text_missing, twice, wrong
 from lmtk.jobs.texts import LOWERED_RULES, Reading, convert_texts
 
 
@@ -67,12 +67,10 @@ def models_of_sides(job):
 
 
 RULES = (
-    Rule(
-        lambda job: (
-            None
-            if job.text or job.source or job.target
-            else text_missing(job.lm, 2, "-text is missing, or -source and -target")
-        )
+    lambda job: (
+        None
+        if job.text or job.source or job.target
+        else text_missing(job.lm, 2, "-text is missing, or -source and -target")
     ),
     excludes(
         "write",
@@ -86,7 +84,7 @@ RULES = (
     needs("source", "target"),
     needs("target", "source"),
     needs("source_lm target_lm write_source write_target", "source"),
-    Rule(models_of_sides),
+    models_of_sides,
     needs("write write_source write_target", "keep"),
     wrong(
         lambda job: job.keep is None and not job.write_scores,
@@ -151,8 +149,8 @@ def select(job):
 
     sides = sides_of(job)
     texts = [path for side in sides for path in side.paths]
-    files = [name for side in sides for name in side.names if isinstance(name, str)] + [job.reading.tokenizer]
-    check_outputs(*(side.write for side in sides), job.write_scores, texts=texts, inputs=files)
+    inputs = [name for side in sides for name in side.names] + [job.reading.tokenizer]
+    check_outputs(*(side.write for side in sides), job.write_scores, texts=texts, inputs=inputs)
     use(job.threads)
     models = [load_models(job, side) for side in sides]
     with reading(texts, "scoring", job.quiet):

@@ -298,13 +298,11 @@ class Problems:
 
 
 OUTCOMES = {Problems.EMPTY: "read as a blank line", Problems.NUL: "NUL is read as a part of the word"}
-FIELD_RULES = (wrong(lambda job: flatten(job)["field"][1] == "", "-field is empty; give the name of a field"),)
+FIELD_RULES = (wrong(lambda job: flatten(job)["field"] == "", "-field is empty; give the name of a field"),)
 PIECE_RULES = one_of("encode", ("nemo",)), needs("encode", "tokenizer")
 READING_RULES = *FIELD_RULES, one_of("normalize", ("ccnet",)), *PIECE_RULES
 # of jobs that can put a text in lower case
-NOT_LOWERED = excludes(
-    "tokenizer", "tolower", "-tokenizer cannot be combined with -tolower; first convert the text to lower case"
-)
+NOT_LOWERED = excludes("tokenizer", "tolower", more="; first convert the text to lower case")
 LOWERED_RULES = *READING_RULES, NOT_LOWERED
 
 

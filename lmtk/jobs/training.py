@@ -6,11 +6,10 @@ import sys
 import warnings
 import zlib
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 from lmtk.errors import LmtkError, LmtkWarning, UsageError, name_of
+from lmtk.files.inputs import is_stream
 from lmtk.jobs.rules import (
-    Rule,
     check,
     check_outputs,
     either,
@@ -163,13 +162,13 @@ def draws(job):
 
 def is_read_twice(job):
     """Whether a text that can be read only once would be read for its words and for the training."""
-    return not job.vocab and job.text and (job.text == "-" or Path(job.text).is_fifo())
+    return not job.vocab and job.text and is_stream(job.text)
 
 
 RULES = (
     required("lm"),
     required("text"),
-    Rule(no_such_model),
+    no_such_model,
     NO_EPOCHS,
     wrong(lambda job: is_energy(job) and job.direct, "-direct cannot be combined with -model energy"),
     wrong(lambda job: job.order == 1 and layer_of(job).reads_words, "-model {model} needs -order 2 or more"),
@@ -182,7 +181,7 @@ RULES = (
         lambda job: job.tied and job.hidden != job.features,
         "-tied needs -hidden and -features to be equal, not {hidden} and {features}",
     ),
-    wrong(lambda job: job.tied and job.direct, "-tied cannot be combined with -direct"),
+    excludes("tied", "direct"),
     wrong(
         lambda job: job.tied and not draws(job) and job.objective != "full",
         "-tied needs -objective full, sampled or nce",
@@ -198,11 +197,7 @@ RULES = (
         lambda job: job.senses and (is_energy(job) or layer_of(job).carries),
         "-senses needs -model nplm, tdnn or rnn, not {model}",
     ),
-    wrong(lambda job: job.senses and job.tied, "-senses cannot be combined with -tied"),
-    wrong(
-        lambda job: job.senses and job.init_features,
-        "-senses cannot be combined with -init-features",
-    ),
+    excludes("senses", "tied init_features"),
     wrong(
         lambda job: job.hidden == 0 and not job.direct,
         "-hidden 0 needs -direct, because otherwise nothing connects the features to the outputs",
@@ -229,8 +224,8 @@ RULES = (
         lambda job: job.classes and job.objective not in ("class", "tree"), "-classes needs -objective class or tree"
     ),
     wrong(lambda job: job.tree_features and job.objective != "tree", "-tree-features needs -objective tree"),
-    wrong(lambda job: job.classes and job.tree_features, "-classes cannot be combined with -tree-features"),
-    needs("patience", "heldout", "-patience needs -heldout"),
+    excludes("classes", "tree_features"),
+    needs("patience", "heldout"),
     excludes("minutes", "mpi"),
     needs("parallel", "mpi"),
     one_of("parallel", ("outputs", "data")),
@@ -238,7 +233,7 @@ RULES = (
         lambda job: job.shares_outputs and is_energy(job),
         "-mpi cannot share the outputs of -model energy; add the option -parallel data",
     ),
-    wrong(lambda job: job.mpi and job.tied, "-mpi cannot be combined with -tied"),
+    excludes("mpi", "tied"),
     wrong(
         lambda job: job.mpi and job.parallel == "data" and layer_of(job).carries,
         "-parallel data cannot be combined with -model {model}, which reads the text in order",

@@ -13,7 +13,7 @@ from threading import Lock
 from lmtk.errors import FormatError, LmtkError, LmtkWarning, counted
 from lmtk.files.figure import KINDS
 from lmtk.files.inputs import is_file
-from lmtk.jobs.rules import Rule, check, check_outputs, excludes, needs, one_stdin, options_given, required, show, wrong
+from lmtk.jobs.rules import check, check_outputs, excludes, needs, one_stdin, options_given, required, show, wrong
 from lmtk.jobs.texts import FIELD_RULES, Reading, convert_texts
 
 UNKNOWN_SHARE = 0.2  # of the words of a text: above it a warning says that the model does not know them
@@ -85,16 +85,6 @@ class TranslateJob:
         return self.threads or threads_of_environment() or 1
 
 
-def searches_and_scores(job):
-    """The message about an option of the search that is given with -score, or None."""
-    options = options_given(
-        job, "n_best mbr scores no_unk replace_unk batch beam length_power max_length_factor reference"
-    )
-    if job.score and options:
-        return f"{options[0]} cannot be combined with -score, which does not translate"
-    return None
-
-
 def wider_than_beam(job):
     """The message about a number of translations that the beam does not hold, or None."""
     for name, number in (("n-best", job.n_best), ("mbr", job.mbr)):
@@ -106,20 +96,24 @@ def wider_than_beam(job):
 RULES = (
     required("model"),
     wrong(lambda job: job.score != bool(job.target), "-score and -target must be given together"),
-    Rule(searches_and_scores),
+    excludes(
+        "n_best mbr scores no_unk replace_unk batch beam length_power max_length_factor reference",
+        "score",
+        more=", which does not translate",
+    ),
     wrong(lambda job: job.score and job.debug > 2, "-debug takes values up to 2 with -score"),
     wrong(
         lambda job: job.score and job.debug and options_given(job, ALIGNMENTS),
         "alignment options cannot be combined with -score -debug",
     ),
-    needs("plot_format", "align_plot", "-plot-format needs -align-plot"),
+    needs("plot_format", "align_plot"),
     wrong(lambda job: job.plot_format not in (None, *KINDS), "-plot-format takes svg, png or pdf, not {plot_format}"),
-    Rule(wider_than_beam),
-    wrong(lambda job: job.n_best and job.mbr, "-mbr cannot be combined with -n-best"),
-    needs("mbr_scale", "mbr", "-mbr-scale needs -mbr"),
-    wrong(lambda job: job.n_best and job.scores, "-scores cannot be combined with -n-best, which writes scores anyway"),
-    wrong(lambda job: job.no_unk and job.replace_unk, "-replace-unk cannot be combined with -no-unk"),
-    needs("dictionary", "replace_unk", "-dictionary needs -replace-unk"),
+    wider_than_beam,
+    excludes("mbr", "n_best"),
+    needs("mbr_scale", "mbr"),
+    excludes("scores", "n_best", more=", which writes scores anyway"),
+    excludes("replace_unk", "no_unk"),
+    needs("dictionary", "replace_unk"),
     *FIELD_RULES,
     excludes(
         "field",
@@ -180,7 +174,7 @@ def write_translations(job, models, out, write_alignment):
     from lmtk.lm import LN10
     from lmtk.text.bitext import read_dictionary
     from lmtk.text.corpus import TOKEN
-    from lmtk.text.vocab import lower
+    from lmtk.text.vocab import count_missing, lower
 
     first, references = models.models[0], References(job.reference, job.tolower) if job.reference else None
     dictionary = read_dictionary(job.dictionary) if job.dictionary else {}
@@ -211,7 +205,7 @@ def write_translations(job, models, out, write_alignment):
                     name = f"{number}-{rank}" if job.n_best else f"{number}"
                     write_alignment(number, name, row, target, h.logp / LN10, h.links, h.alpha)
                 number += 1
-                tally.update(count_words(row, first.source))
+                tally.update(count_missing(row, first.source))
                 best = models.joined(shown(row, hypotheses[0]))
                 unknown = hypotheses[0].words.count(first.vocab.unk_id)
                 tally.update(sentences=bool(row), blank=not row, words=len(TOKEN.findall(best)), unknown=unknown)
@@ -232,16 +226,6 @@ def count_lines(path):
     from lmtk.files.decoding import blocks
 
     return sum(block.count(b"\n") for block in blocks(path)) if is_file(path) else 0
-
-
-def count_words(row, source):
-    """{"seen": the number of words in a sentence, "missing": how many of them the vocabulary `source` lacks, "upper":
-    how many of the missing words it has in lower case}.
-    """
-    from lmtk.text.vocab import lower
-
-    missing = [word for word in row if word not in source.index]
-    return {"seen": len(row), "missing": len(missing), "upper": sum(lower(word) in source.index for word in missing)}
 
 
 def warn_of_unknown(tally):

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from lmtk.jobs.rules import Rule, check, check_outputs, from_stdin, needs, one_stdin
+from lmtk.jobs.rules import check, check_outputs, needs, one_stdin, wrong_without_text
 from lmtk.jobs.texts import LOWERED_RULES, Reading, convert_texts, needs_text
 
 
@@ -28,12 +28,12 @@ class VocabularyJob:
         one_stdin(*self.text, *self.lm, self.vocab)
 
 
-def nothing_to_read(job):
-    empty = not (job.text or job.lm or job.vocab)
-    return f"nothing to read: give -text, -lm or -vocab{from_stdin()}" if empty else None
-
-
-RULES = Rule(nothing_to_read), needs("limit_vocab", "vocab"), *LOWERED_RULES, needs_text()
+RULES = (
+    wrong_without_text(lambda job: not (job.text or job.lm or job.vocab), "nothing to read: give -text, -lm or -vocab"),
+    needs("limit_vocab", "vocab"),
+    *LOWERED_RULES,
+    needs_text(),
+)
 
 
 def write_vocabulary(job):

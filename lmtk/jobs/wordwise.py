@@ -14,13 +14,15 @@ def mix_for_scoring(job, models, weights):
     from lmtk.joint.multiwords import Multiwords
     from lmtk.ngram.edit import vocabulary
     from lmtk.ngram.model.backoff import Backoff
+    from lmtk.text.vocab import lower
 
     model = models[0]
     if (job.multiwords or job.skipoovs) and not isinstance(model, Backoff):
         option = "-multiwords" if job.multiwords else "-skipoovs"
         kind = next(model.describe())[1]
         raise LmtkError(f"{job.name}: {option} needs a back-off n-gram, but the kind of the model is {kind}")
-    instead = [zeroprob_word(job)] if job.zeroprob_word else []
+    instead = [os.fsencode(job.zeroprob_word)] if job.zeroprob_word else []
+    instead = list(map(lower, instead)) if job.scoring.tolower else instead
     parts = [vocabulary.add_words(m, instead) if isinstance(m, Backoff) else m for m in models]
     parts = dynamic.of_one_vocabulary(parts) if len(models) > 1 else parts
     if job.skipoovs:
@@ -32,13 +34,6 @@ def mix_for_scoring(job, models, weights):
         model = mix(parts, weights, *more)
     model = dynamic.Cached(model, job.cache, job.cache_lambda, job.unk) if job.cache else model
     return replace_zeros(job, model, *instead)
-
-
-def zeroprob_word(job):
-    from lmtk.text.vocab import lower
-
-    word = os.fsencode(job.zeroprob_word)
-    return lower(word) if job.scoring.tolower else word
 
 
 def replace_zeros(job, model, instead=None):

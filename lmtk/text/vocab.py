@@ -116,6 +116,14 @@ def read_vocab(path, tolower=False):
     return list(dict.fromkeys(lower(w) if tolower else w for w in words if w))
 
 
+def count_missing(words, vocab):
+    """{"seen": the number of words of a text, "missing": how many of them a Vocab lacks, "upper": how many of the
+    missing words it has in lower case}.
+    """
+    missing = [word for word in words if word not in vocab.index]
+    return {"seen": len(words), "missing": len(missing), "upper": sum(lower(word) in vocab.index for word in missing)}
+
+
 def differences(a, b):
     """The words that only one of two vocabularies has, <unk> and the marks aside, in byte order."""
     special = {UNK, SOS, EOS, a.unk, b.unk}
