@@ -389,19 +389,11 @@ def run_shares(threads, work, rows, multiplications):
     return [work(cuts[0])] if parts == 1 else map_at_once(work, cuts, threads)
 
 
-def share_steps(sizes, share):
-    """Yield for each time the steps of a share of the sequences, as a slice of the packed steps."""
-    end = 0
-    for k in sizes:
-        if k <= share.start:
-            break
-        yield slice(end + share.start, end + min(share.stop, k))
-        end += k
-
-
 def step_spans(sizes, share):
-    """The steps of a share of the sequences for kernels: (T, 2), begin and end for each time."""
-    return np.array([(now.start, now.stop) for now in share_steps(sizes, share)])
+    """The steps of a share of the sequences, in the packed steps: (T, 2), begin and end for each time."""
+    sizes = np.array([k for k in sizes if k > share.start])
+    begins = np.cumsum(sizes) - sizes
+    return np.column_stack((begins + share.start, begins + np.minimum(sizes, share.stop)))
 
 
 def whole_run(unit, R, U, t):
@@ -437,8 +429,9 @@ def follow(unit, inputs, sizes, recurrent, state=None, fresh=None, threads=1):
             unit.run(inputs, step_spans(sizes, share), state[share], fresh, at_once, memory, after)
             return
         new, Q = state[share], np.empty((share.stop - share.start, d), kind)
-        for now in share_steps(sizes, share):
-            rows, s, k = G[at[now]], before[now], now.stop - now.start
+        for start, stop in step_spans(sizes, share).tolist():
+            now, k = slice(start, stop), stop - start
+            rows, s = G[at[now]], before[now]
             np.add(rows[:, :gates], b[:gates], out=zr[now])
             np.add(rows[:, gates:], b[gates:], out=t[now])
             s[:] = new[:k]
@@ -466,8 +459,8 @@ def follow_back(unit, ga, sizes, recurrent, memory, threads=1):
         if at_once:
             unit.run_back(ga, step_spans(sizes, share), carried[share], fresh, at_once, memory[:-1], gG)
             return
-        for now in reversed(list(share_steps(sizes, share))):
-            gs = carried[share][: now.stop - now.start]
+        for start, stop in step_spans(sizes, share)[::-1].tolist():
+            now, gs = slice(start, stop), carried[share][: stop - start]
             gs[:, :n] += ga[now]
             unit.back(gs, zr[now], t[now], before[now], kept[now], UT, gG[now])
             gs[:, :n] += RT(gG[now, :d])

@@ -25,18 +25,15 @@ class Small:
         self.direct = 0 if p.W is None else p.W.shape[1] // (m or p.C.shape[1])
         before = {name: getattr(p, name) for name in ("C", *LAYERS[layer].shapes(2, 1, 1))}
         slow = slow or pace.full_pace(len(p.C), len(p.b), 9)
-        self.theta, self.slow, self.output = (
-            sgd.make_parameters(LAYERS[layer], before, self.direct, slow, m=m),
-            slow,
-            output,
-        )
-        self.h = p.U.shape[1]
+        self.theta, self.slow, self.output = sgd.Parameters(LAYERS[layer], before, self.direct, slow, m=m), slow, output
+        self.h, p.b_low = p.U.shape[1], np.zeros_like(p.b)
         if output == "full":
-            self.rows = outputs.make_blocks(p.U, p.W, p.b, parts, decay=decay)
+            self.rows = outputs.make_blocks(p, parts, decay=decay)
         elif output == "class":
-            self.rows = classes.make_training_arrays(p)
+            p.bc_low = np.zeros_like(p.bc)
+            self.rows = classes.Classes(p)
         else:
-            self.rows = rows = outputs.make_rows(p.U, p.W, p.b, parts)
+            self.rows = rows = outputs.Rows(p, parts)
             # so little work would be one slice
             rows.slices = lambda words, z: outputs.slice_words(words, rows.first, len(rows), parts)
 

@@ -84,7 +84,7 @@ def test_the_gradient_is_that_of_finite_differences(target, parts, sampled):
     """A step of a minibatch moves each parameter by epsilon times the slope of L, measured in double precision."""
     start = parameters(target)
     rows, w = minibatch(6)
-    words, inclusion = np.arange(11), None
+    words, inclusion = np.arange(11), np.zeros(11, np.float32)
     if sampled:
         words = np.unique(np.concatenate((w, [0, 7])))
         inclusion = np.log(np.random.default_rng(3).uniform(0.2, 1, 11)).astype(np.float32)
@@ -102,7 +102,6 @@ def test_the_gradient_is_that_of_finite_differences(target, parts, sampled):
     network = copied(start)
     L, _ = energy_sgd.step(
         network,
-        energy.EACH if target else energy.ONE_SET,
         full_pace(11, 11),
         (rows, w),
         (words, inclusion),
@@ -117,10 +116,10 @@ def test_decay_is_on_weights_and_C_has_its_own_rate():
     start = parameters(True)
     rows, w = minibatch(4)
     once, decayed, fast = (copied(start) for _ in range(3))
-    every = np.arange(11)
-    energy_sgd.step(once, energy.EACH, full_pace(11, 11), (rows, w), (every, None), Rates(0.01, 0, 1), 1)
-    energy_sgd.step(decayed, energy.EACH, full_pace(11, 11), (rows, w), (every, None), Rates(0.01, 0.5, 1), 1)
-    energy_sgd.step(fast, energy.EACH, full_pace(11, 11), (rows, w), (every, None), Rates(0.01, 0, 3), 1)
+    every = np.arange(11), np.zeros(11, np.float32)
+    energy_sgd.step(once, full_pace(11, 11), (rows, w), every, Rates(0.01, 0, 1), 1)
+    energy_sgd.step(decayed, full_pace(11, 11), (rows, w), every, Rates(0.01, 0.5, 1), 1)
+    energy_sgd.step(fast, full_pace(11, 11), (rows, w), every, Rates(0.01, 0, 3), 1)
     for name in LETTERS:
         a, b, first = (getattr(x, name) for x in (once, decayed, start))
         assert b == pytest.approx(a if name in "db" else a - 4 * 0.01 * 0.5 * first, rel=1e-4, abs=1e-5), name

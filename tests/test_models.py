@@ -30,7 +30,7 @@ from lmtk.ngram import mass
 from lmtk.ngram.counting.collection import Sources, collect
 from lmtk.ngram.estimate import interp, smoothing
 from lmtk.ngram.model.nodes import N
-from lmtk.nplm.model import Neural
+from lmtk.nplm.network import Network
 from lmtk.text.corpus import Corpus, Marks, contexts, read_corpus, sentences, whole_corpus
 from lmtk.text.vocab import make_vocab
 
@@ -247,9 +247,9 @@ def files_of(model):
             out = io.BytesIO()
             write(out, model)
             yield out.getvalue()
-    if isinstance(model, Neural):
+    if isinstance(model, Network):
         out = io.BytesIO()
-        model.write(out)
+        container.write(out, *model.parts())
         yield out.getvalue()
     if isinstance(model, ClassModel):
         out = io.BytesIO()

@@ -10,6 +10,7 @@ import pytest
 from lmtk import units
 from lmtk.commands.nmt_train import OPTIONS
 from lmtk.errors import FormatError
+from lmtk.files import container
 from lmtk.files.outputs import open_out
 from lmtk.files.registry import load_translation
 from lmtk.jobs.translating import TranslateJob, translated_words
@@ -37,7 +38,7 @@ def sizes_of(attention=True, unit="gated", tied=False):
 
 def parameters(attention=True, dtype=np.float64, seed=1, unit="gated", tied=False):
     sizes = sizes_of(attention, unit, tied)
-    made = network.make_layout(vocab(6), vocab(5), sizes)
+    made = network.Layout(vocab(6), vocab(5), sizes)
     theta = np.random.default_rng(seed).normal(0, 0.5, network.count_parameters(made)).astype(dtype)
     return theta, made
 
@@ -343,7 +344,7 @@ def test_a_model_survives_its_file(tmp_path, attention, unit, tied):
     made = model(attention, unit=unit, tied=tied)
     path = tmp_path / "m"
     with open_out(str(path)) as out:
-        network.write(out, made)
+        container.write(out, *network.file_parts(made))
     again = load_translation(str(path))
     assert again.theta.tolist() == made.theta.tolist()
     assert (again.vocab, again.source, again.sizes) == (made.vocab, made.source, made.sizes)
@@ -419,7 +420,7 @@ def test_first_values_are_those_of_appendix_b():
     source, target = vocab(40), vocab(50)
     settings = training.Settings(30, 40, 50, 20, 80, 1, None, 0.0, 0.0, "likelihood", 0, None, 1)
     p = network.split_theta(
-        training.initial_theta(source, target, settings, TARGET), network.make_layout(source, target, settings.sizes)
+        training.initial_theta(source, target, settings, TARGET), network.Layout(source, target, settings.sizes)
     )
     for name in ("bx", "ba", "va", "bs", "by", "bo"):
         assert not getattr(p, name).any()

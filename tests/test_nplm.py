@@ -14,7 +14,7 @@ from steps import Small, assert_step, minibatch, parameters, same
 from lmtk import run as lifecycle
 from lmtk.commands.nplm_train import OPTIONS
 from lmtk.errors import Diverged, FormatError, LmtkError
-from lmtk.exponential import exp_outputs, exp_rows
+from lmtk.exponential import exp_outputs, exp_rows, exp_rows_plain
 from lmtk.files import curve
 from lmtk.files.registry import BINARY, load
 from lmtk.jobs.progress import Reporter
@@ -32,7 +32,7 @@ from lmtk.text.corpus import Marks, whole_corpus
 from lmtk.text.vocab import make_vocab
 
 
-@pytest.mark.parametrize("exp_rows", [exp_rows, scoring.exp_rows_plain])
+@pytest.mark.parametrize("exp_rows", [exp_rows, exp_rows_plain])
 def test_exp_rows(exp_rows):
     y = np.random.default_rng(1).normal(0, 20, (7, 300)).astype(np.float32)
     (q, s), actual = np.empty((2, 7), np.float32), y.copy()
@@ -275,7 +275,7 @@ def test_contexts_made_as_they_are_asked_for_are_those_of_the_text(texts, marks,
     corpus = whole_corpus(str(texts / "train"), vocab, marks)
     at = np.flatnonzero(corpus.scored)
     rows = corpora.contexts(corpus, n)[at]
-    actual = training.make_windows(corpus, at, n, vocab.sos_id)
+    actual = training.Windows(corpus, at, n, vocab.sos_id)
     assert (actual[np.arange(len(at))] == np.where(rows < 0, vocab.sos_id, rows)).all() and len(actual) == len(at)
     assert (np.concatenate(list(pace.split_contexts(actual))) == actual[:]).all()
     assert actual[:].dtype == np.int32

@@ -110,10 +110,10 @@ def show_features(job):
 def neural_model(path):
     """The neural model in a file. Raises LmtkError for another kind."""
     from lmtk.files.registry import load
-    from lmtk.nplm.model import Neural
+    from lmtk.nplm.network import Network
 
     model = load(path)
-    if not isinstance(model, Neural):
+    if not isinstance(model, Network):
         raise LmtkError(f"{path}: not a neural model, so its words have no features; lmtk nplm-train makes one")
     return model
 

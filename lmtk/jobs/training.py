@@ -396,24 +396,24 @@ def before_training(job, vocab, settings, w):
 
     features = training.read_features(job.init_features, vocab, settings.features) if job.init_features else None
     grouped = read_word_classes(job.classes, vocab) if job.classes and settings.objective == "class" else None
-    network = training.initial_network(vocab, settings, w, features, grouped, tree_of(job, vocab))
+    network = training.initial_network(vocab, settings, w, features, grouped, strings_of(job, vocab))
     if settings.objective != "shortlist":
         return network
     rest = job.lm_rest
     return shortlisted(network, w, settings.shortlist, load(rest), rest, name_in(job.lm, rest))
 
 
-def tree_of(job, vocab):
-    """The function that makes the tree of -objective tree from the words' counts; None: Huffman's."""
+def strings_of(job, vocab):
+    """The function that gives the words' strings in the tree of -objective tree from their counts; None: no strings."""
     from lmtk.nplm import training, tree
 
     if job.objective != "tree" or not (job.classes or job.tree_features):
         return None
     if job.classes:
         strings = tree.read_strings(job.classes, vocab)
-        return lambda counts: tree.tree_of_strings(strings, counts)
+        return lambda counts: strings
     vectors = training.read_features(job.tree_features, vocab)
-    return lambda counts: tree.tree_of_strings(tree.bisect_words(vectors, counts), counts)
+    return lambda counts: tree.bisect_words(vectors, counts)
 
 
 def load_proposal(path):

@@ -136,7 +136,7 @@ def learn(job, texts):
     course = run_of(job, settings, texts)
     progress = training.begin(training.initial_theta(x, y, settings, text.target), settings)
     if run.has_checkpoint(course, job.life.resume):
-        best = network.arrays_by_letter(progress.theta, network.make_layout(x, y, settings.sizes))
+        best = network.arrays_by_letter(progress.theta, network.Layout(x, y, settings.sizes))
         progress = training.restore(*run.resume(course, progress.arrays, best, job.life.debug), list(best), progress)
 
     def bleu(theta):
@@ -165,7 +165,9 @@ def run_of(job, settings, texts):
         steps=training.count_steps(len(text.source), settings.minibatch),
         unigram=curve.unigram_logp(words, heldout, y.V), save_every=job.life.save_every,
         arrays=lambda progress, arrays: arrays,
-        parts=lambda progress: network.file_parts(training.best_model(progress, x, y, settings, texts.pieces)),
+        parts=lambda progress: network.file_parts(
+            training.make_model(progress.best, x, y, settings, texts.pieces, progress.curve)
+        ),
         line=line, remedies=(
             slow if job.paper else "a lower -rate or more -epochs may help",
             "more -dropout, fewer -hidden units or fewer -epochs may help",

@@ -181,12 +181,14 @@ class Translator:
             stop = (score > -np.inf) & ((word == self.eos) | (time >= limit[alive])[:, None])
             for k, slot in zip(*np.nonzero(stop), strict=True):
                 logp, entries = score[k, slot], ended[alive[k]]
-                entries.append(Ended(-beam.rank(logp, time), len(entries), logp, time, k * B + slot))
+                entries.append(Ended(beam.rank(logp, time), logp, time, k * B + slot))
             score[stop] = -np.inf
             go = goes_on(beam, [ended[i] for i in alive], score.max(axis=1), time, limit[alive])
             number = np.flatnonzero((score > -np.inf) & go[:, None])
             at, total, word, origin = alive[number // B], score.ravel()[number], word.ravel()[number], row[number]
-        return [[self.hypothesis(history, entry) for entry in sorted(entries)[: beam.wanted]] for entries in ended]
+        # of equally good hypotheses, the one that ended first comes first
+        best = [sorted(entries, key=lambda entry: -entry.rank)[: beam.wanted] for entries in ended]
+        return [[self.hypothesis(history, entry) for entry in entries] for entries in best]
 
     def hypothesis(self, history, entry):
         """The Hypothesis of an Ended, from the history of `search`."""
@@ -200,19 +202,15 @@ class Translator:
         ended = words[-1] == self.eos
         if ended:
             words, links = words[:-1], links[:-1]
-        return Hypothesis(words, ended, float(entry.logp), -float(entry.minus_rank), links)
+        return Hypothesis(words, ended, float(entry.logp), float(entry.rank), links)
 
 
 class Ended(NamedTuple):
-    """A hypothesis that has ended. Sorting puts the best hypotheses of a sentence first; among equally good ones, the
-    hypothesis that ended first.
-
-    order: how many hypotheses of the sentence ended before this one; time: the number of words, with </s>; candidate:
-    the number of this hypothesis among the candidates of its last step.
+    """A hypothesis that has ended. rank: from `Beam.rank`; time: the number of words, with </s>; candidate: the number
+    of this hypothesis among the candidates of its last step.
     """
 
-    minus_rank: float
-    order: int
+    rank: float
     logp: float
     time: int
     candidate: int
@@ -228,8 +226,8 @@ def goes_on(beam, ended, live, time, limit):
     words; limit (K,): the greatest number of words.
     """
     hope, now = beam.rank(live, limit), beam.rank(live, time)
-    last = beam.wanted - 1
-    best = [-sorted(entries)[last].minus_rank if len(entries) > last else -np.inf for entries in ended]
+    ranks = [sorted((entry.rank for entry in entries), reverse=True) for entries in ended]
+    best = [each[beam.wanted - 1] if len(each) >= beam.wanted else -np.inf for each in ranks]
     is_full = np.array([len(entries) >= beam.size for entries in ended])
     return ~((time >= limit) | (best >= hope) | (is_full & (best >= now)))
 

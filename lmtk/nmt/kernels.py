@@ -34,7 +34,7 @@ zr t s  (P, 2n) (P, n) (P, n)  gates, proposed states, states before the step: t
 
 import numpy as np
 
-from lmtk.exponential import FAST, exp, exp_rows, ordered, tanh
+from lmtk.exponential import FAST, exp, exp_rows, exp_rows_plain, ordered, tanh
 from lmtk.machine.factors import address, multiply, small, tiled
 from lmtk.machine.jit import jit
 
@@ -231,13 +231,7 @@ def exponentiate(y):
     that ln p of an output is y - maximum - ln sum.
     """
     top, total = np.empty((2, len(y)), y.dtype)
-    if y.dtype == np.float32:
-        exp_rows(y, top, total)
-    else:
-        y.max(axis=1, out=top)
-        y -= top[:, None]
-        np.exp(y, out=y)
-        y.sum(axis=1, out=total)
+    (exp_rows if y.dtype == np.float32 else exp_rows_plain)(y, top, total)
     return top, total
 
 

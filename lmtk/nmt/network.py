@@ -3,7 +3,7 @@
 `Model` holds the parameters theta and two vocabularies. `annotate` is the encoder and `decode` the decoder for a
 minibatch whose targets are known; `annotate_backward` and `decode_backward` are their gradients. `cost` is one forward
 and backward pass of training, `score_words` a forward pass for scoring. The equations are in `kernels`, the recurrent
-units in `lmtk.units`. `from_arrays` and `write` read and write the model file.
+units in `lmtk.units`. `from_arrays` reads a model file, and `file_parts` are its contents.
 """
 
 import math
@@ -17,7 +17,7 @@ from lmtk.machine.blas import products
 from lmtk.machine.factors import factor
 from lmtk.nmt import kernels
 from lmtk.text.vocab import Vocab, vocab_of, vocab_settings
-from lmtk.units import UNITS, Unit, follow, follow_back, from_activations, sum_rows, weight_products
+from lmtk.units import UNITS, follow, follow_back, from_activations, sum_rows, weight_products
 
 f32 = np.float32
 # the settings that determine a Layout: SETTINGS checks them in a file, `read_sizes` adds those that old files lack
@@ -58,7 +58,7 @@ class Model:
 
     @property
     def layout(self):
-        return make_layout(self.source, self.vocab, self.sizes)
+        return Layout(self.source, self.vocab, self.sizes)
 
     @property
     def has_attention(self):
@@ -84,37 +84,26 @@ class Model:
         yield from container.settings_for_people({k: v for k, v in self.settings.items() if k != "rate"})
 
 
-@dataclass(frozen=True)
 class Layout:
-    """The structure of a network, and the order of its arrays in theta.
+    """The structure of a network for two vocabularies, and the order of its arrays in theta. sizes: those of a Model.
 
     unit: of encoder and decoder; alignment: n', 0 without attention; tied: whether the output weights are the target
     embeddings; shapes: letter -> shape, in the order of theta.
     """
 
-    unit: Unit
-    alignment: int
-    tied: bool
-    shapes: dict
-
-    @property
-    def has_attention(self):
-        return self.alignment > 0
-
-
-def make_layout(source, target, sizes):
-    """The Layout for these vocabularies. sizes: those of a Model."""
-    gates, n, units, tied = UNITS[sizes["unit"]].gates, sizes["hidden"], sizes["alignment"], sizes["tied"]
-    m, l, d = sizes["embedding"], sizes["maxout"], (gates + 1) * n
-    A = 2 * n if units else n
-    both = 2 if units else 1
-    out = {"Ex": (len(source.words), m), "Wx": (m, d * both), "bx": (d * both,), "fS": (n, gates * n), "fU": (n, n)}
-    if units:
-        out |= {"bS": (n, gates * n), "bU": (n, n), "Ua": (A, units), "ba": (units,), "va": (units,)}
-    out |= {"Ws": (n, n), "bs": (n,), "Ey": (len(target.words), m), "Wy": (m, d + 2 * l), "by": (d + 2 * l,)}
-    out |= {"S": (n, units + gates * n), "U": (n, n), "C": (A, d), "Uo": (n, 2 * l), "Co": (A, 2 * l)}
-    out |= ({} if tied else {"Wo": (l, target.V)}) | {"bo": (target.V,)}
-    return Layout(UNITS[sizes["unit"]], units, tied, out)
+    def __init__(self, source, target, sizes):
+        self.unit, self.alignment, self.tied = UNITS[sizes["unit"]], sizes["alignment"], sizes["tied"]
+        self.has_attention = self.alignment > 0
+        gates, n, units = self.unit.gates, sizes["hidden"], self.alignment
+        m, l, d = sizes["embedding"], sizes["maxout"], (gates + 1) * n
+        A = 2 * n if units else n
+        both = 2 if units else 1
+        out = {"Ex": (len(source.words), m), "Wx": (m, d * both), "bx": (d * both,), "fS": (n, gates * n), "fU": (n, n)}
+        if units:
+            out |= {"bS": (n, gates * n), "bU": (n, n), "Ua": (A, units), "ba": (units,), "va": (units,)}
+        out |= {"Ws": (n, n), "bs": (n,), "Ey": (len(target.words), m), "Wy": (m, d + 2 * l), "by": (d + 2 * l,)}
+        out |= {"S": (n, units + gates * n), "U": (n, n), "C": (A, d), "Uo": (n, 2 * l), "Co": (A, 2 * l)}
+        self.shapes = out | ({} if self.tied else {"Wo": (l, target.V)}) | {"bo": (target.V,)}
 
 
 def arrays_by_letter(flat, layout):
@@ -136,7 +125,6 @@ def count_parameters(layout):
     return sum(map(math.prod, layout.shapes.values()))
 
 
-@dataclass(frozen=True)
 class Side:
     """The sentences of one side of a minibatch, longest first, packed time by time: all first words, then all second
     words.
@@ -145,22 +133,13 @@ class Side:
     the place of each word; lengths (K,): of the sentences.
     """
 
-    words: np.ndarray
-    sizes: list
-    row: np.ndarray
-    time: np.ndarray
-    lengths: np.ndarray
-
-
-def pack(sentences):
-    """Pack sentences, longest first, into a Side."""
-    lengths = np.array([len(s) for s in sentences])
-    T = lengths[0]
-    words = np.zeros((len(sentences), T), np.int32)
-    present = np.arange(T) < lengths[:, None]
-    words[present] = np.concatenate(sentences)
-    time, row = np.nonzero(present.T)
-    return Side(words[row, time], present.sum(axis=0).tolist(), row, time, lengths)
+    def __init__(self, sentences):
+        self.lengths = np.array([len(s) for s in sentences])
+        words = np.zeros((len(sentences), self.lengths[0]), np.int32)
+        present = np.arange(self.lengths[0]) < self.lengths[:, None]
+        words[present] = np.concatenate(sentences)
+        self.time, self.row = np.nonzero(present.T)
+        self.words, self.sizes = words[self.row, self.time], present.sum(axis=0).tolist()
 
 
 def longest_first(sentences):
@@ -201,23 +180,16 @@ def apply_mask(x, mask):
     return x if mask is None else x * mask
 
 
-@dataclass(frozen=True)
 class Embedded:
-    """The embeddings of P words, those of each distinct word once. distinct (D,): ids; number (P,): the place of each
-    word among them; e (D, m): the embeddings times mask (D, m), a dropout mask or None.
+    """The embeddings E, Ex or Ey, of words (P,), those of each distinct word once. distinct (D,): ids; number (P,): the
+    place of each word among them; e (D, m): the embeddings times mask (D, m), a dropout mask or None, by `drop`, a
+    function from a shape to a mask.
     """
 
-    distinct: np.ndarray
-    number: np.ndarray
-    e: np.ndarray
-    mask: np.ndarray | None
-
-
-def embed(E, words, drop):
-    """The Embedded of words (P,), ids. E: Ex or Ey; drop: a function from a shape to a dropout mask."""
-    distinct, number = np.unique(words, return_inverse=True)
-    mask = drop((len(distinct), E.shape[1]))
-    return Embedded(distinct, number, apply_mask(E[distinct], mask), mask)
+    def __init__(self, E, words, drop):
+        self.distinct, self.number = np.unique(words, return_inverse=True)
+        self.mask = drop((len(self.distinct), E.shape[1]))
+        self.e = apply_mask(E[self.distinct], self.mask)
 
 
 def embed_backward(embedded, W, gG, gradients):
@@ -239,11 +211,11 @@ def annotate(p, sentences, drop=no_dropout):
     lengths (K,); and what `annotate_backward` needs.
     """
     order = longest_first(sentences)
-    side = pack([sentences[i] for i in order])
+    side = Side([sentences[i] for i in order])
     n, K, T = len(p.fU), len(sentences), side.lengths[0]
     d = p.fS.shape[1] + n
     row, last = order[side.row], side.lengths[side.row] - 1 - side.time
-    x = embed(p.Ex, side.words, drop)
+    x = Embedded(p.Ex, side.words, drop)
     G = x.e @ p.Wx
     # the forward states h_j = (1 - z_j) o h_(j-1) + z_j o h~_j, h_0 = 0 (A.2.1; the unit itself is in units.py)
     f, f_kept, _ = follow(p.layout.unit, (G[:, :d], x.number, p.bx[:d]), side.sizes, (p.fS, p.fU))
@@ -299,11 +271,11 @@ def decode(p, source, target, sos, drop=no_dropout):
     mask_H = drop(H.shape)
     mask_h = None if mask_H is None else np.ascontiguousarray(mask_H[:, 0, -h.shape[1] :])
     h, H = apply_mask(h, mask_h), apply_mask(H, mask_H)
-    side = pack(target)
+    side = Side(target)
     n, l, (units, gates, d), attention = len(p.U), p.Uo.shape[1] // 2, widths(p), p.layout.has_attention
     P, A = len(side.words), H.shape[2]
     starts = np.concatenate(([0], np.cumsum(side.sizes)))
-    y = embed(p.Ey, previous_words(side, starts, sos), drop)
+    y = Embedded(p.Ey, previous_words(side, starts, sos), drop)
     G = y.e @ p.Wy + p.by
     zr, t, o = G[y.number, :gates], G[y.number, gates:d], G[y.number, d:]
     # A.2.2: s_0 = tanh(W_s h_1), h_1 of the backward unit, and s_i by the unit from s_(i-1), E y_(i-1) and c_i
@@ -454,10 +426,6 @@ def file_parts(model):
     return "nmt", about, arrays, [*model.source.words, *model.vocab.words]
 
 
-def write(out, model):
-    container.write(out, *file_parts(model))
-
-
 def read_sizes(stored):
     """The sizes in a file, with defaults for what files of older versions of lmtk lack.
 
@@ -476,7 +444,7 @@ def from_arrays(about, arrays, path):
     source = vocab_of(settings["source"], words[:source_words], path)
     target = vocab_of(settings["target"], words[source_words:], path)
     sizes = read_sizes(settings["sizes"])
-    shapes = make_layout(source, target, sizes).shapes
+    shapes = Layout(source, target, sizes).shapes
     for name, shape in shapes.items():
         declared.check_array(arrays.get(name), declared.reals(*shape), name, path)
     theta = np.concatenate([arrays[name].ravel() for name in shapes])

@@ -111,7 +111,7 @@ def initial_theta(source, target, settings, words):
     the deviations are 1/sqrt(inputs), of embeddings 0.1; output biases are the logarithms of the frequencies of the
     words; the biases of the forget gates of an LSTM are 1.
     """
-    layout = network.make_layout(source, target, settings.sizes)
+    layout = network.Layout(source, target, settings.sizes)
     random = np.random.default_rng(settings.seed)
     theta = np.zeros(network.count_parameters(layout), f32)
     p, units, n = network.split_theta(theta, layout), settings.alignment, settings.hidden
@@ -197,7 +197,7 @@ def train(progress, bitext, heldout, vocabs, settings, bleu=None, threads=1):
     """
     source, target = vocabs
     memory.keep()
-    layout = network.make_layout(source, target, settings.sizes)
+    layout = network.Layout(source, target, settings.sizes)
     p, result = (network.split_theta(theta, layout) for theta in (progress.theta, progress.result))
     gradients = [np.zeros_like(progress.theta) for _ in range(threads)]
     gradients = [(flat, network.split_theta(flat, layout)) for flat in gradients]
@@ -310,11 +310,6 @@ def finish_epoch(progress, e, keep, bleu):
         progress.best, progress.best_epoch = progress.result.copy(), progress.epoch
 
 
-def best_model(progress, source, target, settings, subwords=b""):
-    """The best Model so far, with its settings and the curve in the form that its file stores."""
-    return make_model(progress.best, source, target, settings, subwords, progress.curve)
-
-
 def restore(state, arrays, letters, fresh):
     """The Progress from the state and arrays of a checkpoint.
 
@@ -336,6 +331,7 @@ def fingerprint(*texts):
 
 
 def make_model(theta, source, target, settings, subwords=b"", epochs=()):
+    """A Model with its settings and, in the form that its file stores, the curve of these epochs."""
     options = {name: value for name, value in vars(settings).items() if name not in network.SIZES}
     if epochs:
         options["curve"] = curve.rows(epochs, curve.TIMES)

@@ -1,7 +1,7 @@
 """The neural probabilistic language model of Bengio et al. (2003), and the models that came after it.
 
 `network` joins a hidden layer (`layers`) and an output layer (`outputs`, `classes`, `tree` or `energy`) and scores a
-text; `model` holds the code that all networks share. The equations of the paper are in `kernels`, over arrays with the
+text; `model` holds the code that output layers share. The equations of the paper are in `kernels`, over arrays with the
 paper's letters.
 
 `training` runs the epochs with the settings of `recipes`. For each minibatch, `objectives` chooses how the output layer

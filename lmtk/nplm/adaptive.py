@@ -32,7 +32,6 @@ from lmtk.machine.parallel import ALONE
 from lmtk.machine.threads import thread_count
 from lmtk.nplm import objectives, running, sgd
 from lmtk.nplm.layers import LAYERS, Batch
-from lmtk.nplm.network import OUTPUTS
 from lmtk.nplm.pace import Rates, full_pace
 from lmtk.nplm.training import Data, Settings
 from lmtk.text.corpus import contexts as text_contexts
@@ -84,14 +83,9 @@ class Cache:
         mixed = logp.copy()
         with np.errstate(divide="ignore"):
             shares = np.log((1 - self.weight, self.weight))
-        cached = log_sum(same[filled]) - log_sum(similar[filled])
+        cached = np.logaddexp.reduce(same[filled], axis=1) - np.logaddexp.reduce(similar[filled], axis=1)
         mixed[filled] = np.logaddexp(shares[0] + logp[filled], shares[1] + cached)
         return mixed
-
-
-def log_sum(x):
-    """ln sum_i e^(x_i) of each row of x (K, N); -inf if all x_i are."""
-    return np.logaddexp.reduce(x, axis=1)
 
 
 @dataclass
@@ -182,7 +176,7 @@ class AdaptiveNetwork:
         logp = np.full(len(segment.w), -np.inf)
         at = new[segment.w[new] >= 0]
         if len(at):
-            logp[at] = self.network_logp(z[at], segment.w[at])
+            logp[at] = self.now.score_inputs(z[at], segment.w[at])
             if not np.isfinite(logp[at]).all():
                 words = counted(self.read, "word")
                 raise Diverged(f"the likelihood is not finite after {words}; try a lower -dynamic-rate")
@@ -194,11 +188,6 @@ class AdaptiveNetwork:
         if len(segment.w) == self.size:
             self.learn(segment, results)
         return logp[new]
-
-    def network_logp(self, z, w):
-        """The network's ln p of words w (K,), from the inputs z (K, D) of the output layer."""
-        output, places = OUTPUTS[self.network.output], np.arange(len(w))[:, None]  # a context is an index into z
-        return output.log_p(self.now.theta, lambda rows: z[rows[:, 0]], places, w)
 
     def learn(self, segment, results):
         """Take the step on a whole segment. results: what `sgd.forward` returned for it."""

@@ -11,7 +11,6 @@ updates the weights.
 """
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -66,7 +65,8 @@ def log_p(p, hidden, rows, w):
         at = order[part]
         z, c, row = hidden(rows[at]), p.classes[w[at]], place[w[at]]
         part_logp = target_log_softmax(z, M_classes, c, exp_rows)
-        for i, j in equal_runs(c):
+        begins = np.flatnonzero(np.diff(c, prepend=-1)).tolist()  # of runs of words of one class
+        for i, j in zip(begins, (*begins[1:], len(c))):
             members = slice(first[c[i]], ends[c[i]])
             part_logp[i:j] += target_log_softmax(z[i:j], M[members], row[i:j] - members.start, exp_rows)
         logp[at] = part_logp
@@ -130,12 +130,6 @@ def target_log_softmax(z, M, target, exp_rows):
 
     sums = model.log_sums(len(z), len(M), block, exp_rows)
     return t - sums
-
-
-def equal_runs(values):
-    """(begin, end) of each run of equal values in an array that is not empty."""
-    cuts = np.flatnonzero(np.diff(values)) + 1
-    return zip((0, *cuts.tolist()), (*cuts.tolist(), len(values)))
 
 
 def classes_by_frequency(counts):
@@ -217,7 +211,6 @@ def initial_arrays(counts, classes, h, seen):
     return {"Uc": np.zeros((c, h), f32), "Wc": Wc, "bc": np.log(sums / sums.sum()).astype(f32), "classes": classes}
 
 
-@dataclass
 class Classes:
     """The output weights during training.
 
@@ -226,22 +219,17 @@ class Classes:
     (V,): what single precision rounds off the biases of both.
     """
 
-    MT: np.ndarray
-    low_classes: np.ndarray
-    M: np.ndarray
-    low: np.ndarray
-    classes: np.ndarray
-    place: np.ndarray
-    ends: np.ndarray
+    def __init__(self, p, comm=ALONE):
+        M, M_classes, self.place, self.ends = class_tables(p)
+        self.MT, self.M = comm.place(np.ascontiguousarray(M_classes.T)), comm.place(np.ascontiguousarray(M))
+        low = np.empty_like(p.b)
+        low[self.place] = p.b_low
+        self.low_classes, self.low, self.classes = comm.place(p.bc_low.copy()), comm.place(low), p.classes
 
-
-def make_training_arrays(p, comm=ALONE):
-    M, M_classes, place, ends = class_tables(p)
-    MT, M = comm.place(np.ascontiguousarray(M_classes.T)), comm.place(np.ascontiguousarray(M))
-    low = np.empty_like(p.b)
-    low[place] = getattr(p, "b_low", 0)
-    low_classes = comm.place(np.zeros_like(p.bc) + getattr(p, "bc_low", f32(0)))
-    return Classes(MT, low_classes, M, comm.place(low), p.classes, place, ends)
+    def shrink(self, keep):
+        """Multiply the weights by `keep`: weight decay. Biases do not decay."""
+        self.MT[:-1] *= f32(keep)
+        self.M[:, :-1] *= f32(keep)
 
 
 def gather_weights(layer, h, direct):
@@ -250,12 +238,6 @@ def gather_weights(layer, h, direct):
     of_classes = zip(("Uc", "Wc", "bc"), kernels.split_weights(layer.MT.T, h, direct))
     low = {"b_low": layer.low[layer.place], "bc_low": layer.low_classes.copy()}
     return dict(words) | dict(of_classes) | low
-
-
-def shrink(layer, keep):
-    """Multiply the weights by `keep`: weight decay. Biases do not decay."""
-    layer.MT[:-1] *= f32(keep)
-    layer.M[:, :-1] *= f32(keep)
 
 
 def update_output(layer, pace, z, w, epsilon, curvature):
@@ -281,7 +263,7 @@ def update_output(layer, pace, z, w, epsilon, curvature):
     rates = f32(epsilon) * rate_factors(pace.outputs, curvature)
     add_in_class(z, layer.M, first, sizes, gy, rates)
     rows = np.repeat(first - np.cumsum(sizes) + sizes, sizes) + np.arange(len(gy))
-    kernels.add_biases(layer.M, layer.low, rows, rates[rows] * gy)
+    kernels.add_biases(layer.M[:, -1], layer.low, rows, rates[rows] * gy)
     in_order = np.empty_like(gz)
     in_order[order] = gz
     return L, in_order

@@ -17,72 +17,32 @@ y       (K, V)      -E
 The sums over all pairs take K V h divisions, which bound both scoring and training; matrix products cost little.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
-
 import numpy as np
 
 from lmtk.files.declared import reals
 from lmtk.machine.jit import jit
 from lmtk.nplm import model, outputs
-from lmtk.nplm.pace import largest_eigenvalue, rate_factors
 
 f32 = np.float32
 COLUMNS = 512  # output words in one block: the second-level cache holds their part of B, the first-level a row of y
 PAIRS = 10_000_000  # contexts times words: with more, a compiled kernel saves more time than it takes to load
 
 
-@dataclass(frozen=True)
-class Weights:
-    """A kind of output weights v: one set for all words, or one set for each word.
-
-    is_shared: whether all words share one set; label: what `lmtk info` shows; columns(V): the number of columns of v.
-    select(v, words): the part of v for these words, an index; combine(parts): the gradient of v from the gradients of
-    blocks of words; add(v, words, share, gv): v += share gv for these words, in place.
-    rate_factors(pace, tanh): the factors of the learning rate of v in an update (`pace`), from tanh(o + u) of the
-    examples, (K, h).
-    """
-
-    is_shared: bool
-    label: str
-    columns: Callable
-    select: Callable
-    combine: Callable
-    add: Callable
-    rate_factors: Callable
-
-
-def add_to_all(v, words, share, gv):
-    v += share * gv
-
-
-def add_to_each(v, words, share, gv):
-    v[:, words] += (share * np.ones(v.shape[1], f32))[words] * gv
-
-
-ONE_SET = Weights(
-    True, "one set", lambda V: 1, lambda v, words: v, sum, add_to_all,
-    lambda pace, tanh: rate_factors(pace.H, largest_eigenvalue(tanh - tanh.mean(axis=0), len(tanh))),
-)  # fmt: skip
-EACH = Weights(
-    False, "for each word", lambda V: V, lambda v, words: v[:, words], partial(np.concatenate, axis=1), add_to_each,
-    lambda pace, tanh: rate_factors(pace.outputs, largest_eigenvalue(tanh, len(tanh))),
-)  # fmt: skip
-WEIGHTS = {"energy": ONE_SET, "energy-each": EACH}  # by the name of the output layer
-
-
-def make_output(weights):
+def make_output(each):
+    """The Output with a set of output weights v for each word, or with one set for all words."""
     return outputs.Output(
-        lambda V, h, seen, size: {
-            "C": reals(size("C", 0), seen), "v": reals(h, weights.columns(V)), "b": reals(V)
-        },
-        partial(log_p, weights), describe=lambda p: [("output weights v", weights.label)],
+        lambda V, h, seen, size: {"C": reals(size("C", 0), seen), "v": reals(h, V if each else 1), "b": reals(V)},
+        log_p, describe=lambda p: [("output weights v", "for each word" if each else "one set")],
         title="energy-minimization network",
     )  # fmt: skip
 
 
-def log_p(weights, p, hidden, rows, w):
+def columns_of(v, words):
+    """The columns of v for these words, an index: all of v if it is one set of weights, (h, 1)."""
+    return slice(None) if v.shape[1] == 1 else words
+
+
+def log_p(p, hidden, rows, w):
     """ln p(w | context), (N,) float64, for contexts `rows` (N, n-1) of ids and words w (N,).
 
     hidden(rows) -> z = [o | 1].
@@ -95,10 +55,10 @@ def log_p(weights, p, hidden, rows, w):
 
     def prepare(rows):
         A = exp_twice(hidden(rows)[:, :-1])
-        sums = model.log_sums(len(rows), V, lambda j, y: fill(A, B, v, weights.is_shared, c, j, y), exp_rows)
+        sums = model.log_sums(len(rows), V, lambda j, y: fill(A, B, v, v.shape[1] == 1, c, j, y), exp_rows)
 
         def outputs_of(k, w):
-            return (2 * weights.select(v, w).T / (1 + A[k] * B[:, w].T)).sum(axis=1, dtype=np.float64) + c[w]
+            return (2 * v[:, columns_of(v, w)].T / (1 + A[k] * B[:, w].T)).sum(axis=1, dtype=np.float64) + c[w]
 
         return sums, outputs_of
 

@@ -10,12 +10,11 @@ import numpy as np
 
 from lmtk.errors import LmtkError, shown
 from lmtk.files.figure import figure
-from lmtk.nplm.senses import sense_names
 
 
 def senses_of(model):
-    """C with a row for each of the s senses of a word, (words s, m), and a vocabulary of the senses."""
-    words = sense_names(model.vocab.words, model.senses)
+    """C with a row for each of the s senses of a word, (words s, m), and a vocabulary of the senses, such as word/1."""
+    words = [b"%s/%d" % (word, k + 1) for word in model.vocab.words for k in range(model.senses)]
     index = {word: i for i, word in enumerate(words)}
     return model.C.reshape(len(words), model.m), SimpleNamespace(words=words, index=index)
 

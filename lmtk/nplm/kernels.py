@@ -137,14 +137,11 @@ def add_exactly(b, low, steps):
 
 
 @jit
-def add_biases(M, low, rows, steps):
-    """Add steps (N,) to the biases of the `rows` (N,) of M, one after the other, in place. low (V,): as in
-    `add_weights`.
-    """
-    D = M.shape[1]
-    for i in range(len(rows)):
-        j = rows[i]
-        M[j, D - 1], low[j] = add_to_pair(M[j, D - 1], low[j], steps[i])
+def add_biases(b, low, at, steps):
+    """b[at_i] += steps_i, one after the other, in place: b (V,), at, steps (N,); low (V,): as in `add_weights`."""
+    for i in range(len(at)):
+        j = at[i]
+        b[j], low[j] = add_to_pair(b[j], low[j], steps[i])
 
 
 @jit

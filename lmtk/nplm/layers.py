@@ -19,7 +19,7 @@ gX      as X                 dL/dX, L being the log-likelihood
 
 gru and lstm carry their state from word to word. They read the text in B rows side by side: a minibatch has the next T
 words of each row, ordered by time. The state is carried to the next minibatch; back-propagation through time stops at
-the first of the T words. gru-2, lstm-2 and so on are stacks of such layers (`stack_fields`): each layer above the
+the first of the T words. gru-2, lstm-2 and so on are stacks of such layers (`make_stack`): each layer above the
 lowest reads the activations of the layer below it, and has arrays of its own: H2 (g h, h), R2, d2, then H3 and so on.
 """
 
@@ -141,11 +141,6 @@ def window_back(p, kept, ga):
     return Gradient(gx, arrays, go, (x,))
 
 
-def group_size(n):
-    """r: how many words make a group of the layer tdnn, for networks of order n."""
-    return min(GROUP, n - 1)
-
-
 def delayed(p, x, batch):
     """A time-delay network: b_s = tanh(d + H(x_s, .. x_(s+r-1))) with the same H and d for all groups of r words that
     follow each other, then a = tanh(e + G(b_1, b_2, ..)).
@@ -174,7 +169,7 @@ def delayed_back(p, kept, ga):
 
 
 def delayed_shapes(n, m, h):
-    r = group_size(n)
+    r = min(GROUP, n - 1)  # words in a group
     return {"H": (h, r * m), "d": (h,), "G": (h, (n - r) * h), "e": (h,)}
 
 
@@ -234,14 +229,15 @@ def backward_inputs(p, x, batch, go, *more):
     return gx, {"H": gH, "d": ge.sum(axis=0)}
 
 
-def stack_fields(unit, depth):
-    """The fields of the Layer for a stack of `depth` layers of a recurrent `units.Unit`."""
+def make_stack(unit, depth):
+    """The Layer that is a stack of `depth` layers of a recurrent `units.Unit`."""
 
     def forward(p, x, batch):
         states = [None] * depth if batch.state is None else np.split(batch.state, depth, axis=1)
         kept = []
         for number, state in enumerate(states):
-            (x, at), q = as_rows(x, batch), arrays_of(p, number)
+            x, at = as_rows(x, batch)
+            q = SimpleNamespace(**{letter: getattr(p, name_in_stack(letter, number)) for letter in "HdR"})
             g = unit.gates * q.R.shape[1]
             inputs = product(batch.threads, x, q.H.T), at.ravel(), q.d
             state = None if state is None else np.ascontiguousarray(state)
@@ -268,11 +264,10 @@ def stack_fields(unit, depth):
         layers = [recurrent_shapes(h if number else m, h, unit.gates + 1) for number in range(depth)]
         return {name_in_stack(letter, i): shape for i, layer in enumerate(layers) for letter, shape in layer.items()}
 
-    return {
-        "sees": lambda n: 1, "forward": forward, "backward": backward, "once": True, "carries": True, "order": 32,
-        "shapes": shapes, "width": lambda h: depth * unit.width * h, "open": lambda d: units.open_gates(unit, d),
-        "depth": depth, "spread": SPREAD if depth > 1 else None,
-    }  # fmt: skip
+    return Layer(
+        lambda n: 1, shapes, forward, backward, width=lambda h: depth * unit.width * h, once=True, carries=True,
+        depth=depth, order=32, open=lambda d: units.open_gates(unit, d), spread=SPREAD if depth > 1 else None,
+    )  # fmt: skip
 
 
 def recurrent_shapes(m, h, g=1):
@@ -282,11 +277,6 @@ def recurrent_shapes(m, h, g=1):
 def name_in_stack(letter, number):
     """The name of an array of a layer of a stack; the lowest layer has the number 0."""
     return f"{letter}{number + 1}" if number else letter
-
-
-def arrays_of(p, number):
-    """The arrays H, d and R of a layer of a stack."""
-    return SimpleNamespace(**{letter: getattr(p, name_in_stack(letter, number)) for letter in "HdR"})
 
 
 def scale_between(a, batch, number):
@@ -311,16 +301,14 @@ LAYERS = {  # by the name in -model and in files
         lambda n: 1, lambda n, m, h: recurrent_shapes(m, h), recurrent, recurrent_back, once=True, order=10,
         reads_words=True,
     ),
-    "gru": Layer(**stack_fields(units.GATED, 1)),
-    "lstm": Layer(**stack_fields(units.LSTM, 1)),
+    **{
+        stack_name(kind, depth): make_stack(unit, depth)
+        for depth in range(1, HIGHEST + 1)
+        for kind, unit in (("gru", units.GATED), ("lstm", units.LSTM))
+    },
     "energy": Layer(lambda n: 1, lambda n, m, h: {"H": (h, n * m), "d": (h,)}, linear, linear_back),
 }
 # fmt: on
-LAYERS |= {
-    stack_name(kind, depth): Layer(**stack_fields(unit, depth))
-    for depth in range(2, HIGHEST + 1)
-    for kind, unit in (("gru", units.GATED), ("lstm", units.LSTM))
-}
 
 
 def initial_arrays(layer, random, n, m, h):

@@ -12,22 +12,22 @@ from types import SimpleNamespace
 import numpy as np
 
 from lmtk.files import container
-from lmtk.files.declared import MAX_ORDER, check_contents, reals, whole
-from lmtk.lm import last_word_corpus
+from lmtk.files.declared import MAX_ORDER, OPTIONS, VOCABULARY, check_contents, reals, whole
+from lmtk.lm import last_word_corpus, scores_of
 from lmtk.machine.threads import thread_count
 from lmtk.nplm import classes, energy, kernels, model, outputs, running, senses, tree
 from lmtk.nplm.layers import LAYERS, Batch
 from lmtk.text.corpus import contexts as text_contexts
-from lmtk.text.vocab import Vocab, vocab_of
+from lmtk.text.vocab import Vocab, vocab_of, vocab_settings
 
 OUTPUTS = {
     "full": outputs.FULL, "tied": outputs.TIED, "class": classes.OUTPUT, "tree": tree.OUTPUT, "shortlist": outputs.FULL,
+    "energy": energy.make_output(each=False), "energy-each": energy.make_output(each=True),
 }  # fmt: skip
-OUTPUTS |= {name: energy.make_output(weights) for name, weights in energy.WEIGHTS.items()}
 
 
 @dataclass(frozen=True)
-class Network(model.Neural):
+class Network:
     """The parameters theta = (b, d, W, U, H, C) of equation (1), y = b + Wx + U tanh(d + Hx), or those of other layers.
 
     layer, output: names in LAYERS and OUTPUTS. theta: the arrays by letter, float32; ids and classes are int32. Their
@@ -79,35 +79,55 @@ class Network(model.Neural):
         return w
 
     def named(self):
+        """The arrays by their names in files and checkpoints."""
         return {name: a for name, a in vars(self.theta).items() if a is not None}
 
     def having(self, arrays):
+        """A copy with these arrays, by name, in place of its own."""
         return replace(self, theta=SimpleNamespace(**vars(self.theta) | arrays))
 
-    def hidden(self, rows):
-        """z = [a | x | 1] (K, D), the input of the output layer, for contexts (K, n-1)."""
-        return self.compute_z(rows, Batch())
+    def parts(self):
+        """The contents of the model's file, as `container.write` takes them."""
+        about = {"order": self.order, **vocab_settings(self.vocab), "training": self.settings}
+        return self.kind, about, self.named(), self.vocab.words
 
-    def compute_z(self, rows, batch):
+    def score(self, corpus):
+        """Exact ln p of every scored token. Memory does not grow with the text."""
+        logp = np.where(corpus.scored, -np.inf, 0)
+        at = np.flatnonzero(corpus.scored & (corpus.ids < self.vocab.V))
+        if len(at):
+            logp[at] = self.log_p(corpus, at, corpus.ids[at])
+        return scores_of(self.kind, logp)
+
+    def padded(self, rows):
+        """Contexts in which <s> replaces ids below 0, the places before the start of a sentence."""
+        return np.where(rows < 0, self.vocab.sos_id, rows)
+
+    def hidden(self, rows, batch=None):
+        """z = [a | x | 1] (K, D), the input of the output layer, for contexts (K, n-1). batch: a `layers.Batch`."""
         x, _ = senses.choose(self.C[rows], self.m)
-        a, _, _ = LAYERS[self.layer].forward(self.theta, x, batch)
+        a, _, _ = LAYERS[self.layer].forward(self.theta, x, batch or Batch())
         return kernels.stack_activations(a, x[:, : self.direct].reshape(len(x), -1))
 
     def score_contexts(self, rows, w):
         """ln p(w | context), (N,) float64, for contexts (N, n-1) and words w (N,); the layer must not carry a state."""
         return OUTPUTS[self.output].log_p(self.theta, self.hidden, rows, w)
 
+    def score_inputs(self, z, w):
+        """ln p of words w (K,), (K,) float64, from the inputs z (K, D) of the output layer."""
+        places = np.arange(len(z))[:, None]  # a context is an index into z
+        return OUTPUTS[self.output].log_p(self.theta, lambda k: z[k[:, 0]], places, w)
+
     def log_p(self, corpus, at, w):
+        """ln p of the words w, (K,), at the places `at` of a text."""
         if not LAYERS[self.layer].carries:
-            return super().log_p(corpus, at, w)
+            return self.score_contexts(self.padded(text_contexts(corpus, self.order)[at]), w)
         logp, pending = np.empty(len(at)), []
 
         def score():
             z, numbers = (np.concatenate(parts) for parts in zip(*pending))
             pending.clear()
-            places = np.arange(len(z))[:, None]  # a context is an index into z
-            log_p = OUTPUTS[self.output].log_p
-            logp[numbers] = log_p(self.theta, lambda k: z[k[:, 0]], places, w[numbers])
+            logp[numbers] = self.score_inputs(z, w[numbers])
 
         for stretch in self.stretches(corpus, at):
             pending.append(stretch)
@@ -126,7 +146,7 @@ class Network(model.Neural):
         for text, sizes, counted in running.cut_stretches(corpus, self.vocab.sos_id):
             scored = np.flatnonzero(counted & (number[text.at] >= 0))
             if len(scored):
-                z = self.compute_z(text.inputs[:, None], Batch(sizes, threads=threads))
+                z = self.hidden(text.inputs[:, None], Batch(sizes, threads=threads))
                 yield z[scored], number[text.at[scored]]
 
     def after_each(self, contexts):
@@ -218,7 +238,7 @@ def from_arrays(about, arrays, path):
 
 def layer_settings(layer):
     """The settings that the file of a network must have. layer: its name in LAYERS."""
-    return Network.SETTINGS | {"order": whole(1 + LAYERS[layer].reads_words, MAX_ORDER)}
+    return VOCABULARY | {"order": whole(1 + LAYERS[layer].reads_words, MAX_ORDER), "training": OPTIONS}
 
 
 def make_network(about, arrays, path, words, sizes, layer, output):

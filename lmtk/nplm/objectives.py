@@ -26,7 +26,7 @@ import numpy as np
 
 from lmtk.errors import UsageError
 from lmtk.machine.parallel import ALONE
-from lmtk.nplm import classes, dropout, energy, energy_sgd, nce, outputs, running, sampled, sgd, single, tree
+from lmtk.nplm import classes, dropout, energy_sgd, nce, outputs, running, sampled, sgd, single, tree
 from lmtk.nplm.layers import LAYERS, Batch
 from lmtk.nplm.network import OUTPUTS
 from lmtk.nplm.pace import Rates, make_pace, variances
@@ -109,7 +109,7 @@ def train_on_all(start, data, settings, pace, threads, comm, C):
     """Train the softmax of section 2 on all words, or on all words of the shortlist."""
     p = start.theta
     each = settings.weight_decay if is_fused(data, settings) else 0
-    layer = outputs.make_blocks(p.U, p.W, p.b, threads, comm, p.b_low, each)
+    layer = outputs.make_blocks(p, threads, comm, each)
     update = without_draws(partial(outputs.update_output, layer, pace.outputs))
     weights = [a for block in layer.blocks for a in block.take()]
     shrink = None if each else layer.shrink
@@ -123,19 +123,16 @@ def without_draws(update):
 
 def train_on_one(start, data, settings, pace, threads, comm, C):
     """Train the softmax on all words by updates of one example, on one thread. Their rates have no limits (`pace`)."""
-    p = start.theta
-    layer = single.make_layer(p.U, p.W, p.b, p.b_low)
+    layer = single.Layer(start.theta)
     update = without_draws(lambda z, w, epsilon, curvature: single.update_output(layer, z, int(w[0]), epsilon))
-    return OutputTrainer(update, lambda: single.gather(layer, start.h, p.W is not None), [], layer.shrink)
+    arrays = lambda: single.gather(layer, start.h, start.theta.W is not None)
+    return OutputTrainer(update, arrays, [], layer.shrink)
 
 
 def train_on_sample(start, data, settings, pace, threads, comm, C):
     """Train the softmax on a sample of the words. A tied output layer with the objective "full" is trained on all."""
-    rows, V = make_rows(start, threads, comm, C), len(start.theta.b)
-    draw = make_draw(data, settings, V, rows)
-    if settings.objective == "full":
-        every = np.arange(V), np.zeros(V, np.float32)
-        draw = lambda *_: every
+    rows = outputs.Rows(start.theta, threads, comm, C)
+    draw = make_draw(data, settings, len(start.theta.b), rows)
 
     def update(z, w, epsilon, curvature, minibatch):
         candidates = draw(z, w, minibatch)
@@ -146,7 +143,7 @@ def train_on_sample(start, data, settings, pace, threads, comm, C):
 
 def train_against_noise(start, data, settings, pace, threads, comm, C):
     """Train by noise-contrastive estimation (`nce`)."""
-    rows = make_rows(start, threads, comm, C)
+    rows = outputs.Rows(start.theta, threads, comm, C)
     proposal = make_proposal(data, settings, len(start.theta.b))
 
     def update(z, w, epsilon, curvature, minibatch):
@@ -158,22 +155,17 @@ def train_against_noise(start, data, settings, pace, threads, comm, C):
 
 def train_classes(start, data, settings, pace, threads, comm, C):
     """Train the softmax over the classes and, for each example, the softmax over the words of its class."""
-    layer = classes.make_training_arrays(start.theta, comm)
+    layer = classes.Classes(start.theta, comm)
     update = without_draws(partial(classes.update_output, layer, pace))
     arrays = lambda: classes.gather_weights(layer, start.h, start.theta.W is not None)
     weights = [layer.MT, layer.low_classes, layer.M, layer.low]
-    return OutputTrainer(update, arrays, weights, partial(classes.shrink, layer), DECAY_EVERY)
+    return OutputTrainer(update, arrays, weights, layer.shrink, DECAY_EVERY)
 
 
 def train_tree(start, data, settings, pace, threads, comm, C):
     """Train the decisions at the nodes of a tree of words."""
-    rows, ways = make_rows(start, threads, comm, C), tree.paths(start.theta.tree)
+    rows, ways = outputs.Rows(start.theta, threads, comm, C), tree.paths(start.theta.tree)
     return row_trainer(rows, start, without_draws(partial(tree.update_output, rows, ways, pace.outputs)))
-
-
-def make_rows(start, threads, comm, C):
-    p = vars(start.theta)
-    return outputs.make_rows(p.get("U"), p.get("W"), p["b"], threads, comm, C, p["b_low"])
 
 
 def row_trainer(rows, start, update):
@@ -190,11 +182,14 @@ def make_proposal(data, settings, V):
 
 def make_draw(data, settings, V, rows=None):
     """A function draw(z, w, minibatch) -> the candidates, as in `sampled.Proposal.candidates`, for the words w of a
-    Minibatch.
+    Minibatch. With the objective "full" they are all words.
 
     With -effective-samples, the number of words drawn is doubled until the outputs of z reach the effective sample
     size; rows: the `outputs.Rows` that compute these outputs.
     """
+    if settings.objective == "full":
+        every = np.arange(V), np.zeros(V, f32)
+        return lambda *_: every
     proposal = make_proposal(data, settings, V)
 
     def draw(z, w, minibatch):
@@ -240,12 +235,7 @@ def make_learner(start, data, settings, threads, comm, state=None):
     objective = "one" if is_single else settings.objective
     theta, trainer = make_parts(start, replace(data, w=w), settings, pace, threads, comm, objective)
     pending, draw_dropout = state["decay"].copy(), dropout.make_draw(settings, theta)
-
-    def shrink(keep, keep_C):
-        trainer.shrink(keep)
-        sgd.shrink(theta.p, keep, keep_C)
-
-    decay = make_decay(pending, trainer.every, trainer.shrink and shrink, data, settings, comm.stride)
+    decay = make_decay(pending, trainer.every, trainer.shrink, theta.p, data, settings, comm.stride)
     each = settings.weight_decay if trainer.shrink is None else 0
     theta.state = state.get("state")
     feed = running.make_feed(data.contexts, w, data.fresh, settings, threads) if layer.carries else None
@@ -282,7 +272,7 @@ def make_parts(start, data, settings, pace, threads, comm, objective):
     """
     p, layer = vars(start.theta), LAYERS[start.layer]
     before = {name: p[name] for name in ("C", *layer.shapes(start.order, start.m, start.h))}
-    theta = sgd.make_parameters(layer, before, start.direct, pace, comm, start.m, threads)
+    theta = sgd.Parameters(layer, before, start.direct, pace, comm, start.m, threads)
     make_trainer = OBJECTIVES[start.output][objective]
     return theta, make_trainer(start, data, settings, pace, threads, comm, theta.p.C)
 
@@ -301,14 +291,15 @@ def without_low(network):
     return replace(network, theta=SimpleNamespace(**arrays))
 
 
-def make_decay(pending, every, shrink, data, settings, stride=1):
+def make_decay(pending, every, shrink, p, data, settings, stride=1):
     """A function decay(epsilon, number, K) that applies the weight decay of updates that do not do so themselves.
 
     An update of K examples keeps 1 - K epsilon decay of a weight. Single precision would round what it takes away, 1e-7
-    or 1e-8 in the paper, to a multiple of 6e-8. So the updates are collected, and shrink(keep, keep_C) gets their
-    product: at the end of an epoch, and after `every` updates or more that take away LEAST_DECAY or more. shrink: None
-    if each update decays all weights. pending (3,) float64: ln keep, ln keep_C, for C alone, and the number of updates;
-    checkpoints contain it. stride: the number of ranks that take turns; each applies the decay of its own updates.
+    or 1e-8 in the paper, to a multiple of 6e-8. So the updates are collected, and shrink(keep), for the output weights,
+    and `sgd.shrink`, for the arrays p below them, get their product: at the end of an epoch, and after `every` updates
+    or more that take away LEAST_DECAY or more. shrink: None if each update decays all weights. pending (3,) float64: ln
+    keep, ln keep_C, for C alone, and the number of updates; checkpoints contain it. stride: the number of ranks that
+    take turns; each applies the decay of its own updates.
     """
     steps = count_steps(data, settings)
 
@@ -325,7 +316,9 @@ def make_decay(pending, every, shrink, data, settings, stride=1):
             return
         pending[:] += math.log1p(-share), math.log1p(-share * settings.feature_rate), 1
         if number + stride >= steps or (pending[2] >= every and pending[0] <= -LEAST_DECAY):
-            shrink(*map(math.exp, pending[:2]))
+            keep, keep_C = map(math.exp, pending[:2])
+            shrink(keep)
+            sgd.shrink(p, keep, keep_C)
             pending[:] = 0
 
     return decay
@@ -366,16 +359,11 @@ def make_single_learner(start, data, settings, threads, state):
     LEAST_DECAY.
     """
     p, pending = start.theta, state["decay"].copy()
-    theta = sgd.make_parameters(LAYERS[start.layer], {"C": p.C, "H": p.H, "d": p.d})
-    layer = single.make_layer(p.U, p.W, p.b, p.b_low)
+    theta = sgd.Parameters(LAYERS[start.layer], {"C": p.C, "H": p.H, "d": p.d})
+    layer = single.Layer(p)
     team_size = single.TeamSize(threads, layer)
     hidden = theta.p.C, theta.p.H, theta.p.d
-
-    def shrink(keep, keep_C):
-        layer.shrink(keep)
-        sgd.shrink(theta.p, keep, keep_C)
-
-    decay = make_decay(pending, 1, shrink, data, settings)
+    decay = make_decay(pending, 1, layer.shrink, theta.p, data, settings)
 
     def steps(batches, epsilons, epoch, numbers):
         at, rates = np.concatenate(batches), np.outer(epsilons, (1, settings.feature_rate)).astype(f32)
@@ -397,19 +385,19 @@ def make_energy_learner(start, data, settings, threads, comm, state):
     arrays of `Learner.state`.
     """
     p = SimpleNamespace(**{name: comm.place(a.copy()) for name, a in start.named().items()})
-    V, weights = len(p.b), energy.WEIGHTS[start.output]
+    V = len(p.b)
     pace = make_pace(settings, data, len(start.C), variances(data.w, V))
     fused, pending = is_fused(data, settings), state["decay"].copy()
     each = settings.weight_decay if fused else 0
-    shrink = None if fused else partial(sgd.shrink, p)
-    decay = make_decay(pending, 1, shrink, data, settings, comm.stride)
-    draw = make_draw(data, settings, V) if settings.objective == "sampled" else lambda *_: (np.arange(V), None)
+    shrink = None if fused else lambda keep: None  # p has the output weights too
+    decay = make_decay(pending, 1, shrink, p, data, settings, comm.stride)
+    draw = make_draw(data, settings, V)
 
     def step(at, epsilon, epoch, number):
         examples = data.contexts[at], data.w[at]
         candidates = draw(None, examples[1], Minibatch(at, epoch, number))
         rates = Rates(epsilon, each, settings.feature_rate)
-        result = energy_sgd.step(p, weights, pace, examples, candidates, rates, threads)
+        result = energy_sgd.step(p, pace, examples, candidates, rates, threads)
         if math.isfinite(result[0]):
             decay(epsilon, number, len(at))
         return result

@@ -120,11 +120,7 @@ class OpenNetwork:
         at = np.flatnonzero(w >= W)
         rows, level, before = number_versions(rows, w, W, W + len(self.F))
         C = np.vstack((network.C, self.F[:, :m], np.empty((len(at), m), np.float32)))
-        times = self.count.copy()
-        count = np.empty(len(at), np.int64)
-        for i, j in enumerate(w[at] - W):
-            times[j] += 1
-            count[i] = times[j]
+        count = self.count.copy()
         # F after each occurrence, level by level: a context needs the F of lower levels
         F = np.empty((len(at), self.F.shape[1]), np.float32)
         z = np.empty((len(w), self.outputs.width), np.float32)
@@ -141,8 +137,10 @@ class OpenNetwork:
             results = threads.map_at_once(work, np.array_split(np.arange(len(now)), shares))
             lnS[now], y[now], expected = (np.concatenate(parts) for parts in zip(*results, strict=True))
             for i, mean in zip(np.searchsorted(at, now[wanted]), expected, strict=True):
-                old = self.F[w[at[i]] - W] if before[i] < 0 else F[before[i]]
-                F[i] = old + (mean - old) / np.float32(count[i])
+                j = w[at[i]] - W
+                count[j] += 1
+                old = self.F[j] if before[i] < 0 else F[before[i]]
+                F[i] = old + (mean - old) / np.float32(count[j])
                 C[W + len(self.F) + i] = F[i, :m]
         return self.join(z, w, lnS, y, at, F)
 

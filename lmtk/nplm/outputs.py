@@ -1,7 +1,7 @@
 """Output layers: from z = [a | x | 1] (`kernels`) to probabilities of words, and updates of the output weights.
 
 An output layer is a record of functions, `Output`, that networks look up by name. `full`, the softmax of section 2, and
-`tied` are defined here; `class`, `tree` and `energy` in the modules of these names.
+`tied` are defined here; the modules `classes`, `tree` and `energy` define the others.
 
 An objective (`objectives`) trains an output layer through a function update(z, w, epsilon, curvature) -> (L, dL/dz)
 that changes the output weights in place. The objectives `full`, `sampled` and `nce` train the same layer: on all words,
@@ -162,22 +162,21 @@ def units_of_rank(V, comm):
     return first, min(first + size, V)
 
 
-def make_blocks(U, W, b, threads, comm=ALONE, low=None, decay=0.0):
-    """Copy U, W and b of section 2 into the Blocks of this rank, in memory that `comm` provides.
+def make_blocks(p, threads, comm=ALONE, decay=0.0):
+    """Copy U, W and b of section 2, and b_low, what single precision rounds off b, out of the arrays p into the Blocks
+    of this rank, in memory that `comm` provides.
 
     Each rank has ceil(V / ranks) output units, the last rank fewer (section 3.2). These are cut into blocks of equal
-    size for the threads, the last block smaller. low (V,): what single precision rounds off b; None: 0. decay: the
-    weight decay that each update applies.
+    size for the threads, the last block smaller. decay: the weight decay that each update applies.
     """
-    low = np.zeros_like(b) if low is None else low
-    first, end = units_of_rank(len(b), comm)
-    size = -(-(end - first) // count_blocks(threads))
-    rows = (slice(i, min(i + size, end)) for i in range(first, end, size))
-    stacked = (U, b[:, None]) if W is None else (U, W, b[:, None])
-    blocks = [(part.start, np.ascontiguousarray(np.hstack([a[part] for a in stacked]).T, f32)) for part in rows]
-    blocks = [(start, comm.place(MT), comm.place(low[start : start + MT.shape[1]].copy())) for start, MT in blocks]
-    blocks = [Block(start, len(low), lambda pair=(MT, low): pair) for start, MT, low in blocks]
-    return Blocks(blocks, len(b), comm, threads, decay)
+    first, end = units_of_rank(len(p.b), comm)
+    size, blocks = -(-(end - first) // count_blocks(threads)), []
+    for start in range(first, end, size):
+        part = slice(start, min(start + size, end))
+        M = kernels.stack_weights(p.U[part], None if p.W is None else p.W[part], p.b[part])
+        pair = comm.place(np.ascontiguousarray(M.T, f32)), comm.place(p.b_low[part].copy())
+        blocks.append(Block(start, len(M), lambda pair=pair: pair))
+    return Blocks(blocks, len(p.b), comm, threads, decay)
 
 
 def gather_blocks(layer, h, direct):
@@ -229,7 +228,6 @@ def update_output(layer, output_pace, z, w, epsilon, curvature, log_c=None):
     return L, layer.comm.sum(sum(map_at_once(backward, zip(outputs, scale, strict=True), layer.threads)))
 
 
-@dataclass
 class Rows:
     """The output units of one rank, from unit `first` on, for updates that change a few: M (V_i, D), row by row.
 
@@ -238,14 +236,17 @@ class Rows:
     all ranks. threads: the number of threads for an update.
     """
 
-    M: np.ndarray | None
-    low: np.ndarray
-    V: int
-    first: int = 0
-    comm: object = ALONE
-    threads: int = 1
-    C: np.ndarray | None = None
-    b: np.ndarray | None = None
+    def __init__(self, p, threads=1, comm=ALONE, C=None):
+        """Copy U, W, b and b_low out of the arrays p. Without U the layer is tied to C, which is not copied."""
+        self.V, self.comm, self.threads, self.C = len(p.b), comm, threads, C
+        self.first, end = units_of_rank(self.V, comm)
+        part = slice(self.first, end)
+        if hasattr(p, "U"):
+            M = kernels.stack_weights(p.U[part], None if p.W is None else p.W[part], p.b[part])
+            self.M, self.b = comm.place(np.ascontiguousarray(M, f32)), None
+        else:
+            self.M, self.b = None, comm.place(p.b.copy())
+        self.low = comm.place(p.b_low[part].copy())
 
     def __len__(self):
         return len(self.b if self.M is None else self.M)
@@ -279,19 +280,6 @@ class Rows:
         """Multiply U and W by `keep`: weight decay. A tied U decays with the arrays of the hidden layer."""
         if self.M is not None:
             self.M[:, :-1] *= f32(keep)
-
-
-def make_rows(U, W, b, threads=1, comm=ALONE, C=None, low=None):
-    """Copy U, W and b into the Rows of this rank. If U is None, the layer is tied to C, which is not copied. low (V,):
-    what single precision rounds off b; None: 0.
-    """
-    low = np.zeros_like(b) if low is None else low
-    if U is None:
-        return Rows(None, comm.place(low.copy()), len(b), 0, comm, threads, C, comm.place(b.copy()))
-    first, end = units_of_rank(len(b), comm)
-    part = slice(first, end)
-    M = kernels.stack_weights(U[part], None if W is None else W[part], b[part])
-    return Rows(comm.place(np.ascontiguousarray(M, f32)), comm.place(low[part].copy()), len(b), first, comm, threads)
 
 
 def run_of(words):

@@ -38,14 +38,13 @@ class Pace:
     """eps_0 K c of the parameters; with 0 a parameter learns with the full rate.
 
     C (words,): of the rows of C, times -feature-rate; H: of the layers; outputs (V,): of the outputs; top (c,): of the
-    classes; feature_rate: -feature-rate itself.
+    classes.
     """
 
     C: np.ndarray
     H: float
     outputs: np.ndarray
     top: np.ndarray | None = None
-    feature_rate: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -79,14 +78,9 @@ def make_pace(settings, data, words, outputs, top=None):
     K = min(settings.minibatch, len(data.w))
     moved = settings.rate * (K if K > 1 else 0)
     shares = sum(np.bincount(rows.ravel(), minlength=words) for rows in split_contexts(data.contexts)) / len(data.w)
+    of_C = f32(moved * settings.feature_rate) * shares.astype(f32)
     top = None if top is None else f32(moved) * top.astype(f32)
-    return Pace(
-        f32(moved * settings.feature_rate) * shares.astype(f32),
-        moved,
-        f32(moved) * outputs.astype(f32),
-        top,
-        settings.feature_rate,
-    )
+    return Pace(of_C, moved, f32(moved) * outputs.astype(f32), top)
 
 
 def split_contexts(contexts):

@@ -51,8 +51,3 @@ def back(kept, gx):
     gX += ge[..., None] * c[:, :, None]
     gX += gv[:, :, None] / np.float32(s)
     return gX.reshape(K, -1)
-
-
-def sense_names(words, s):
-    """The names of the senses of words: word/1, word/2, and so on."""
-    return [b"%s/%d" % (word, k + 1) for word in words for k in range(s)]

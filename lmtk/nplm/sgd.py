@@ -6,7 +6,7 @@ output layer, which updates its own weights and returns dL/dz, and back-propagat
 """
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -15,37 +15,26 @@ from lmtk.machine.blas import shares
 from lmtk.machine.parallel import ALONE
 from lmtk.machine.threads import map_at_once
 from lmtk.nplm import dropout, kernels, senses
-from lmtk.nplm.layers import Batch, Layer
-from lmtk.nplm.pace import PASSES, Pace, full_pace, largest_eigenvalue, rate_factors
+from lmtk.nplm.layers import Batch
+from lmtk.nplm.pace import PASSES, full_pace, largest_eigenvalue, rate_factors
 
 f32 = np.float32
 
 
-@dataclass
 class Parameters:
-    """The parameters below the output layer in training: p has C and the arrays of the hidden layer by name.
+    """The parameters below the output layer in training: p has C and the arrays of the hidden layer by name, copies in
+    memory that `comm` provides.
 
-    m: the number of features of a sense of a word; direct: the number of words whose features the direct connections
-    see, 0 without them; pace: the limits of the learning rates; state: the state that the layer carries on, after the
-    last minibatch; threads: the number of threads for large work.
+    m: the number of features of a sense of a word; None: a word has one sense. direct: the number of words whose
+    features the direct connections see, 0 without them; pace: the limits of the learning rates; None: all parameters
+    learn with the full rate. state: the state that the layer carries on, after the last minibatch; threads: the number
+    of threads for large work.
     """
 
-    layer: Layer
-    p: SimpleNamespace
-    m: int
-    direct: int
-    pace: Pace
-    state: np.ndarray | None = None
-    threads: int = 1
-
-
-def make_parameters(layer, arrays, direct=0, pace=None, comm=ALONE, m=None, threads=1):
-    """Copy arrays, by name, into Parameters, in memory that `comm` provides.
-
-    pace: a Pace; None: all parameters learn with the full rate. m: None: a word has one sense.
-    """
-    p = SimpleNamespace(**{name: comm.place(a.copy()) for name, a in arrays.items()})
-    return Parameters(layer, p, m or p.C.shape[1], direct, pace or full_pace(len(p.C), 0), threads=threads)
+    def __init__(self, layer, arrays, direct=0, pace=None, comm=ALONE, m=None, threads=1):
+        self.p = p = SimpleNamespace(**{name: comm.place(a.copy()) for name, a in arrays.items()})
+        self.layer, self.direct, self.threads, self.state = layer, direct, threads, None
+        self.m, self.pace = m or p.C.shape[1], pace or full_pace(len(p.C), 0)
 
 
 def copy_arrays(theta):

@@ -25,7 +25,6 @@ team    (8 T,)     for T threads: the number of visits that the leader has begun
 
 import math
 import time
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -46,7 +45,6 @@ local, load_shared, store_shared = intrinsic("local"), intrinsic("load_shared"),
 yield_processor = intrinsic("yield_processor")
 
 
-@dataclass(frozen=True)
 class Layer:
     """The output weights in training. b, low (V,): the biases, and what single precision rounds off them.
 
@@ -54,38 +52,26 @@ class Layer:
     b <- b + s y. z (D,): the input. sums and parts are room for results.
     """
 
-    M: np.ndarray
-    b: np.ndarray
-    low: np.ndarray
-    z_before: np.ndarray
-    y: np.ndarray
-    s: np.ndarray
-    keep: np.ndarray
-    z: np.ndarray
-    sums: np.ndarray
-    parts: np.ndarray
+    def __init__(self, p):
+        """Copy U, W and b of section 2, and b_low, out of the arrays p."""
+        weights = p.U if p.W is None else np.hstack((p.U, p.W))
+        (V, D), N = weights.shape, -(-len(p.b) // B)
+        M = np.zeros((N * B, D), f32)
+        M[:V] = weights
+        self.M = np.ascontiguousarray(M.reshape(N, B, D).transpose(0, 2, 1))
+        self.b, self.low = p.b.copy(), p.b_low.copy()
+        zeros = lambda *shape: np.zeros(shape, f32)
+        self.z_before, self.y, self.s, self.keep = zeros(D), zeros(N, B), zeros(N), np.ones(1)
+        self.z, self.sums, self.parts = zeros(D), zeros(2, N), zeros(N, D)
 
     def shrink(self, keep):
         """Multiply U and W by `keep`, after the update that is still to be made: weight decay."""
         self.keep[0] *= keep
 
-    def for_kernels(self, team):
-        """(weights, pending, room), the first arguments of `learn_outputs`. team: as in the table above."""
+    def for_kernels(self, threads=1):
+        """(weights, pending, room), the first arguments of `learn_outputs`, for a team of this many threads."""
         weights, pending = (self.M, self.b, self.low), (self.z_before, self.y, self.s, self.keep)
-        return weights, pending, (self.z, self.sums, self.parts, team)
-
-
-def make_layer(U, W, b, low):
-    """Copy U, W and b of section 2, and `low`, into a Layer."""
-    weights = U if W is None else np.hstack((U, W))
-    (V, D), N = weights.shape, -(-len(b) // B)
-    M = np.zeros((N * B, D), f32)
-    M[:V] = weights
-    M = np.ascontiguousarray(M.reshape(N, B, D).transpose(0, 2, 1))
-    zeros = lambda *shape: np.zeros(shape, f32)
-    return Layer(
-        M, b.copy(), low.copy(), zeros(D), zeros(N, B), zeros(N), np.ones(1), zeros(D), zeros(2, N), zeros(N, D)
-    )
+        return weights, pending, (self.z, self.sums, self.parts, np.zeros(LINE * threads, np.int64))
 
 
 def gather(layer, h, direct):
@@ -99,12 +85,7 @@ def gather(layer, h, direct):
 
 def flush(layer):
     """Make the update that is still to be made."""
-    learn_outputs(*layer.for_kernels(make_team(1)), -1, f32(0), np.empty_like(layer.z))
-
-
-def make_team(threads):
-    """The array `team` before the first visit."""
-    return np.zeros(LINE * threads, np.int64)
+    learn_outputs(*layer.for_kernels(), -1, f32(0), np.empty_like(layer.z))
 
 
 def update_output(layer, z, w, epsilon):
@@ -113,7 +94,7 @@ def update_output(layer, z, w, epsilon):
     Returns (L, dL/dz); if L is not finite, the example changes nothing and dL/dz is None.
     """
     gz, layer.z[:] = np.zeros_like(z), z[0, :-1]
-    L = learn_outputs(*layer.for_kernels(make_team(1)), w, f32(epsilon), gz[0, :-1])
+    L = learn_outputs(*layer.for_kernels(), w, f32(epsilon), gz[0, :-1])
     return L, gz if math.isfinite(L) else None
 
 
@@ -122,8 +103,8 @@ def update_in_turn(layer, hidden, contexts, words, rates, threads):
 
     Returns (the sum of L, the number of updates, the norm of the last). It stops at an example whose L is not finite.
     """
-    team = make_team(threads)
-    arguments = layer.for_kernels(team)
+    arguments = layer.for_kernels(threads)
+    *_, team = arguments[2]
 
     def help_leader(t):
         try:

@@ -19,8 +19,7 @@ from lmtk.files import curve
 from lmtk.files.decoding import WORD, lines
 from lmtk.machine import memory
 from lmtk.machine.parallel import ALONE
-from lmtk.nplm import classes, energy, layers, objectives, running, tree
-from lmtk.nplm.model import Neural
+from lmtk.nplm import classes, layers, objectives, running, tree
 from lmtk.nplm.network import Network
 from lmtk.nplm.objectives import ESTIMATED, EXACT, count_steps, minibatch_size, with_low, without_low
 from lmtk.nplm.pace import split_contexts
@@ -85,19 +84,21 @@ class Settings:
         return "tied" if self.tied else "full"
 
 
-@dataclass(frozen=True)
 class Windows:
-    """The contexts (N, n-1) of words of a text, the last word first, computed on demand: windows[rows] -> ids.
+    """The contexts (N, n-1) of the words at the places `at` (N,) of a Corpus, the last word first, computed on demand:
+    windows[rows] -> ids.
 
-    ids: the text; at (N,): the places of the words; before (.,): for each word of the text, how many words of its
-    sentence precede it, at most n - 1. The places before the first word of a sentence get <s>, whose id is sos.
+    ids: the text; before (.,): for each word of the text, how many words of its sentence precede it, at most n - 1. The
+    places before the first word of a sentence get <s>, whose id is sos.
     """
 
-    ids: np.ndarray
-    at: np.ndarray
-    before: np.ndarray
-    n: int
-    sos: int
+    def __init__(self, corpus, at, n, sos):
+        self.ids, self.n, self.sos = corpus.ids, n, sos
+        self.at = at if len(corpus.ids) > 1 << 31 else at.astype(np.int32)
+        self.before = np.full(len(corpus.ids), n - 1, np.int16)
+        starts, ends = corpus.starts[:-1], corpus.starts[1:]
+        for k in range(n - 1):
+            self.before[(starts + k)[starts + k < ends]] = k
 
     def __len__(self):
         return len(self.at)
@@ -107,15 +108,6 @@ class Windows:
         contexts = self.ids[np.maximum(at[:, None] - back, 0)]
         contexts[self.before[at][:, None] < back] = self.sos
         return contexts
-
-
-def make_windows(corpus, at, n, sos):
-    """The Windows of the words at the places `at` of a Corpus."""
-    starts, ends = corpus.starts[:-1], corpus.starts[1:]
-    before = np.full(len(corpus.ids), n - 1, np.int16)
-    for k in range(n - 1):
-        before[(starts + k)[starts + k < ends]] = k
-    return Windows(corpus.ids, at if len(corpus.ids) > 1 << 31 else at.astype(np.int32), before, n, sos)
 
 
 @dataclass(frozen=True)
@@ -144,11 +136,11 @@ class Progress:
     `Learner.state`, by name.
     """
 
-    network: Neural
+    network: Network
     epoch: int = 0
     step: int = 0
     L: float = 0.0
-    best: Neural | None = None
+    best: Network | None = None
     best_epoch: int = 0
     curve: list = field(default_factory=list)
     seconds: float = 0.0
@@ -166,10 +158,10 @@ def make_examples(corpus, vocab, order, heldout, layer=layers.LAYERS["nplm"]):
         text = running.text_steps(corpus, vocab.sos_id)
         w = np.where(counted[text.at], corpus.ids[text.at], -1)
         return Data(text.inputs[:, None], w, heldout, fresh=text.fresh)
-    return Data(make_windows(corpus, at, order, vocab.sos_id), corpus.ids[at], heldout)
+    return Data(Windows(corpus, at, order, vocab.sos_id), corpus.ids[at], heldout)
 
 
-def initial_network(vocab, settings, w, features=None, word_classes=None, words_tree=None):
+def initial_network(vocab, settings, w, features=None, word_classes=None, strings_of=None):
     """The network before training: U = W = 0, b the log of the unigram, C and H Gaussian of deviation 1/sqrt(inputs).
     With settings.paper the U and W of a softmax over all words are Gaussian too, and its b is 0.
 
@@ -177,8 +169,8 @@ def initial_network(vocab, settings, w, features=None, word_classes=None, words_
     epochs to leave 0. The b of "energy" is minus the log of the unigram. w: the words of the text. features: id ->
     feature vector, (m,), for words with vectors known beforehand (a-priori knowledge, section 5.2, item 4).
     word_classes: the class of each word, (V,), for the objective "class"; None: classes of words of similar frequency.
-    words_tree: a function of the counts of the words, (V,), that makes the tree for the objective "tree"; None:
-    Huffman's.
+    strings_of: a function of the counts of the words, (V,), that gives their strings in the tree for the objective
+    "tree"; None: no word has one (`tree.tree_of_strings`).
     """
     n, m, h, V = settings.order, settings.features, settings.hidden, vocab.V
     random = np.random.default_rng(settings.seed)
@@ -191,14 +183,15 @@ def initial_network(vocab, settings, w, features=None, word_classes=None, words_
     seen = settings.layer.sees(n) * m if settings.direct else None
     outputs, of_output = V, {"b": b}
     if settings.objective == "tree":
-        tree.check_words(V)
-        of_output["tree"] = (words_tree or tree.huffman_tree)(counts)
+        if V < 2:
+            raise LmtkError("a tree needs at least two words to predict, and the vocabulary has one")
+        of_output["tree"] = tree.tree_of_strings(strings_of(counts) if strings_of else [None] * V, counts)
         outputs, of_output["b"] = V - 1, tree.initial_biases(counts, of_output["tree"])
     if settings.objective == "class":
         class_of = classes.classes_by_frequency(counts) if word_classes is None else word_classes
         of_output |= classes.initial_arrays(counts, class_of, h, seen)
     if settings.model == "energy":
-        v = random.standard_normal((h, energy.WEIGHTS[settings.output].columns(V))).astype(f32) / f32(math.sqrt(h))
+        v = random.standard_normal((h, V if settings.target_weights else 1)).astype(f32) / f32(math.sqrt(h))
         theta |= {"v": v, "b": -b}
         return Network(vocab, n, "energy", settings.output, SimpleNamespace(**theta), {})
     draw = random.standard_normal if settings.paper else np.zeros

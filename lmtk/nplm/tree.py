@@ -17,7 +17,7 @@ import math
 
 import numpy as np
 
-from lmtk.errors import FormatError, LmtkError
+from lmtk.errors import FormatError
 from lmtk.files.declared import ids
 from lmtk.machine.jit import jit
 from lmtk.nplm import kernels, model, outputs
@@ -102,18 +102,6 @@ def paths(tree):
     return starts, path
 
 
-def number_nodes(pairs, V):
-    """The array `tree`, its nodes numbered breadth first; pairs[i]: the children of node V + i, joined bottom-up."""
-    tree, order = np.empty((len(pairs), 2), i32), [len(pairs) - 1]
-    for i, node in enumerate(order):
-        for side, child in enumerate(pairs[node]):
-            if child >= V:
-                order.append(child - V)
-                child = V + len(order) - 1
-            tree[i, side] = child
-    return tree
-
-
 class TreeBuilder:
     """Builds a tree bottom-up.
 
@@ -139,21 +127,23 @@ class TreeBuilder:
         return heap[0][1]
 
     def tree(self):
-        return number_nodes(self.pairs, self.V)
-
-
-def huffman_tree(counts):
-    """Huffman's tree of words with these counts: the fewest decisions for a word of the text."""
-    builder = TreeBuilder(counts)
-    builder.huffman(range(len(counts)))
-    return builder.tree()
+        """The array `tree`, its nodes numbered breadth first."""
+        tree, order = np.empty((len(self.pairs), 2), i32), [len(self.pairs) - 1]
+        for i, node in enumerate(order):
+            for side, child in enumerate(self.pairs[node]):
+                if child >= self.V:
+                    order.append(child - self.V)
+                    child = self.V + len(order) - 1
+                tree[i, side] = child
+        return tree
 
 
 def tree_of_strings(strings, counts):
     """The tree in which words whose strings of 0 and 1 have a common prefix are below one node.
 
     strings: for each word bytes, or None. Huffman's procedure joins the words of one string, together with the node of
-    the longer strings that begin with it. The words without a string become a branch of their own, beside all others.
+    the longer strings that begin with it. The words without a string become a branch of their own, beside all others;
+    if no word has one, this is Huffman's tree, with the fewest decisions for a word of the text.
     """
     builder, items = TreeBuilder(counts), {}  # items: string -> words and nodes
     for w, string in enumerate(strings):
@@ -200,22 +190,19 @@ def bisect_words(features, counts):
     words = np.array(sorted(w for w in features if w < len(counts)), np.int64)
     X = np.array([features[w] for w in words.tolist()], np.float64)
     weight = np.sqrt(counts[words])
-    if len(words) == 1:
-        strings[words[0]] = b""
-    stack = [(b"", np.arange(len(words)))] if len(words) > 1 else []
+    stack = [(b"", np.arange(len(words)))]
     while stack:
         string, at = stack.pop()
+        if len(at) < 2:
+            for w in words[at].tolist():
+                strings[w] = string
+            continue
         centred = X[at] - np.average(X[at], axis=0, weights=weight[at])
         _, axes = np.linalg.eigh((centred * weight[at, None]).T @ centred)
         order = at[np.argsort(centred @ axes[:, -1], kind="stable")]
         mass = np.cumsum(weight[order])
         cut = min(int(np.abs(mass - mass[-1] / 2).argmin()) + 1, len(order) - 1)
-        for side, part in ((b"0", order[:cut]), (b"1", order[cut:])):
-            if len(part) > 1:
-                stack.append((string + side, part))
-            else:
-                for w in words[part].tolist():
-                    strings[w] = string + side
+        stack += [(string + b"0", order[:cut]), (string + b"1", order[cut:])]
     return strings
 
 
@@ -244,12 +231,6 @@ def variances(tree, w):
     weight = node_counts(tree, np.bincount(w[w >= 0], minlength=len(tree) + 1) / len(w))
     zero, one = weight[tree].T
     return zero * one / np.maximum(zero + one, 1e-30)
-
-
-def check_words(V):
-    """Raise LmtkError if there are too few words for a tree."""
-    if V < 2:
-        raise LmtkError("a tree needs at least two words to predict, and the vocabulary has one")
 
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
@@ -350,5 +331,5 @@ def update_output(rows, ways, output_pace, z, w, epsilon, curvature):
     rates = f32(epsilon) * rate_factors(output_pace, curvature)
     add_decisions(z, M, starts, path, w, gy, rates)
     nodes = path[np.repeat(starts[w] - np.cumsum(lengths) + lengths, lengths) + np.arange(len(gy))] >> 1
-    kernels.add_biases(M, rows.low, nodes, rates[nodes] * gy)
+    kernels.add_biases(M[:, -1], rows.low, nodes, rates[nodes] * gy)
     return L, gz

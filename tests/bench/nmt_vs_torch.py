@@ -147,7 +147,7 @@ def ours(text, vocab, settings, batches):
     from lmtk.machine import memory
     from lmtk.nmt import network, training
 
-    layout = network.make_layout(vocab, vocab, settings.sizes)
+    layout = network.Layout(vocab, vocab, settings.sizes)
     theta = training.initial_theta(vocab, vocab, settings, text.target)
     gradient, progress = np.zeros_like(theta), training.Progress(theta, theta * 0, theta * 0)
     p, g = network.split_theta(theta, layout), network.split_theta(gradient, layout)

@@ -11,6 +11,7 @@ import statistics
 import time
 from functools import partial
 from itertools import product
+from types import SimpleNamespace
 
 
 def main():
@@ -96,7 +97,7 @@ def gates(np, torch, given):
 
         def mine(places=places, learner=learner):
             for number, at in enumerate(places):
-                learner.step(at, 0.01, 0, number)
+                learner.steps([at], [0.01], 0, [number])
 
         seconds = {"lmtk": [], "torch": []}
         works = {"lmtk": mine, "torch": torch_gates(np, torch, model, layers, dropout, V, h, T, B, S, text, places)}
@@ -165,15 +166,14 @@ def ours(V, n, m, h, direct, contexts, w, threads, comm=None):
     H = random.normal(0, 0.1, (h, (n - 1) * m)).astype(np.float32)
     W = np.zeros((V, (n - 1) * m), np.float32) if direct else None
     b = np.full(V, -np.log(V), np.float32)
-    theta = sgd.make_parameters(
-        LAYERS["nplm"], {"C": C, "H": H, "d": np.zeros(h, np.float32)}, direct * (n - 1), comm=comm
-    )
-    U, rates = np.zeros((V, h), np.float32), pace.Rates(0.001, 3e-5)
+    theta = sgd.Parameters(LAYERS["nplm"], {"C": C, "H": H, "d": np.zeros(h, np.float32)}, direct * (n - 1), comm=comm)
+    p = SimpleNamespace(U=np.zeros((V, h), np.float32), W=W, b=b, b_low=np.zeros_like(b))
+    rates = pace.Rates(0.001, 3e-5)
     if contexts.shape[1] == 1 and comm is ALONE:
-        one, rates = single.make_layer(U, W, b, np.zeros_like(b)), pace.Rates(0.001)  # decay is collected
+        one, rates = single.Layer(p), pace.Rates(0.001)  # decay is collected
         update = lambda z, w, epsilon, curvature: single.update_output(one, z, int(w[0]), epsilon)
     else:
-        mine = outputs.make_blocks(U, W, b, threads, comm, decay=3e-5)
+        mine = outputs.make_blocks(p, threads, comm, decay=3e-5)
         update = partial(outputs.update_output, mine, pace.full_pace(V, V).outputs)
 
     def run():
