@@ -89,7 +89,7 @@ OPTIONS = {
         "cdiscount": option("Absolute discounting by D.", "D", low=0, high=1),
         "cdiscount_n": option("Absolute discounting by D for order N only.", "D", low=0, high=1),
         "addsmooth": option("Additive smoothing: add D to each count.", "D", low=0),
-        "addsmooth_n": option("Additive smoothing for order N only.", "D"),
+        "addsmooth_n": option("Additive smoothing for order N only.", "D", low=0),
         "ukndiscount": option("The original Kneser-Ney smoothing."),
         "ukndiscount_n": option("The original Kneser-Ney smoothing for order N only."),
         "kndiscount": option("Modified Kneser-Ney smoothing (Chen and Goodman)."),

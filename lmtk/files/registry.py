@@ -15,6 +15,7 @@ from lmtk.files import container, declared, texts
 from lmtk.files.decoding import BOM, JSONL, KENLM, OPENFST, PARQUET, UTF16, decode_blocks, split_lines, warn_about_bytes
 from lmtk.files.inputs import open_in
 
+# the first bytes of a text model -> its reader; a file that begins with { is JSON lines for `describe`
 TEXT = {
     b"\\interp\\": "lmtk.ngram.estimate.interp:read_text",
     b"\\mixture\\": "lmtk.joint.mixture:read_text",

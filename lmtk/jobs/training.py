@@ -171,7 +171,7 @@ RULES = (
     no_such_model,
     NO_EPOCHS,
     wrong(lambda job: is_energy(job) and job.direct, "-direct cannot be combined with -model energy"),
-    wrong(lambda job: job.order == 1 and layer_of(job).reads_words, "-model {model} needs -order 2 or more"),
+    wrong(lambda job: job.order == 1 and layer_of(job).needs_context, "-model {model} needs -order 2 or more"),
     wrong(lambda job: job.layers > 1 and not layer_of(job).carries, "-layers needs -model gru or lstm, not {model}"),
     wrong(
         lambda job: job.hidden == 0 and layer_of(job).needs_hidden,

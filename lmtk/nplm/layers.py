@@ -43,7 +43,8 @@ SPREAD = 0.25  # `Layer.spread` of a stack; with 1/sqrt(inputs) a stack hardly l
 class Gradient:
     """The gradients that a layer returns.
 
-    gx: dL/dx, with as many numbers as x. arrays: name -> gradient.
+    gx: dL/dx, with as many numbers as x; callers use that of the lowest layer, and above it gx may be None.
+    arrays: name -> gradient.
     go (N, .): dL/do; o is the input of the nonlinearity at each of the N steps of the minibatch.
     inputs: the arrays, (N, .) each, that the weights multiply to compute o.
     above: the Gradient of the layer above this one, with arrays, go and inputs of its own; None: this is the highest.
@@ -68,14 +69,15 @@ class Layer:
     sees(n): the number of words whose features the direct connections see.
     shapes(n, m, h): name -> shape of the arrays, in the order in which they are initialized. H and d are among them.
     A name that begins with R is an array of recurrent weights, one with d has the biases that `open` gets.
-    forward(p, x, batch) -> (a, kept, state): p has the arrays by name, batch is a `Batch`.
+    forward(p, x, batch) -> (a, kept, state): p has the arrays by name, batch is a `Batch`. The state is None if the
+    layer does not carry one.
     backward(p, kept, ga) -> Gradient: kept comes from the forward pass.
     once: whether H multiplies each word separately, so that x needs each distinct word only once.
     carries: whether the state is carried from word to word of a text; width(h): how many numbers this state has.
-    depth: the number of layers in the stack.
+    depth: the number of layers in the stack, as in -layers; 1 for a layer with two layers of weights too, such as tdnn.
     order: the default of -order. open(d): sets the biases of gates that start open, in place.
     spread: the standard deviation of H before training; in a stack, of the lowest layer's H. None: 1/sqrt(inputs).
-    reads_words: whether it needs order 2 or more. needs_hidden: whether it needs hidden units.
+    needs_context: whether it needs order 2 or more. needs_hidden: whether it needs hidden units.
     """
 
     sees: Callable
@@ -89,7 +91,7 @@ class Layer:
     order: int = 8
     open: Callable = lambda d: None
     spread: float | None = None
-    reads_words: bool = False
+    needs_context: bool = False
     needs_hidden: bool = True
 
     @property
@@ -296,10 +298,10 @@ LAYERS = {  # by the name in -model and in files
     "nplm": Layer(
         lambda n: n - 1, lambda n, m, h: {"H": (h, (n - 1) * m), "d": (h,)}, window, window_back, needs_hidden=False,
     ),
-    "tdnn": Layer(lambda n: n - 1, delayed_shapes, delayed, delayed_back, reads_words=True),
+    "tdnn": Layer(lambda n: n - 1, delayed_shapes, delayed, delayed_back, needs_context=True),
     "rnn": Layer(
         lambda n: 1, lambda n, m, h: recurrent_shapes(m, h), recurrent, recurrent_back, once=True, order=10,
-        reads_words=True,
+        needs_context=True,
     ),
     **{
         stack_name(kind, depth): make_stack(unit, depth)

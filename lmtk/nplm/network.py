@@ -238,7 +238,7 @@ def from_arrays(about, arrays, path):
 
 def layer_settings(layer):
     """The settings that the file of a network must have. layer: its name in LAYERS."""
-    return VOCABULARY | {"order": whole(1 + LAYERS[layer].reads_words, MAX_ORDER), "training": OPTIONS}
+    return VOCABULARY | {"order": whole(1 + LAYERS[layer].needs_context, MAX_ORDER), "training": OPTIONS}
 
 
 def make_network(about, arrays, path, words, sizes, layer, output):

@@ -212,7 +212,8 @@ OBJECTIVES = {  # by output, and then by name
     "tree": {"tree": train_tree},
 }
 OF_WORDS = ["full", "shortlist", "sampled", "nce", "class", "tree"]
-MODELS = {name: OF_WORDS for name, layer in LAYERS.items() if layer.depth == 1}  # the objectives by model
+# the objectives of each -model; deeper stacks are chosen by -layers
+MODELS = {name: OF_WORDS for name, layer in LAYERS.items() if layer.depth == 1}
 MODELS["energy"] = ["full", "sampled"]
 EXACT = {"full", "class", "tree"}  # objectives that give the exact perplexity of the training text
 ESTIMATED = {"sampled", "nce"}  # objectives that estimate it from words that they draw

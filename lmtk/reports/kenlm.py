@@ -60,7 +60,7 @@ def walk(model, lengths=True):
     first, log10p = nodes.levels[1][:-1], np.full(W, MISSING, np.float32)
     has_p = ~np.isnan(first["log10p"])
     log10p[first["word"][has_p]] = as_kenlm_log(first["log10p"][has_p])
-    return Walk(nodes, find_unigrams(nodes, W), log10p, W, single=True)
+    return Walk(nodes, find_unigrams(nodes, W), log10p, W, kenlm=True)
 
 
 def with_ends(model):

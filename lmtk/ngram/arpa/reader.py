@@ -2,6 +2,7 @@
 
 A file is read forward only, so that it can be a pipe. A small file is parsed line by line; a large one in blocks whose
 n-grams the kernels of `rows` sort into a trie. A log10 of -99 in the file, for the logarithm of 0, becomes -inf.
+Readers of other forms also make models by `vocabulary`, `make_rows`, `nodes_of_few` and `mended_trie`.
 """
 
 import re
@@ -356,8 +357,8 @@ def nodes_of_few(rows, W):
     return build_nodes(orders, W), repeated
 
 
-def single(log10):
-    """log10 of an ARPA file, float32: -inf in place of -99, 0 in place of -0."""
+def as_stored(log10):
+    """log10 of an ARPA file as nodes store it, float32: -inf in place of -99, 0 in place of -0."""
     logs = np.asarray(log10, np.float32) + np.float32(0)
     return np.where(logs == ZERO, np.float32(-np.inf), logs)
 
@@ -448,7 +449,7 @@ def rows_of_model(model):
 def rows_of_lines(k, lines, index):
     """The rows (N, k + 2) of parsed lines of order k. index: word -> id."""
     ids = np.array([[index[w] for w in words] for _, words, _ in lines], np.int32)
-    return make_rows(ids.reshape(-1, k), single([p for p, _, _ in lines]), single([bow for *_, bow in lines]))
+    return make_rows(ids.reshape(-1, k), as_stored([p for p, _, _ in lines]), as_stored([bow for *_, bow in lines]))
 
 
 def rows_of_pieces(k, pieces, unigrams):

@@ -15,8 +15,7 @@ def write_text(out, model, sort=True, may_reuse=False):
     """Writes a Backoff model as SRILM does: seven digits, and a weight where an n-gram is a context.
 
     N-grams are sorted by their contexts, compared from the last word back, then by their last words, in byte order.
-    Without `sort` they are sorted by word ids, compared from the last word back. may_reuse: as in
-    `printing.write_sorted`.
+    Without `sort` they are sorted by word ids, from the last word back. may_reuse: as in `printing.write_sorted`.
     """
     sizes, plain = model.sizes, sort and not bounded.bound
     out.write(b"\n\\data\\\n" + b"".join(b"ngram %d=%d\n" % (k, size) for k, size in enumerate(sizes, 1)))

@@ -45,6 +45,6 @@ def backed_off(model, rows):
     N, k = rows.shape
     one = find_unigrams(model.nodes, len(model.vocab.words))
     first = as_kenlm_log(np.where(one >= 0, model.nodes.levels[1]["log10p"][one], np.float32(-np.inf)))
-    walk = Walk(model.nodes, one, first, len(model.vocab.words), single=True)
+    walk = Walk(model.nodes, one, first, len(model.vocab.words), kenlm=True)
     fresh = np.arange(N * k) % k == 0
     return walk(np.ascontiguousarray(rows).reshape(-1), fresh)[0][k - 1 :: k]

@@ -128,9 +128,7 @@ def last_nodes(levels, vocab):
 
 
 def estimate(counts, vocab, recipe):
-    """Counts -> (Backoff, the methods with their discounts). recipe: a methods.Recipe. Raises NoDiscount, and LmtkError
-    if nothing is counted.
-    """
+    """Counts -> (Backoff, the methods with their discounts). Raises NoDiscount, and LmtkError if nothing is counted."""
     methods, kenlm, discounted = recipe.methods, recipe.kenlm, []
     levels = counted_levels(counts, vocab, len(methods), methods, kenlm)
     if recipe.heldout:

@@ -28,13 +28,13 @@ BLOCK = 1 << 16  # tokens that a thread scores at once
 
 @dataclass(frozen=True)
 class Walk:
-    """Scores texts. unigram, log10p_1: as in `walking`; V and single: as in `walking.walk`."""
+    """Scores texts. unigram, log10p_1: as in `walking`; V and kenlm: as in `walking.walk`."""
 
     nodes: Nodes
     unigram: np.ndarray
     log10p_1: np.ndarray
     V: int
-    single: bool = False
+    kenlm: bool = False
 
     def __call__(self, ids, fresh):
         """Score the tokens ids (N,): log10p (N,) float32, and used (N,) int8, the length of the n-gram that gave
@@ -42,14 +42,14 @@ class Walk:
         """
         N = len(ids)
         if not pays("ngrams", N, "score"):
-            return walk_plain(self.nodes, self.unigram, self.log10p_1, self.V, self.single, ids, fresh)
+            return walk_plain(self.nodes, self.unigram, self.log10p_1, self.V, self.kenlm, ids, fresh)
         log10p, used = np.empty(N, np.float32), np.empty(N, np.int8)
 
         def score_block(first):
             # a block begins with the last words of the block before it, as contexts
             begin, end = max(first - self.nodes.order + 1, 0), min(first + BLOCK, N)
             p, length = np.empty(end - begin, np.float32), np.empty(end - begin, np.int8)
-            walk(self.arrays, self.V, self.single, ids[begin:end], fresh[begin:end], p, length)
+            walk(self.arrays, self.V, self.kenlm, ids[begin:end], fresh[begin:end], p, length)
             log10p[first:end], used[first:end] = p[first - begin :], length[first - begin :]
 
         map_at_once(score_block, range(0, N, BLOCK))

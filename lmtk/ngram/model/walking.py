@@ -5,7 +5,8 @@ one word, and `score_text` and `score_lines` score sentences in KenLM's arithmet
 many states at once: contexts, as `step` numbers them.
 
 The kernels take a tuple of arrays: trie, logs and far of the table in `nodes`; unigram (W,) int32: the 1-gram of each
-word, -1 for none; log10p_1 (W,) float32: its log10 p.
+word, -1 for none; log10p_1 (W,) float32: its log10 p. Contexts do not reach back over a word without a 1-gram, such as
+<unk> in a model without it: the next word gets its 1-gram probability, without back-off weights.
 """
 
 from itertools import pairwise
@@ -26,7 +27,7 @@ u64 = np.uint64
 prefetch, local = intrinsic("prefetch"), intrinsic("local")
 
 
-def walk_plain(nodes, unigram, log10p_1, V, single, ids, fresh):
+def walk_plain(nodes, unigram, log10p_1, V, kenlm, ids, fresh):
     """Score the tokens ids (N,) in numpy: (log10p, used). The arguments and results are those of `walk`."""
     node, log10p, used = unigram[ids], log10p_1[ids], np.ones(len(ids), np.int8)
     weights = np.zeros(len(ids), np.float32)
@@ -36,7 +37,7 @@ def walk_plain(nodes, unigram, log10p_1, V, single, ids, fresh):
         node = find_children(above, level, context, ids)
         has_context = context >= 0
         weight = np.where(has_context, above["log10bow"][context], np.float32(0))
-        if single:
+        if kenlm:
             goes_on = has_context & (above["child"][context + 1] > above["child"][context])
             weight[weight == -np.inf] = ZERO
             weight[(weight == 0) & ~goes_on] = -0.0
@@ -49,9 +50,9 @@ def walk_plain(nodes, unigram, log10p_1, V, single, ids, fresh):
         value[ids >= V] = np.nan
         used[~np.isnan(value)] = k
         has_value = value < np.inf
-        log10p[has_value] = as_kenlm_log(value[has_value]) if single else value[has_value]
+        log10p[has_value] = as_kenlm_log(value[has_value]) if kenlm else value[has_value]
         weights[has_value] = 0
-    return log10p if single else log10p + weights, used
+    return log10p if kenlm else log10p + weights, used
 
 
 def find_context_nodes(nodes, unigram, context):
@@ -69,32 +70,32 @@ def as_kenlm_log(log10p):
 
 
 @inlined
-def weight_after(bow, goes_on, single):
-    """The log10 weight of a context in the form in which it is added. With KenLM's rounding (`single`), a weight of 0
+def weight_after(bow, goes_on, kenlm):
+    """The log10 weight of a context in the form in which it is added. With KenLM's rounding (`kenlm`), a weight of 0
     becomes -0 if no n-gram extends the context, and the logarithm of 0 becomes -99.
     """
-    if single and bow == 0:
+    if kenlm and bow == 0:
         return np.float32(0.0) if goes_on else np.float32(-0.0)
-    return np.float32(ZERO) if single and bow == -np.inf else bow
+    return np.float32(ZERO) if kenlm and bow == -np.inf else bow
 
 
 @inlined
-def convert_p(value, single):
-    """log10 p of an n-gram; with `single` in KenLM's form: -99 for the logarithm of 0, and -0 for 0."""
-    if single:
+def convert_p(value, kenlm):
+    """log10 p of an n-gram; with `kenlm` in KenLM's form: -99 for the logarithm of 0, and -0 for 0."""
+    if kenlm:
         return np.float32(ZERO) if value == -np.inf else np.float32(-0.0) if value == 0 else value
     return value
 
 
 @inlined
-def backed_off(p, weights, begin, many, single):
+def backed_off(p, weights, begin, many, kenlm):
     """log10 p plus weights[begin : begin + many], the longest context's first. All is in single precision, and the
-    weights of short contexts are added first. SRILM adds the sum of the weights to p; KenLM (`single`) begins with p.
+    weights of short contexts are added first. SRILM adds the sum of the weights to p; KenLM (`kenlm`) begins with p.
     """
-    total = p if single else np.float32(0)
+    total = p if kenlm else np.float32(0)
     for j in range(begin + many - 1, begin - 1, -1):
         total += weights[u64(j)]
-    return total if single else p + total
+    return total if kenlm else p + total
 
 
 @inlined
@@ -153,7 +154,7 @@ def search_round(trie, lanes, lists, lives):
 
 
 @sealed
-def walk(arrays, V, single, ids, fresh, log10p, used):
+def walk(arrays, V, kenlm, ids, fresh, log10p, used):
     """Hard to read: the parts of a text are scored side by side, in rounds of passes over lists of parts.
 
     The back-off recursion (Katz 1987) for the tokens ids (N,):
@@ -161,7 +162,7 @@ def walk(arrays, V, single, ids, fresh, log10p, used):
         p(w | c) = p of the n-gram c w if there is one, else bow(c) p(w | c without its oldest word).
 
     log10p (N,) float32 <- log10 p; used (N,) int8 <- the length of the n-gram that gave it. fresh (N,): whether a token
-    has no context. Words from V on have no probability. single: whether to use KenLM's rounding and signs of zero.
+    has no context. Words from V on have no probability. kenlm: whether to use KenLM's rounding and signs of zero.
 
     The search goes from the longest context to shorter ones, by suffix links. The first node found is the next token's
     context; at the highest order, its suffix is. So a token whose n-gram is in the model takes one search. A log10p of
@@ -217,7 +218,7 @@ def walk(arrays, V, single, ids, fresh, log10p, used):
         for j in range(misses):
             a = live[j]
             bow = logs[u64(where[u64(order[a] - 1), AT] + WIDE * node[a] + BOW)]
-            weights[u64(np.int64(a) * (n + 1) + many[a])] = weight_after(bow, high[a] > low[a], single)
+            weights[u64(np.int64(a) * (n + 1) + many[a])] = weight_after(bow, high[a] > low[a], kenlm)
             many[a] += 1
             order[a], node[a] = suffix_of(memory, where, far, order[a], node[a])
             fetch(memory, where, order[a], node[a])
@@ -237,7 +238,7 @@ def walk(arrays, V, single, ids, fresh, log10p, used):
             a = done[j]
             i = t[a]
             if i >= begin[a]:
-                log10p[u64(i)] = backed_off(convert_p(p[a], single), weights, np.int64(a) * (n + 1), many[a], single)
+                log10p[u64(i)] = backed_off(convert_p(p[a], kenlm), weights, np.int64(a) * (n + 1), many[a], kenlm)
                 used[u64(i)] = length[a]
             t[a] = i = i + 1
             if i == stop[a]:
@@ -247,7 +248,7 @@ def walk(arrays, V, single, ids, fresh, log10p, used):
                 order[a] = node[a] = 0
             next_order[a], length[a], many[a] = -1, 1, 0
             if order[a] == 0 and node[a] == AFTER_UNKNOWN:
-                # KenLM's missing <unk> has the weight +0
+                # KenLM's missing <unk> has the weight +0, which changes nothing in SRILM's sum
                 weights[u64(np.int64(a) * (n + 1))], many[a] = 0, 1
             live[lives] = root[roots] = a
             lives += order[a] > 0
