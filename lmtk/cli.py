@@ -134,7 +134,7 @@ def overview():
     return HELP.format(commands="\n".join(f"  {name:{width}}  {summary}" for name, summary in COMMANDS.items()))
 
 
-def top(words):
+def run_other(words):
     """Runs a command line whose first word is not a command. Returns the exit status."""
     if not words:
         sys.stderr.write(overview())
@@ -217,34 +217,26 @@ def as_program(name, words):
 def main():
     """Runs the command line. Exit statuses: 0 done, 1 bad data, 2 wrong usage, 130 interrupted, 141 closed pipe."""
     gc.set_threshold(10_000)  # fewer garbage collections, which search all imported objects in vain; saves 0.03 s
-    # a closed stream is opened in the wrong direction, so that using it is an error
-    if sys.stdin is None:
-        sys.stdin = open(os.open(os.devnull, os.O_WRONLY))
-    if sys.stdout is None:
-        sys.stdout = open(os.open(os.devnull, os.O_RDONLY), "w")
-    if sys.stderr is None:
-        sys.stderr = open(os.devnull, "w")
-    if isinstance(sys.stdout.buffer, io.RawIOBase):  # PYTHONUNBUFFERED; a raw write may write less than all
-        sys.stdout = open(sys.stdout.fileno(), "w", closefd=False)
-    # file names and words can have any bytes
-    sys.stdout.reconfigure(errors="surrogateescape")
-    sys.stderr.reconfigure(errors="backslashreplace")
+    mend_streams()
     words = sys.argv[1:]
     if words[:2] == ["-as", "lmtk"]:
         words = words[2:]
-    program = f"lmtk {words[0]}" if words and words[0] in COMMANDS else "lmtk"
-    if words[:1] == ["-as"] and words[1:2] and words[1] in PROGRAMS:
-        program = words[1]
+    program = name_of_program(words)
     if {"-mpi", "--mpi"}.intersection(words):
         mpiexec.supervise(program)
+
+    def tell(line):
+        if speaks(words):
+            say(program, line)
+
     # numpy's warnings are not shown, since nan and inf are checked where they matter
     warnings.simplefilter("ignore")
     warnings.simplefilter("once", LmtkWarning)
-    warned = Warnings(lambda line: speaks(words) and say(program, line))
+    warned = Warnings(tell)
     warnings.showwarning = warned.show
     # on a terminal, notes explain a long wait
     on = sys.stderr.isatty() and not {"-quiet", "--quiet"}.intersection(words)
-    notes[:] = [lambda line: speaks(words) and say(program, line)] if on else []
+    notes[:] = [tell] if on else []
     # a job that is terminated removes its temporary files first; nohup makes SIGHUP ignored
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:
@@ -266,14 +258,36 @@ def main():
 
         message = refused()
         if message:
-            warned.say(f"warning: {message}")
+            tell(f"warning: {message}")
         else:
-            for tell in notes:
-                tell("compiled; the next run of this kind starts at once")
+            for note in notes:
+                note("compiled; the next run of this kind starts at once")
     if status in (1, 128 + signal.SIGPIPE):
         close_stdout()
     gc.freeze()  # no garbage collection at exit either
     sys.exit(status)
+
+
+def mend_streams():
+    """Makes the standard streams usable: open, with whole writes, and for any bytes in words and file names."""
+    # a closed stream is opened in the wrong direction, so that using it is an error
+    if sys.stdin is None:
+        sys.stdin = open(os.open(os.devnull, os.O_WRONLY))
+    if sys.stdout is None:
+        sys.stdout = open(os.open(os.devnull, os.O_RDONLY), "w")
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")
+    if isinstance(sys.stdout.buffer, io.RawIOBase):  # PYTHONUNBUFFERED; a raw write may write less than all
+        sys.stdout = open(sys.stdout.fileno(), "w", closefd=False)
+    sys.stdout.reconfigure(errors="surrogateescape")
+    sys.stderr.reconfigure(errors="backslashreplace")
+
+
+def name_of_program(words):
+    """What messages call the program: "lmtk", "lmtk COMMAND", or the name of a program of PROGRAMS after -as."""
+    if words[:1] == ["-as"] and words[1:2] and words[1] in PROGRAMS:
+        return words[1]
+    return f"lmtk {words[0]}" if words and words[0] in COMMANDS else "lmtk"
 
 
 def end_by(number, _):
@@ -287,7 +301,7 @@ def attempt(program, words):
     try:
         if program in PROGRAMS or (words and words[0] in COMMANDS):
             carry_out(words)
-        elif status := top(words):
+        elif status := run_other(words):
             return status
         sys.stdout.flush()
         large.learn()

@@ -16,7 +16,7 @@ MOST = 26  # columns for an option and its value; if they are longer, the text b
 def page(name, command):
     """The help of a command, in the width of the terminal, from 50 to 110 columns."""
     width = max(50, min(shutil.get_terminal_size().columns, 110))
-    about = inspect.cleandoc(command.callback.__doc__).replace("\b\n", "")
+    about = inspect.cleandoc(command.callback.__doc__)
     lines = [f"usage: lmtk {name} [OPTION ...]", ""]
     for paragraph in about.split("\n\n"):
         lines += [*textwrap.wrap(" ".join(paragraph.split()), width, break_on_hyphens=False), ""]

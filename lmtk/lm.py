@@ -63,6 +63,11 @@ def reach(model):
     return getattr(model, "reach", model.order - 1)
 
 
+def kind_of_model(model):
+    """What messages and `lmtk info` call the kind of a model: the value of the first row of its `describe`."""
+    return next(model.describe())[1]
+
+
 def has_sentence_starts(model):
     """Whether a model has n-grams that begin with <s>, as models of sentences do; True for kinds that do not say."""
     return getattr(model, "has_sentence_starts", True)

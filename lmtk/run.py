@@ -33,9 +33,10 @@ class Run:
     content; words: (the option that names the vocabulary, the words); steps: minibatches of an epoch; unigram: the mean
     ln p of the words of the training text and of the held-out text (None without one) by the unigram of the training
     text, which a model must exceed; save_every: minibatches between checkpoints, None: an epoch, 0: no checkpoints.
-    arrays(progress, network): the arrays of a checkpoint; parts(progress): the contents of the file of the best model,
-    as `container.write` takes them; line(epoch, seconds to go): what -debug 1 prints about an epoch. remedies: advice
-    for an epoch that is worse than the unigram, and for one that overfits the training text.
+    arrays(progress, now): the arrays of a checkpoint, from what the function that a stretch of `run_training` yields
+    returns; parts(progress): the contents of the file of the best model, as `container.write` takes them; line(epoch,
+    seconds to go): what -debug 1 prints about an epoch. remedies: advice for an epoch that is worse than the unigram,
+    and for one that overfits the training text.
     """
 
     program: str

@@ -8,6 +8,8 @@ import sys
 import pytest
 from helpers import ENVIRONMENT, FILES, TESTS
 
+from lmtk.commands import COMMANDS
+
 ROOT = TESTS.parent
 # a module imports from its own layer or an earlier one; folders and modules of lmtk/
 LAYERS = [
@@ -70,6 +72,15 @@ def test_contributing_lists_the_folders_in_the_order_of_imports():
 def test_every_folder_says_what_it_does():
     folders = (ROOT / "lmtk").rglob("__init__.py")
     assert [path for path in folders if not ast.get_docstring(ast.parse(path.read_text()))] == []
+
+
+def test_the_table_of_jobs_names_what_each_command_calls():
+    table = (ROOT / "lmtk/jobs/__init__.py").read_text()
+    rows = re.findall(r"^\| ([\w-]+) \| (\w+).* \| (\w+Job) \| (\w+) \|$", table, re.MULTILINE)
+    assert [command for command, *_ in rows] == sorted(COMMANDS)
+    for command, module, job, function in rows:
+        code = (ROOT / f"lmtk/commands/{command.replace('-', '_')}.py").read_text()
+        assert f"from lmtk.jobs.{module} import {job}, {function}\n" in code
 
 
 def modules_after(*arguments):

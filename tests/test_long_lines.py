@@ -14,7 +14,7 @@ from lmtk.errors import FormatError
 from lmtk.files import decoding, registry
 from lmtk.files.decoding import blocks
 from lmtk.machine.parallel import ALONE
-from lmtk.ngram.counting.collection import Blocks, Input, Sources, bordered, collect
+from lmtk.ngram.counting.collection import Blocks, SourceReader, Sources, bordered, collect
 from lmtk.ngram.counting.counts import to_rows
 from lmtk.reports import srilm
 from lmtk.text import corpus
@@ -81,9 +81,9 @@ def test_counts_of_pieces_are_those_of_lines(text, marks, monkeypatch, request):
         return counts.words, [rows.tolist() for rows in to_rows(counts.levels, len(counts.words))]
 
     def positions():
-        source = Input(Sources([text], [], 1, marks=marks), None)
-        raw = Blocks(source.raw(ALONE), source.n_initial)
-        return np.concatenate([*bordered(raw, source.index[b"<s>"], source.index[b"</s>"], marks)])
+        reader = SourceReader(Sources([text], [], 1, marks=marks), None)
+        raw = Blocks(reader.raw(ALONE), reader.n_initial)
+        return np.concatenate([*bordered(raw, reader.index[b"<s>"], reader.index[b"</s>"], marks)])
 
     def sentence_sets(ids):
         """The sentences between borders, in any order: blank lines may move."""

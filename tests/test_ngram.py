@@ -26,7 +26,7 @@ from lmtk.ngram.edit.renormalize import renormalize
 from lmtk.ngram.edit.vocabulary import add_words, limit, merge, merge_in_turn
 from lmtk.ngram.estimate.growing import grow
 from lmtk.ngram.estimate.methods import ModifiedKneserNey
-from lmtk.ngram.generation import after, sentences
+from lmtk.ngram.generation import make_chances, sentences
 from lmtk.ngram.model.backoff import write_binary
 from lmtk.ngram.model.walking import find_context_nodes
 from lmtk.text.corpus import Corpus
@@ -291,7 +291,7 @@ def test_what_nothing_can_take_goes_to_the_context_itself():
 @settings(max_examples=30, deadline=None)
 @given(models)
 def test_sentences_are_drawn_from_the_models_probabilities(model):
-    chances = after(model)
+    chances = make_chances(model)
     random = np.random.default_rng(1)
     for length in range(model.order):
         context = random.integers(0, len(model.vocab.words), length).tolist()
@@ -308,7 +308,7 @@ def test_first_words_are_as_frequent_as_probable():
     N, sos = 4000, model.vocab.sos_id
     actual = list(sentences(model, [[sos]] * N, 3))
     first = np.bincount([s[0] if s else model.vocab.eos_id for s in actual], minlength=model.vocab.V) / N
-    p = after(model)(find_context_nodes(model.nodes, model.walk.unigram, [sos]))
+    p = make_chances(model)(find_context_nodes(model.nodes, model.walk.unigram, [sos]))
     assert (abs(first - p) < 4 * np.sqrt(p * (1 - p) / N) + 1e-9).all()
     assert list(sentences(model, [[sos]] * 10, 3)) == actual[:10]
     assert list(sentences(model, [[sos]] * 10, 4)) != actual[:10]

@@ -19,7 +19,6 @@ def command(**options):
     A row also has the unbounded n-gram probability of the phrase's last word: its log10 p after the longest context
     that occurs in the corpus, and the number of words in this context.
 
-    \b
     Example: lmtk count-of -index corpus.index -text phrases.txt
     """
     print_counts(build(CountOfJob, options))

@@ -34,7 +34,6 @@ def command(**options):
     If the model was trained with -senses, a word has several vectors: word/1, word/2 and so on. Each vector has
     its own neighbours. -text and -svd make vectors from a text without a model.
 
-    \b
     Example: lmtk features -lm nplm.bin -neighbours three
     """
     show_features(build(FeaturesJob, options))

@@ -19,7 +19,6 @@ OPTIONS = {
 def command(**options):
     """Make an index of a corpus, in which lmtk count-of counts phrases of any length.
 
-    \b
     Example: lmtk index -text corpus.txt -write corpus.index
     """
     write_index(build(IndexJob, options))

@@ -12,7 +12,6 @@ OPTIONS = {
 def command(**options):
     """Describe files: their kind, sizes, settings and vocabulary.
 
-    \b
     Example: lmtk info model.lm
     """
     describe_files(build(DescribeJob, options))

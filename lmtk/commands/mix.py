@@ -47,7 +47,6 @@ def command(unk, **options):
     The learned weights are printed in the form of SRILM's compute-best-mix; -debug 1 also prints the weights of each
     iteration. The file of -write contains the names of the model files, relative to its folder; move them together.
 
-    \b
     Example: lmtk mix -lm interp.lm -lm nplm.bin -heldout valid.txt -write mix.lm
     """
     job = build(MixJob, options)

@@ -21,7 +21,6 @@ OPTIONS = {
 def command(**options):
     """Print the most probable next words after each context, with log10 p and p.
 
-    \b
     Example: echo 'the cat' | lmtk next -lm model.arpa -top 5
     """
     print_next_words(build(NextJob, options))

@@ -57,7 +57,6 @@ def command(**options):
 
     -debug 1 prints the likelihood and the perplexity after each pass.
 
-    \b
     Example: lmtk ngram-class -text train.txt -numclasses 500 -classes train.classes
     """
     job = build(ClassJob, options)

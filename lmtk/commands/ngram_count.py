@@ -143,7 +143,6 @@ def command(memuse, write_binary_lm, **options):
     The default smoothing is Good-Turing (Katz), as in SRILM. N-grams of the orders 3 to 9 that occur once are left out,
     as in SRILM; -gt3min 1 keeps all 3-grams, -gt4min 1 keeps all 4-grams, and so on.
 
-    \b
     Example: lmtk ngram-count -text train.txt -order 3 -kndiscount -interpolate -lm train.lm
     """
     if not any(options[name] for name in OUTPUTS):

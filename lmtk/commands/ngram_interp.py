@@ -26,7 +26,6 @@ def command(**options):
 
     -debug 1 prints the held-out perplexity of each iteration, and the weights of each bin.
 
-    \b
     Example: lmtk ngram-interp -read train.counts -heldout valid.txt -unk -lm interp.lm
     """
     job = build(InterpolateJob, options)

@@ -77,7 +77,6 @@ def command(**options):
     The model of the epoch with the highest held-out BLEU is written; without held-out text, the model of the last
     epoch. -debug 1 prints one line per epoch.
 
-    \b
     Example: lmtk nmt-train -source train.en -target train.fr -shortlist 6000 -model en-fr.bin
     """
     train(build(TrainTranslationJob, options))

@@ -18,7 +18,6 @@ OPTIONS = {
 def command(**options):
     """Normalize text: separate punctuation from words, convert to lower case, replace numbers and names by symbols.
 
-    \b
     Example: echo 'Ann paid 1,234.5 crowns.' | lmtk normalize -tokenize -tolower -numbers
     """
     write_normalized(build(NormalizeJob, options))

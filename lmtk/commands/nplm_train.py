@@ -125,7 +125,6 @@ def command(**options):
     The model of the epoch with the lowest held-out perplexity is written; without held-out text, the model of the last
     epoch. -debug 1 prints one line per epoch.
 
-    \b
     Example: lmtk nplm-train -text train.txt -heldout valid.txt -hidden 50 -lm nplm.bin
     """
     train(build(TrainJob, options))

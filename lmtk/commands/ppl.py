@@ -85,10 +85,8 @@ def command(unk, ppl, text, **options):
     -debug 1 adds the sentences, 2 the words, 3 the sum of the probabilities over the vocabulary. -jsonl scores
     documents: it adds perplexities to the documents, or filters the documents by perplexity.
 
-    \b
     Example: lmtk ppl -lm model.arpa -text test.txt
 
-    \b
     Example: lmtk ppl -lm model.arpa -jsonl docs.jsonl -add perplexity -write scored.jsonl
     """
     score(build(ScoreJob, {"text": text + ppl, **options}))

@@ -50,7 +50,6 @@ def command(unk, **options):
 
     -model needs -source: the key of a list must then be the number of the source line, from 0.
 
-    \b
     Example: lmtk rescore -lm big.lm -nbest lists.txt -tune references.txt -best
     """
     rescore(build(RescoreJob, options))

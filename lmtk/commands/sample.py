@@ -20,7 +20,6 @@ OPTIONS = {
 def command(**options):
     """Print random sentences of a model of any kind.
 
-    \b
     Example: lmtk sample -lm nplm.bin -count 3 -temperature 0.8
     """
     sample(build(SampleJob, options))

@@ -43,7 +43,6 @@ def command(**options):
     The score of a sentence is its cross-entropy per word under the model of the domain, minus its cross-entropy under
     the model of general text. The sentences with the lowest scores are kept.
 
-    \b
     Example: lmtk select -text pool.txt -lm domain.lm general.lm -keep 0.2 -write selected.txt
     """
     select(build(SelectJob, options))

@@ -33,7 +33,6 @@ def command(**options):
     whether the word is unknown to the model, the length of the n-gram that was used, and the positions of the
     characters where the word starts and ends.
 
-    \b
     Example: lmtk surprisal -lm model.arpa -text items.tsv -write table.tsv
     """
     write_surprisal(build(SurprisalJob, options))

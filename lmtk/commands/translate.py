@@ -70,7 +70,6 @@ def command(**options):
     -debug 1 prints the numbers of sentences and words. With -score, -debug 1 writes the report of lmtk ppl, and
     -debug 2 adds each word.
 
-    \b
     Example: lmtk translate -model en-fr.bin -text test.en > test.out
     """
     *models, last = options["model"] or [None]

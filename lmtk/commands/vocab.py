@@ -24,7 +24,6 @@ def command(**options):
     The counts of several texts are added. The words of -lm and -vocab are added to the words of the texts, and
     -mincount does not remove them. With -limit-vocab, -vocab adds no words.
 
-    \b
     Example: lmtk vocab -text train.txt -mincount 4 -write vocab.txt
     """
     write_vocabulary(build(VocabularyJob, options))

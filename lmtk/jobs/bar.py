@@ -84,7 +84,7 @@ class Bar:
 
 
 @contextlib.contextmanager
-def reading(paths, label, quiet=False, share=1.0):
+def reading_bar(paths, label, quiet=False, share=1.0):
     """A context with a Bar that shows how much of some files has been read. Files below LONG bytes get no bar.
 
     share: the share of the files that will be read.
@@ -98,7 +98,9 @@ def reading(paths, label, quiet=False, share=1.0):
             done += size
             bar(min(done / total, 1.0), label)
 
-        before, inputs.watch = inputs.watch, more if bar.bar else inputs.watch
+        before = inputs.watch
+        if bar.bar:
+            inputs.watch = more
         try:
             yield bar
         finally:

@@ -64,9 +64,9 @@ def change(job, home=None, threshold=None):
         models = [report_sizes(job, "-loglinear-mix", interpolate(job, models, names, weights))]
     elif merging:
         mix = vocabulary.merge if job.read_mix_lms else vocabulary.merge_in_turn
-        models = [report_sizes(job, "-mix-lm", mix(models, weights, may_reuse=job.is_own))]
+        models = [report_sizes(job, "-mix-lm", mix(models, weights, may_reuse=job.may_reuse))]
     if job.renorm:
-        models[0] = renormalize_model(models[0], hides_unk or job.unk or job.by_word, job.is_own)
+        models[0] = renormalize_model(models[0], hides_unk or job.unk or job.by_word, job.may_reuse)
     model, *others = add_classes(job, words, files[: len(models)], models) if job.classes else models
     threshold = threshold if job.is_table else job.prune[0] if job.prune else None
     if threshold or job.prune_to or job.prune_to_size:
@@ -76,7 +76,7 @@ def change(job, home=None, threshold=None):
             context = contexts.history_probabilities(history, model)
         elif not job.is_table:
             warn_of_kneser_ney(job, model)
-        pruned, done = prune_model(job, job.model_files, model, threshold, context, job.is_own)
+        pruned, done = prune_model(job, job.model_files, model, threshold, context, job.may_reuse)
         model = report_sizes(job, done, pruned)
     if job.prune_lowprobs:
         model = report_sizes(job, "-prune-lowprobs", prune.prune_low(model, job.minprune))
@@ -133,7 +133,7 @@ def read(job, words, path, order, home, linked):
     home, linked: as for `registry.load`. Raises LmtkError if the job needs a back-off model and this is another kind.
     """
     from lmtk.files.registry import load, load_strictly
-    from lmtk.jobs.bar import reading
+    from lmtk.jobs.bar import reading_bar
     from lmtk.joint.classes import ClassModel
     from lmtk.joint.mixture import lowered
     from lmtk.ngram.edit import vocabulary
@@ -142,7 +142,7 @@ def read(job, words, path, order, home, linked):
     model, name = path, job.name
     if isinstance(path, str):
         name = path
-        with reading([path], f"reading {os.path.basename(path)}"):
+        with reading_bar([path], f"reading {os.path.basename(path)}"):
             model = (load_strictly if job.strict else load)(path, home=home, linked=linked)
     changed = job.is_changed or job.needs_ngrams or job.map_unk
     if isinstance(model, ClassModel) and job.expand_classes is not None:
@@ -170,17 +170,20 @@ def check_kind(name, model):
     from lmtk.joint.expansions import Expanding
     from lmtk.joint.mixture import Mixture
     from lmtk.kenlm.hashed import NO_WORDS, Hashed
+    from lmtk.lm import kind_of_model
     from lmtk.ngram.model.backoff import Backoff
 
-    if not isinstance(model, Backoff):
-        kind = next(value for name, value in model.describe() if name == "kind")
-        remedies = {Mixture: about_mixture(model)} if isinstance(model, Mixture) else {}
-        expand = "; lmtk ngram -expand-classes converts a class model if its classes are small"
-        remedies |= dict.fromkeys((ClassModel, Expanding), expand) | {Hashed: f", which {NO_WORDS}"}
-        raise LmtkError(
-            f"{name_of(name)}: expected a back-off n-gram model, but its kind is {kind}"
-            f"{remedies.get(type(model), '; lmtk ppl, mix, next and sample take models of any kind')}"
-        )
+    if isinstance(model, Backoff):
+        return
+    remedy = "; lmtk ppl, mix, next and sample take models of any kind"
+    if isinstance(model, Mixture):
+        remedy = about_mixture(model)
+    elif isinstance(model, ClassModel | Expanding):
+        remedy = "; lmtk ngram -expand-classes converts a class model if its classes are small"
+    elif isinstance(model, Hashed):
+        remedy = f", which {NO_WORDS}"
+    expected = "expected a back-off n-gram model, but its kind is"
+    raise LmtkError(f"{name_of(name)}: {expected} {kind_of_model(model)}{remedy}")
 
 
 def about_mixture(model):

@@ -156,12 +156,20 @@ def collect_counts(job, lists, comm, as_text=False):
     from lmtk.ngram.counting.collection import FIRST, LAST, Sources, collect
     from lmtk.ngram.estimate.methods import least_count
 
-    texts, weighted = ([], job.text) if job.weighted else (job.text, [])
-    limit, weight_of = job.limit_vocab and bool(job.vocab), LAST if job.text_has_weights_last else FIRST
-    words = lists.words, job.marks, job.unk, limit
     orders = range(1, job.order + 1) if job.read_with_mincounts else ()
-    least = [job.gtmin_n.get(n, least_count(n, job.gtmin)) for n in orders]
-    sources = Sources(texts, job.read, job.order, *words, job.float_counts, weighted, weight_of, least)
+    sources = Sources(
+        texts=[] if job.weighted else job.text,
+        files=job.read,
+        order=job.order,
+        words=lists.words,
+        marks=job.marks,
+        unk=job.unk,
+        limit=job.limit_vocab and bool(job.vocab),
+        floats=job.float_counts,
+        weighted=job.text if job.weighted else [],
+        weight_of=LAST if job.text_has_weights_last else FIRST,
+        least=[job.gtmin_n.get(n, least_count(n, job.gtmin)) for n in orders],
+    )
     replace = partial(replaced, classes=lists.classes) if lists.classes else None
     return collect(sources, as_text, job.memory, comm, replace)
 

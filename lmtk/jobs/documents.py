@@ -26,6 +26,7 @@ from lmtk.jobs.rules import excludes, needs, wrong
 from lmtk.jobs.texts import Problems
 
 FIGURES = ("perplexity", "words", "oovs", "log10p")
+PERPLEXITY, N_WORDS, N_OOVS, LOG10P = range(4)  # rows of arrays of figures, in the order of FIGURES
 
 
 @dataclass(frozen=True)
@@ -208,7 +209,7 @@ def score_documents(job, model):
     import numpy as np
 
     from lmtk.files.documents import batches
-    from lmtk.jobs.bar import reading
+    from lmtk.jobs.bar import reading_bar
 
     documents = job.documents
     first, again = (batches(documents.jsonl, documents.part) for _ in range(2))
@@ -218,13 +219,13 @@ def score_documents(job, model):
     share = 1 / documents.part.parts if documents.part else 1.0
     scored = measure(job, model, first, problems)
     if documents.needs_all:
-        with reading([documents.jsonl], "scoring", documents.quiet, share):
+        with reading_bar([documents.jsonl], "scoring", documents.quiet, share):
             figures = [batch.figures for batch in scored]
             measured = choose(documents, np.concatenate([np.zeros((len(FIGURES), 0)), *figures], axis=1))
         blocks = parts_of(measured, again)
     else:
         blocks = ((batch.lines, choose(documents, batch.figures)) for batch in scored)
-    with reading([documents.jsonl], "writing" if documents.needs_all else "scoring", documents.quiet, share):
+    with reading_bar([documents.jsonl], "writing" if documents.needs_all else "scoring", documents.quiet, share):
         measured = write(job, blocks)
     problems.warn(partial(outcome, documents, len(outputs_of(job))))
     return measured
@@ -285,9 +286,9 @@ def measure(job, model, batches, problems):
 
     unknown = number = 0
     for batch in map_in_order(scored, read()):
-        words = batch.figures[1, batch.rows]
-        number, unknown = number + words.sum(), unknown + int(batch.figures[2, batch.rows].sum())
-        check_sum(model, Tally(log10p=batch.figures[3, batch.rows][words > 0].sum()))
+        words = batch.figures[N_WORDS, batch.rows]
+        number, unknown = number + words.sum(), unknown + int(batch.figures[N_OOVS, batch.rows].sum())
+        check_sum(model, Tally(log10p=batch.figures[LOG10P, batch.rows][words > 0].sum()))
         for row in np.array(batch.rows, int)[words == 0].tolist():
             problems.add(problems.EMPTY, batch.first + row)
         yield batch
@@ -317,7 +318,7 @@ def read_batches(job, batches, problems):
             sample = sample or document
             if not isinstance(text, str):
                 problems.add(text, first + row)
-                figures[1:3, row] = np.nan if document is None else 0
+                figures[[N_WORDS, N_OOVS], row] = np.nan if document is None else 0
                 continue
             if keeps_nul and "\0" in text:
                 problems.add(problems.NUL, first + row)
@@ -362,7 +363,7 @@ def choose(documents, figures):
     """The Measured of D lines with figures (4, D). Documents of equal perplexity rank in the order of the file."""
     import numpy as np
 
-    perplexity = figures[0]
+    perplexity = figures[PERPLEXITY]
     scored, bucket = ~np.isnan(perplexity), np.full(len(perplexity), -1)
     kept = scored.copy() if documents.selects else np.ones(len(perplexity), bool)
     if documents.max is not None:
@@ -409,7 +410,8 @@ def write(job, blocks):
             places = np.where(measured.kept, measured.bucket if len(paths) > 1 else 0, -1)
             for place, out in [*enumerate(outs), *([(-1, rest)] if rest else [])]:
                 out.writelines(compress(lines, (places == place).tolist()))
-            counts += np.array([len(lines), np.count_nonzero(~np.isnan(measured.figures[0])), sum(places >= 0)])
+            n_scored = np.count_nonzero(~np.isnan(measured.figures[PERPLEXITY]))
+            counts += np.array([len(lines), n_scored, sum(places >= 0)])
     if job.scoring.debug:
         total, scored, kept = counts.tolist()
         sys.stderr.write(f"{documents.name}: {counted(total, 'line')}, {scored} scored, {kept} kept\n")
@@ -436,7 +438,7 @@ def with_figures(documents, lines, measured):
     if documents.buckets:
         names = [*map(json.dumps, documents.buckets), "null"]
         columns.append([f'"bucket": {names[bucket]}' for bucket in measured.bucket.tolist()])
-    is_object = ~np.isnan(measured.figures[1])
+    is_object = ~np.isnan(measured.figures[N_WORDS])
     return [
         with_fields(line, ", ".join(fields).encode()) if has_fields else line
         for line, has_fields, *fields in zip(lines, is_object.tolist(), *columns)

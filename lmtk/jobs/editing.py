@@ -175,7 +175,7 @@ class EditJob:
         return any(changes) or self.is_pruned or self.closed
 
     @property
-    def is_own(self):
+    def may_reuse(self):
         """Whether all models come from files, so that they may be changed in place."""
         return all(isinstance(path, str) for path in (self.lm, *self.mix_lm))
 
@@ -328,9 +328,10 @@ def print_table(job):
                 warn_of_kneser_ney(job, model)
             sizes = [f"{k}-grams" for k in range(1, model.order + 1)]
             print("prune", "n-grams", *sizes, *["ppl"] * job.scores, sep="\t")
-            reading = model.vocab, job.scoring.marks, model.order
             # all models have the same words
-            texts = [(path, [*read_corpus(path, *reading)]) for path in job.scoring.text]
+            texts = [
+                (path, [*read_corpus(path, model.vocab, job.scoring.marks, model.order)]) for path in job.scoring.text
+            ]
         for path, corpora in texts:
             total.add(report(model, path, corpora, 0, lambda line: None)[0])
         ppl = [total.ppl] if job.scores else []
@@ -362,7 +363,7 @@ def generate(job, model):
     prefixes = [[model.vocab.index[SOS]]] * (job.gen or 0)
     if job.gen_prefixes:
         closed = Closed(model.vocab.index, model.vocab.unk_id)
-        ids, starts, _ = read_ids(job.gen_prefixes, closed, Marks(False, False))
+        ids, starts, _ = read_ids(job.gen_prefixes, closed, Marks(sos=False, eos=False))
         prefixes += [ids[first:last].tolist() for first, last in pairwise(starts)]
     for sentence in generation.sentences(model, prefixes, job.seed, job.unk):
         sys.stdout.buffer.write(b" ".join(model.vocab.words[w] for w in sentence) + b"\n")
@@ -381,7 +382,7 @@ def write(job, model, vocab, out):
     if not job.model_files.paths:
         return model
     if not isinstance(model, classes.ClassModel):
-        return write_files(model, job.model_files, job.is_own and not job.keep, out)
+        return write_files(model, job.model_files, job.may_reuse and not job.keep, out)
     if job.compact or job.quantize or job.closed or job.layout != "srilm" or job.model_files.others("binary"):
         options = "-compact, -quantize, -write-kenlm, -closed and -layout"
         raise LmtkError(f"{job.name}: {options} need a back-off model, but this is a class model; add -expand-classes")

@@ -418,12 +418,13 @@ def make_model(job, counted, comm):
     if job.maxent:
         from lmtk.ngram.estimate import maxent
 
-        settings = count_job.order, job.maxent_alpha, job.maxent_sigma2, recipe.tell
-        return write_backoff(job, counted, maxent.estimate(counted.counts.pop(), vocabulary, *settings), None, job.lm)
+        settings = {"alpha": job.maxent_alpha, "sigma2": job.maxent_sigma2, "tell": recipe.tell}
+        model_of = partial(maxent.estimate, order=count_job.order, **settings)
+        return write_backoff(job, counted, model_of(counted.counts.pop(), vocabulary), None, job.lm)
     if shelved and count_job.memory:
         limit_memory(count_job.memory)
     layout = layout_of(job, counted, vocabulary)
-    form = "discounts" if job.grow else "nodes" if is_as_nodes(job, counted) else "lines" if job.lm else "discounts"
+    form = form_of(job, counted)
     with Bar(not shelved or job.debug > 0 or comm.rank > 0) as bar:
         recipe = replace(recipe, heldout=comm.share(lambda: read_heldout(job, vocabulary)))
         model, methods = estimation.estimate(
@@ -446,6 +447,17 @@ def grow(job, vocabulary, methods):
 
     corpus = join([whole_corpus(path, vocabulary, job.count.marks) for path in job.count.text])
     return growing.grow(corpus, vocabulary, methods, job.prune_kneser)
+
+
+def form_of(job, counted):
+    """What `estimation.estimate` is to make: the "nodes" of a Backoff; the "lines" of -lm; or no model but "discounts",
+    for files of discounts and for `grow`.
+    """
+    if job.grow:
+        return "discounts"
+    if is_as_nodes(job, counted):
+        return "nodes"
+    return "lines" if job.lm else "discounts"
 
 
 def is_as_nodes(job, counted):

@@ -132,7 +132,7 @@ def vectors_of_text(job):
 
     from lmtk.machine.threads import thread_count, use
     from lmtk.nplm import cooccurrence
-    from lmtk.text.corpus import count_words, read_corpus
+    from lmtk.text.corpus import by_count, count_words, read_corpus
     from lmtk.text.vocab import make_vocab, read_vocab
 
     use(products=min(thread_count(), 2))  # the products of large matrices take most of the time
@@ -141,7 +141,7 @@ def vectors_of_text(job):
         words = read_vocab(job.vocab, job.tolower)
     else:
         counts = count_words(job.text, job.tolower)
-        words = sorted(counts, key=lambda word: (-counts[word], word))
+        words = by_count(counts, counts)
     vocab = make_vocab(words, True, marks.eos, source=job.vocab or job.text[0])
     W = len(vocab.words)
     corpora = chain.from_iterable(read_corpus(path, vocab, marks, job.window + 1) for path in job.text)

@@ -84,16 +84,16 @@ def print_next_words(job):
 
     check_texts(job.text, "context", "lmtk next -lm", job.lm)
     check_outputs(job.write, texts=job.text, inputs=[job.lm, job.reading.tokenizer])
-    model, tally = Follower(load(job.lm)), Counter()
-    job.reading.check_model(model.lm, job.lm)
-    vocab = model.lm.vocab
+    follower, tally = Follower(load(job.lm)), Counter()
+    job.reading.check_model(follower.lm, job.lm)
+    vocab = follower.lm.vocab
     contexts = (line for path in job.text for _, line in lines(path))
     with open_out(job.write) as out:
         while batch := list(islice(contexts, TOGETHER)):
             words_read = job.reading.split([lower(line) for line in batch] if job.tolower else batch)
-            states = np.concatenate([states_after(model, context, not job.no_sos) for context in words_read])
+            states = np.concatenate([states_after(follower, context, not job.no_sos) for context in words_read])
             tally.update(count_missing(WORD.findall(b" ".join(words_read)), vocab))
-            for context, log10p in zip(batch, model.scores(states)):
+            for context, log10p in zip(batch, follower.scores(states)):
                 if not job.unk and vocab.unk_id < vocab.V:
                     log10p[vocab.unk_id] = -np.inf
                 out.write(context + b"\n")
@@ -109,11 +109,11 @@ def print_next_words(job):
         warnings.warn(text, LmtkWarning, stacklevel=1)
 
 
-def states_after(model, context, bos):
-    """The state after a context, bytes: (1,)."""
-    states, vocab = model.states(1, bos), model.lm.vocab
+def states_after(follower, context, bos):
+    """The state of a Follower after a context, bytes: (1,)."""
+    states, vocab = follower.states(1, bos), follower.lm.vocab
     for word in WORD.findall(context):
-        states = model.advance(states, [vocab.index.get(word, vocab.unk_id)])
+        states = follower.advance(states, [vocab.index.get(word, vocab.unk_id)])
     return states
 
 
@@ -124,31 +124,31 @@ def sample(job):
     from lmtk.reports.following import Follower
 
     check_outputs(job.write, inputs=[job.lm, job.prefixes, job.reading.tokenizer])
-    model = Follower(load(job.lm))
+    follower = Follower(load(job.lm))
     if job.prefixes:
-        job.reading.check_model(model.lm, job.lm)
+        job.reading.check_model(follower.lm, job.lm)
     prefixes = (line for _, line in lines(job.prefixes)) if job.prefixes else iter([b""] * job.count)
     with open_out(job.write) as out:
-        for sentence in random_sentences(model, prefixes, job):
+        for sentence in random_sentences(follower, prefixes, job):
             out.write(sentence + b"\n")
 
 
-def random_sentences(model, prefixes, job):
+def random_sentences(follower, prefixes, job):
     """Yields a random continuation of each prefix, as bytes, after the prefix itself. Each sentence has random numbers
-    of its own, so it does not depend on the others. model: a `Follower`.
+    of its own, so it does not depend on the others.
     """
     import numpy as np
 
     from lmtk.machine.threads import map_at_once
 
-    vocab, number = model.lm.vocab, 0
+    vocab, number = follower.lm.vocab, 0
     size = max(PART // vocab.V, 1)
     while batch := list(islice(prefixes, TOGETHER)):
-        states = np.concatenate([states_after(model, prefix, True) for prefix in batch])
+        states = np.concatenate([states_after(follower, prefix, True) for prefix in batch])
         random = [np.random.default_rng([job.seed, number + i]) for i in range(len(batch))]
         words, going = [WORD.findall(prefix) for prefix in batch], np.arange(len(batch))
         for _ in range(job.most):
-            generators, scores = [random[i] for i in going.tolist()], model.scores(states[going])
+            generators, scores = [random[i] for i in going.tolist()], follower.scores(states[going])
             parts = [(generators[i : i + size], scores[i : i + size]) for i in range(0, len(going), size)]
             drawn = np.concatenate(map_at_once(partial(draw, job, vocab), parts))
             going, drawn = going[drawn != vocab.eos_id], drawn[drawn != vocab.eos_id]
@@ -156,7 +156,7 @@ def random_sentences(model, prefixes, job):
                 words[i].append(vocab.words[w])
             if not len(going):
                 break
-            states[going] = model.advance(states[going], drawn)
+            states[going] = follower.advance(states[going], drawn)
         number += len(batch)
         yield from map(b" ".join, words)
 

@@ -69,11 +69,11 @@ class CountOfJob:
 def write_index(job):
     """Runs an IndexJob."""
     from lmtk.files.outputs import open_out
-    from lmtk.jobs.bar import reading
+    from lmtk.jobs.bar import reading_bar
     from lmtk.text.index import make_index, write
 
     check_outputs(job.write, texts=job.text, inputs=[job.reading.tokenizer])
-    with reading(job.text, "reading", job.quiet):
+    with reading_bar(job.text, "reading", job.quiet):
         index = make_index(job.text, job.documents, job.tolower, job.reading.digest())
     with open_out(job.write) as out:
         write(out, index)

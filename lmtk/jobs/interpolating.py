@@ -6,7 +6,16 @@ import warnings
 from dataclasses import dataclass, field
 
 from lmtk.errors import LmtkWarning
-from lmtk.jobs.rules import check, check_outputs, marks_of, one_stdin, required, show, unknown_word, wrong_without_text
+from lmtk.jobs.rules import (
+    check,
+    check_outputs,
+    format_number,
+    marks_of,
+    one_stdin,
+    required,
+    unknown_word,
+    wrong_without_text,
+)
 from lmtk.jobs.texts import LOWERED_RULES, Reading, convert_texts
 
 
@@ -66,11 +75,12 @@ def interpolate(job):
 
     def tell(iteration, ppl):
         when = f"iteration {iteration}" if iteration else "at the end"
-        sys.stderr.write(f"{when}: held-out ppl= {show(ppl)}\n")
+        sys.stderr.write(f"{when}: held-out ppl= {format_number(ppl)}\n")
 
     held = whole_corpus(job.heldout, vocab, marks)
-    settings = job.iterations, job.tolerance, tell if job.debug else None
-    model, mass = interp.estimate(counts, vocab, job.order, held, *settings)
+    model, mass = interp.estimate(
+        counts, vocab, job.order, held, job.iterations, job.tolerance, tell if job.debug else None
+    )
     if job.debug:
         tell_bins(model, mass)
     if job.lm:
@@ -103,5 +113,5 @@ def count(job, marks):
 def tell_bins(model, mass):
     """-debug 1: the weights of each bin, and how many held-out words are in it."""
     for i, (alpha, tokens) in enumerate(zip(model.alpha, mass, strict=True)):
-        weights = " ".join(map(show, alpha))
-        sys.stderr.write(f"bin {i}: {tokens} held-out words ({show(tokens / mass.sum())}), alpha = ({weights})\n")
+        weights, share = " ".join(map(format_number, alpha)), format_number(tokens / mass.sum())
+        sys.stderr.write(f"bin {i}: {tokens} held-out words ({share}), alpha = ({weights})\n")

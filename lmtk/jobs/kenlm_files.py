@@ -22,13 +22,15 @@ def write_kenlm(model, path, form, name):
     from lmtk.files.outputs import open_out
     from lmtk.kenlm import levels, probing, trie
     from lmtk.kenlm.hashed import NO_WORDS, Hashed
+    from lmtk.lm import kind_of_model
     from lmtk.ngram.edit.closing import close
     from lmtk.ngram.model.backoff import Backoff
 
     if not isinstance(model, Backoff):
-        kind = dict(model.describe())["kind"]
-        reason = "has no list of n-grams; give an ARPA file or lmtk's binary form"
-        raise LmtkError(f"{name}: this model, {kind}, {NO_WORDS if isinstance(model, Hashed) else reason}")
+        reason = NO_WORDS
+        if not isinstance(model, Hashed):
+            reason = "has no list of n-grams; give an ARPA file or lmtk's binary form"
+        raise LmtkError(f"{name}: this model, {kind_of_model(model)}, {reason}")
     of_model = levels.of_backoff(model)
     check_levels(form, name, of_model)
     if form.kind == "trie":
@@ -48,11 +50,11 @@ def write_estimate(levels, path, form):
 
 
 def check_levels(form, name, levels):
-    """`check` for the `kenlm.levels.Levels` of a model."""
+    """`check_for_kenlm`, for the `kenlm.levels.Levels` of a model."""
     positive = [column[column > 0] for column in levels.log10p[1:]]
     largest = max(float(p.max(initial=0)) for p in positive)
     words = {levels.words[w] for w in levels.ids.tolist()}
-    check(form, name, len(positive), words, (sum(map(len, positive)), largest))
+    check_for_kenlm(form, name, len(positive), words, (sum(map(len, positive)), largest))
 
 
 def convert(source, target, form):
@@ -79,11 +81,12 @@ def convert(source, target, form):
             if is_arpa(stream):
                 with open_out(target) as out:
                     tables, *positive = probing.read(stream, source, form, out)
-                    check(form, name, len(tables.sizes), set(tables.words), positive)
+                    check_for_kenlm(form, name, len(tables.sizes), set(tables.words), positive)
                     tables.write()
                 return
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", ".*(positive log probabilit|the model has no )", LmtkWarning)  # `check` does
+        # `check_for_kenlm` says these
+        warnings.filterwarnings("ignore", ".*(positive log probabilit|the model has no )", LmtkWarning)
         model = load(source)
     write_kenlm(model, target, form, name)
 
@@ -95,7 +98,7 @@ def is_arpa(stream):
     return find_reader(stream.peek(1 << 12)) == ARPA
 
 
-def check(form, name, order, words, positive):
+def check_for_kenlm(form, name, order, words, positive):
     """Raises LmtkError for a model that KenLM does not take; warns of one that most KenLM programs do not take. words:
     those with a 1-gram. positive: how many positive log probabilities there are, and the largest.
     """

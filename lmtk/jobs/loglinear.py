@@ -4,7 +4,7 @@ import sys
 import warnings
 
 from lmtk.errors import LmtkError, LmtkWarning, name_of
-from lmtk.jobs.rules import short
+from lmtk.jobs.rules import format_weights
 
 
 def interpolate(job, models, names, weights):
@@ -18,7 +18,7 @@ def interpolate(job, models, names, weights):
         job.scoring.reading.check_models(models, names)
         weights, words = learn_weights(job, united)
         out = sys.stderr if "-" in job.outputs else sys.stdout
-        out.write(f"{words} non-oov words, best lambda ({short(weights)})\n")
+        out.write(f"{words} non-oov words, best lambda ({format_weights(weights)})\n")
         out.flush()
     return loglinear.interpolate(united, weights)
 
@@ -47,7 +47,7 @@ def learn_weights(job, united):
         nonlocal steps
         steps += 1
         if job.debug:
-            sys.stderr.write(f"iteration {steps}, lambda = ({short(weights)}), ppl = {perplexity(logp):.6g}\n")
+            sys.stderr.write(f"iteration {steps}, lambda = ({format_weights(weights)}), ppl = {perplexity(logp):.6g}\n")
 
     corpus = whole_corpus(job.heldout, united.vocab, job.scoring.marks)
     try:

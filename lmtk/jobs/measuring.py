@@ -20,12 +20,12 @@ from lmtk.jobs.rules import (
     excludes,
     marks_of,
     model_missing,
+    model_repeated,
     names_of,
     one_of,
     one_stdin,
     required,
     text_missing,
-    twice,
     wrong,
 )
 from lmtk.jobs.texts import FIELD_RULES, NOT_LOWERED, PIECE_RULES, Reading
@@ -80,7 +80,8 @@ class SurprisalJob:
         return Reading(self.field, self.tokenizer, self.encode)
 
 
-def field_of_table(job):
+def reads_field_of_table(job):
+    """Whether -field is given for a text that is a table, whose columns -column names."""
     from lmtk.text.items import is_table
 
     return job.field and (job.column or any(map(is_table, job.text)))
@@ -98,12 +99,12 @@ RULES = (
         lambda job: job.region_separator is not None and job.region_separator.split() != [job.region_separator],
         "-region-separator takes one or more characters without blanks, such as |, not '{region_separator}'",
     ),
-    lambda job: twice(job.lm),
+    lambda job: model_repeated(job.lm),
     *FIELD_RULES,
     *PIECE_RULES,
     NOT_LOWERED,
     wrong(
-        field_of_table,
+        reads_field_of_table,
         "-field reads JSON lines and parquet files; for a table give -column instead",
     ),
 )
@@ -134,10 +135,10 @@ class Column(NamedTuple):
 def write_surprisal(job):
     """Runs a SurprisalJob: writes the table."""
     from lmtk.files.outputs import STDOUT
-    from lmtk.jobs.bar import reading
+    from lmtk.jobs.bar import reading_bar
 
     check_files(job)
-    with reading(job.text, "scoring", job.quiet or job.write in STDOUT):
+    with reading_bar(job.text, "scoring", job.quiet or job.write in STDOUT):
         write_table(job.write, measure(job))
 
 
@@ -162,7 +163,7 @@ def measure(job):
     """Yields the table of a SurprisalJob in parts: the Columns of some rows, at least once. Raises LmtkError."""
     from lmtk.files import container
     from lmtk.files.registry import load
-    from lmtk.jobs.bar import reading
+    from lmtk.jobs.bar import reading_bar
     from lmtk.lm import find_running_text
     from lmtk.machine.threads import use
     from lmtk.text.items import ITEM
@@ -170,7 +171,7 @@ def measure(job):
     use(job.threads)
     models = []
     for model in job.lm:
-        with reading([model] if isinstance(model, str) else [], "reading the model", job.quiet):
+        with reading_bar([model] if isinstance(model, str) else [], "reading the model", job.quiet):
             models.append(load(model, sums="later") if isinstance(model, str) else model)
     if clause := find_running_text(models, job.marks, names_of(job.lm)):
         remedy = "if the model was trained with -stream, add -stream here too"

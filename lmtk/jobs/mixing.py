@@ -10,13 +10,13 @@ from lmtk.jobs.rules import (
     check,
     check_outputs,
     complete_weights,
+    format_weights,
     marks_of,
     names_of,
     needs,
     one_stdin,
     option_named,
     required,
-    short,
     wrong,
 )
 from lmtk.jobs.texts import LOWERED_RULES, Reading, convert_texts, needs_text
@@ -120,7 +120,7 @@ def learn_weights(job, parts, binned, weights, tell):
     logp, bin_of = heldout_scores(job, parts, binned)
 
     def tell_iteration(iteration, weights, L):
-        lambdas = f"lambda = ({short(weights[0])}), " if not job.bins else ""
+        lambdas = f"lambda = ({format_weights(weights[0])}), " if not job.bins else ""
         sys.stderr.write(f"iteration {iteration}, {lambdas}ppl = {perplexity(L / len(logp)):.6g}\n")
 
     weights = estimate_weights(
@@ -157,9 +157,9 @@ def tell_best(weights, bin_of, bins, tell):
     """Prints the weights by `tell`: the lines of SRILM's compute-best-mix or, with bins, a line for each bin."""
     if bins:
         for i, row in enumerate(weights):
-            tell(f"bin {i}: {(bin_of == i).sum()} non-oov words, best lambda ({short(row)})\n")
+            tell(f"bin {i}: {(bin_of == i).sum()} non-oov words, best lambda ({format_weights(row)})\n")
         return
     best = weights[0]
     cumulative = [w / sum(best[: i + 1]) if sum(best[: i + 1]) else 0 for i, w in enumerate(best)]
-    tell(f"{len(bin_of)} non-oov words, best lambda ({short(best)})\n")
-    tell(f"pairwise cumulative lambda ({short([1, *cumulative[1:]])})\n")
+    tell(f"{len(bin_of)} non-oov words, best lambda ({format_weights(best)})\n")
+    tell(f"pairwise cumulative lambda ({format_weights([1, *cumulative[1:]])})\n")

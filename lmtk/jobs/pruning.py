@@ -102,7 +102,9 @@ def fit_to_size(job, files, total, cut_to):
     The number of n-grams is found from the sizes of a few files. files: ModelFiles with one file. total: the number of
     n-grams of the whole model. cut_to: as in `fit`. Raises LmtkError.
     """
-    ((form, name),), best, low, high, rounds = files.paths.items(), None, 0, total + 1, 0
+    ((form, name),) = files.paths.items()
+    best, rounds = None, 0
+    low, high = 0, total + 1  # numbers of n-grams: so far, the most that fit and the fewest that do not
     most = min(max(job.prune_to_size // GUESS, 1), total)
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, os.path.basename(name) if name != "-" else "model")

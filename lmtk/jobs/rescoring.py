@@ -88,6 +88,7 @@ def names_for_models(job):
 
 
 def overwrites_lists(job):
+    """Whether -write-nbest-dir is a folder of the lists that are read."""
     folders = {os.path.dirname(os.path.realpath(path)) for path in job.nbest}
     return job.write_nbest_dir and os.path.realpath(job.write_nbest_dir) in folders
 
@@ -198,9 +199,9 @@ def weigh(job, lists, rows, references, added):
 
 def check_form(job, lists):
     """Raises UsageError for options that cannot be used with lists of this form."""
-    from lmtk.nbest.lists import SRILM
+    from lmtk.nbest import lists as forms
 
-    srilm = lists.form == SRILM
+    srilm = lists.form == forms.SRILM
     wanted = 1 if srilm else job.models
     if job.lmw and len(job.lmw) != wanted:
         scores = "SRILM lists need" if srilm else counted(job.models, "model needs", "models need")
@@ -235,26 +236,26 @@ OF_SRILM = (
 
 def default_names(lists, lms, translation):
     """The names of the models' features if -name does not say them. lms, translation: the numbers of models."""
-    from lmtk.nbest import lists as nbest
+    from lmtk.nbest import lists as forms
 
-    if lists.form == nbest.SRILM:
-        return nbest.SRILM_NAMES[1:2] * lms
-    return nbest.unused_names(lists, b"LM", lms) + nbest.unused_names(lists, b"NMT", translation)
+    if lists.form == forms.SRILM:
+        return forms.SRILM_NAMES[1:2] * lms
+    return forms.unused_names(lists, b"LM", lms) + forms.unused_names(lists, b"NMT", translation)
 
 
 def lm_columns(job, lists):
     """log10 p of all hypotheses under each language model, (N,) each."""
     from lmtk.files.registry import load
-    from lmtk.nbest import lists as nbest
+    from lmtk.nbest import lists as forms
 
     penalty = job.unk_penalty
     if penalty is None:
-        penalty = 0 if lists.form == nbest.SRILM else -100
+        penalty = 0 if lists.form == forms.SRILM else -100
     columns, split = [], job.reading.split if job.tokenizer else None
     for path in job.lm:
         model = load(path)
         job.reading.check_model(model, path)
-        columns.append(nbest.score_hypotheses(lists, model, penalty, job.tolower, split))
+        columns.append(forms.score_hypotheses(lists, model, penalty, job.tolower, split))
     return columns
 
 
@@ -262,12 +263,12 @@ def translation_columns(job, lists):
     """log10 p of all hypotheses under each translation model, (N,) each."""
     from lmtk.files.decoding import lines
     from lmtk.files.registry import load_translation
-    from lmtk.nbest.lists import source_lines
+    from lmtk.nbest import lists as forms
     from lmtk.nmt.scoring import score_lines
     from lmtk.text.subwords import make_splitter
 
     rows = [row for _, row in lines(job.source)]
-    numbers = source_lines(lists, job.nbest, len(rows))
+    numbers = forms.source_lines(lists, job.nbest, len(rows))
     pairs = [(rows[i], words) for i, words in zip(numbers, lists.words, strict=True)]
     columns = []
     for path in job.model:

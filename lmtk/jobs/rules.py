@@ -77,16 +77,17 @@ def options_given(job, names):
 
 def required(name):
     """The option cannot be left out."""
-    more = from_stdin if name == "text" else str
 
     def broken(job):
-        is_missing = flatten(job)[name] in (None, "", ())
-        return f"-{option_name(fields_of(job)[name])} is missing{more()}" if is_missing else None
+        if flatten(job)[name] not in (None, "", ()):
+            return None
+        hint = from_stdin() if name == "text" else ""
+        return f"-{option_name(fields_of(job)[name])} is missing{hint}"
 
     return broken
 
 
-def twice(models, option="-lm"):
+def model_repeated(models, option="-lm"):
     """The message about a model that is listed twice, or None. models: of the option; those in memory do not count."""
     names = [name for name in models if isinstance(name, str)]
     again = next((name for name in names if names.count(name) > 1), None)
@@ -224,19 +225,21 @@ def complete_weights(weights, parts, any_sum=False):
     whole = [*weights, 1 - sum(weights)] if len(weights) < parts else weights
     if any_sum:
         if not all(map(math.isfinite, whole)):
-            raise UsageError(f"the weights ({short(whole)}) must be finite")
+            raise UsageError(f"the weights ({format_weights(whole)}) must be finite")
         return [*whole]
     whole = [0.0 if -1e-9 < w < 0 else w for w in whole]  # 1 - 0.9 - 0.1 is slightly below 0
     if not all(0 <= w <= 1 for w in whole) or abs(sum(whole) - 1) > 1e-4:
-        raise UsageError(f"the weights ({short(whole)}) must lie between 0 and 1 and sum to one")
+        raise UsageError(f"the weights ({format_weights(whole)}) must lie between 0 and 1 and sum to one")
     return whole
 
 
-def show(number):
+def format_number(number):
+    """A number with seven digits, for reports."""
     return f"{number:.7g}"
 
 
-def short(weights):
+def format_weights(weights):
+    """The weights of a mixture with six digits, for reports and messages, "0.25 0.75"."""
     return " ".join(f"{w:.6g}" for w in weights)
 
 

@@ -22,7 +22,6 @@ from lmtk.jobs.rules import (
     one_stdin,
     options_given,
     required,
-    wrong,
     wrong_without_text,
 )
 from lmtk.jobs.texts import LOWERED_RULES, SHORT_TEXT, Reading, convert_texts, needs_text
@@ -102,17 +101,22 @@ class ScoreJob:
         one_stdin(self.lm, *self.scoring.text, *self.scoring.counts, self.classes, self.documents.jsonl)
 
 
-def most_debug(job):
-    # with the options of FOLLOWING the model changes while it scores a text; the sums are computed afterwards
-    return 3 if job.format == "srilm" and not follows(job) else 2
-
-
 FOLLOWING = "oov_features dynamic cache"  # with these a model follows the text
 
 
 def follows(job):
     """The first option of FOLLOWING that is given, or None."""
     return next(iter(options_given(job, FOLLOWING)), None)
+
+
+def debug_too_high(job):
+    """The message about a -debug that the report does not have, or None. The sums of -debug 3 are computed after the
+    text is scored, so a model that follows the text would have changed by then.
+    """
+    if job.format == "srilm" and not follows(job):
+        return "-debug takes values up to 3" if job.scoring.debug > 3 else None
+    too_high = "-debug takes values up to 2 with -oov-features, -dynamic, -cache or -format kenlm"
+    return too_high if job.scoring.debug > 2 else None
 
 
 RULES = (
@@ -125,11 +129,7 @@ RULES = (
     *DOCUMENT_RULES,
     one_of("format", ("srilm", "kenlm")),
     excludes("counts stream", "format", more=" kenlm"),
-    wrong(lambda job: job.scoring.debug > most_debug(job) == 3, "-debug takes values up to 3"),
-    wrong(
-        lambda job: job.scoring.debug > most_debug(job) == 2,
-        "-debug takes values up to 2 with -oov-features, -dynamic, -cache or -format kenlm",
-    ),
+    debug_too_high,
     needs_text("text jsonl"),
     needs("count_order float_counts", "counts"),
     excludes(FOLLOWING, "counts"),
@@ -146,7 +146,7 @@ def score(job):
     """
     from lmtk.files import container
     from lmtk.files.outputs import open_out
-    from lmtk.jobs.bar import reading
+    from lmtk.jobs.bar import reading_bar
     from lmtk.lm import find_running_text
     from lmtk.machine.threads import use
 
@@ -168,7 +168,7 @@ def score(job):
         return score_documents(job, model)
     out = open_out(job.write) if job.write else contextlib.nullcontext()
     # lines of words leave no room for a bar
-    with out as out, reading([*scoring.text, *scoring.counts], "scoring", quiet=scoring.debug > 0) as bar:
+    with out as out, reading_bar([*scoring.text, *scoring.counts], "scoring", quiet=scoring.debug > 0) as bar:
         say = bar.aside(out.write) if out else lambda text: None
 
         def tell(text):
@@ -185,11 +185,11 @@ def score(job):
 def model_of(job):
     """The model that a ScoreJob scores with."""
     from lmtk.files.registry import load, load_strictly
-    from lmtk.jobs.bar import reading
+    from lmtk.jobs.bar import reading_bar
 
     model = job.lm
     if isinstance(model, str):
-        with reading([job.lm], "reading the model"):
+        with reading_bar([job.lm], "reading the model"):
             model = load_strictly(job.lm) if job.strict else load(job.lm, sums="later")
     if job.classes:
         from lmtk.joint.classes import class_model
@@ -234,10 +234,10 @@ def report_text(model, path, scoring, write):
 
     marks, debug, index = scoring.marks, scoring.debug, getattr(model, "index", None)
     words_before = len(model.vocab.words)
-    reading = model.vocab, marks, model.order, debug >= 1, index
     read = partial(weighted_corpora, path) if scoring.text_has_weights else corpora
+    read = partial(read, vocab=model.vocab, marks=marks, order=model.order, keep_lines=debug >= 1, index=index)
     if scoring.escape:
-        texts = ((read([text], *reading), line) for text, line in passages(lines(path), os.fsencode(scoring.escape)))
+        texts = ((read([text]), line) for text, line in passages(lines(path), os.fsencode(scoring.escape)))
         report_passages(model, path, texts, debug, write, scoring.sums_with_unk)
         return None, 0
     large = is_file(path) and pays("text", os.path.getsize(path))
@@ -246,7 +246,7 @@ def report_text(model, path, scoring, write):
     if large and isinstance(model, Backoff) and pieces and not scoring.stream:
         tally, _, unknown = report_sums(model, path, blocks(path, BLOCK, pieces=True), marks, write)
         return tally, unknown
-    texts = read(blocks(path, pieces=pieces), *reading)
+    texts = read(blocks(path, pieces=pieces))
     if index is None and large:  # a thread reads ahead; it does not read a pipe, which may wait for its writer
         coming = iter(texts)
         texts = takewhile(bool, map_in_order(lambda _: next(coming, None), repeat(None), threads=1))
@@ -259,8 +259,8 @@ def report_text(model, path, scoring, write):
     return tally, unknown
 
 
-def weighted_corpora(path, blocks, vocab, marks, *reading):
-    """The `corpora` of a text whose lines begin with how often they count."""
+def weighted_corpora(path, blocks, vocab, marks, **options):
+    """The `corpora` of a text whose lines begin with how often they count. options: of `corpora`."""
     from lmtk.ngram.counting.collection import weighted_lines
     from lmtk.text.corpus import corpora
 
@@ -269,7 +269,7 @@ def weighted_corpora(path, blocks, vocab, marks, *reading):
         has_tokens = [bool(sentence) or marks.blank for sentence in sentences]
         sentences, times = [*compress(sentences, has_tokens)], times[has_tokens]
         text = b"".join(sentence + b"\n" for sentence in sentences)
-        for corpus in corpora([text], vocab, marks, *reading):
+        for corpus in corpora([text], vocab, marks, **options):
             lines = corpus.lines and [b"%g* %s" % pair for pair in zip(times, corpus.lines)]
             yield replace(corpus, lines=lines, times=times)
 
@@ -285,8 +285,9 @@ def report_count_file(model, path, scoring, write):
 
     index = getattr(model, "index", None) or Closed(model.vocab.index, model.vocab.unk_id)
     texts = passages(lines(path), os.fsencode(scoring.escape)) if scoring.escape else [(None, b"")]
-    reading = index, scoring.count_order or scoring.order or model.order, scoring.float_counts, scoring.tolower
-    rows = ((zip(*read_rows(path, *reading, text if text is None else [text])), line) for text, line in texts)
+    order = scoring.count_order or scoring.order or model.order
+    read = partial(read_rows, path, index, order, scoring.float_counts, scoring.tolower)
+    rows = ((zip(*read(text if text is None else [text])), line) for text, line in texts)
     report_counts(model, path, rows, scoring.debug, write, scoring.sums_with_unk, scoring.counts_entropy)
 
 
@@ -300,6 +301,7 @@ def following(job, model):
 def adaptive(job, model):
     """The model with -dynamic and -cache, anew for each text. Raises UsageError if its kind cannot follow a text."""
     from lmtk.joint.mixture import Mixture
+    from lmtk.lm import kind_of_model
     from lmtk.ngram.model.backoff import Backoff
     from lmtk.nplm.adaptive import AdaptiveNetwork, Cache, DynamicEvaluation
 
@@ -307,7 +309,7 @@ def adaptive(job, model):
         instead = "; for a cache with n-grams use lmtk ngram -cache" if isinstance(model, Backoff) and job.cache else ""
         raise UsageError(
             f"{follows(job)} needs a model of nplm-train (without -model energy and -objective shortlist), or a "
-            f"mixture with one, but the kind of the model is {next(model.describe())[1]}{instead}"
+            f"mixture with one, but the kind of the model is {kind_of_model(model)}{instead}"
         )
     if isinstance(model, Mixture):
         return replace(model, parts=[adaptive(job, part) if can_follow(part) else part for part in model.parts])
@@ -328,14 +330,14 @@ def can_follow(model):
 
 def open_vocabulary(model):
     """The model with a vocabulary that grows, anew for each text. Raises UsageError if its kind cannot."""
+    from lmtk.lm import kind_of_model
     from lmtk.nplm.network import Network
     from lmtk.nplm.oov import OpenNetwork
 
     if not isinstance(model, Network) or model.kind not in ("nplm", "nplm-energy"):
-        kind = next(model.describe())[1]
         needed = (
             "-oov-features needs a model of nplm-train -model nplm or energy (-objective full, sampled or nce, "
             "without -tied)"
         )
-        raise UsageError(f"{needed}, but the kind of the model is {kind}")
+        raise UsageError(f"{needed}, but the kind of the model is {kind_of_model(model)}")
     return OpenNetwork(model)

@@ -16,7 +16,17 @@ from numbers import Integral
 
 from lmtk.errors import LmtkError, LmtkWarning, counted, name_of
 from lmtk.files.inputs import is_file
-from lmtk.jobs.rules import check, check_outputs, excludes, names_of, needs, one_stdin, text_missing, twice, wrong
+from lmtk.jobs.rules import (
+    check,
+    check_outputs,
+    excludes,
+    model_repeated,
+    names_of,
+    needs,
+    one_stdin,
+    text_missing,
+    wrong,
+)
 from lmtk.jobs.texts import LOWERED_RULES, Reading, convert_texts
 
 
@@ -61,7 +71,7 @@ def models_of_sides(job):
         if len(models) != 2:
             has = f"has {counted(len(models), 'model')}" if models else "is missing"
             return f"{name} {has}; give two models: of the domain, then of general text"
-        if message := twice(models, name):
+        if message := model_repeated(models, name):
             return message
     return None
 
@@ -144,7 +154,7 @@ def select(job):
 
     from lmtk.files import container
     from lmtk.files.outputs import open_out
-    from lmtk.jobs.bar import reading
+    from lmtk.jobs.bar import reading_bar
     from lmtk.machine.threads import use
 
     sides = sides_of(job)
@@ -153,7 +163,7 @@ def select(job):
     check_outputs(*(side.write for side in sides), job.write_scores, texts=texts, inputs=inputs)
     use(job.threads)
     models = [load_models(job, side) for side in sides]
-    with reading(texts, "scoring", job.quiet):
+    with reading_bar(texts, "scoring", job.quiet):
         selection = choose(job, sides, [score_side(job, *pair) for pair in zip(sides, models)])
     container.finish()  # a damaged model must not select
     with ExitStack() as outputs:  # both sides appear, or none
@@ -177,14 +187,14 @@ def sides_of(job):
 def load_models(job, side):
     """The two models of a Side, in memory. Raises LmtkError if they have different words."""
     from lmtk.files.registry import load
-    from lmtk.jobs.bar import reading
+    from lmtk.jobs.bar import reading_bar
     from lmtk.joint.mixture import check_vocabularies
     from lmtk.lm import find_running_text
     from lmtk.text.corpus import Marks
 
     models = []
     for model in side.names:
-        with reading([model] if isinstance(model, str) else [], "reading the model", job.quiet):
+        with reading_bar([model] if isinstance(model, str) else [], "reading the model", job.quiet):
             models.append(load(model, sums="later") if isinstance(model, str) else model)
     names = names_of(side.names)
     check_vocabularies(models, names)

@@ -88,7 +88,8 @@ def are_discounts(D):
     return len(D) == 3 and all(0 <= d <= r for r, d in enumerate(D, 1))
 
 
-def rising(cutoffs):
+def are_cutoffs(cutoffs):
+    """Whether the numbers of -prune-by-count begin with 0 and do not fall, as lmplz wants."""
     return not cutoffs[0] and list(cutoffs) == sorted(cutoffs)
 
 
@@ -96,7 +97,7 @@ FALLBACK = "-discount-fallback takes up to three discounts: D1 from 0 to 1, D2 f
 RULES = (
     wrong(lambda job: job.discount_fallback and not are_discounts(job.discount_fallback), FALLBACK),
     wrong(
-        lambda job: job.prune_by_count and not rising(job.prune_by_count),
+        lambda job: job.prune_by_count and not are_cutoffs(job.prune_by_count),
         "-prune-by-count must begin with 0, for 1-grams, and must not fall from order to order; to remove rare words "
         "use lmtk vocab -mincount",
     ),

@@ -112,7 +112,7 @@ class TrainJob:
     reading: Reading = field(default_factory=Reading)
 
     def __post_init__(self):
-        check(self, RULES[:1] if self.life.finish else RULES)
+        check(self, [required("lm")] if self.life.finish else RULES)
         convert_texts(self, self.reading, "text", "heldout")
         features = self.init_features, self.classes, self.tree_features, self.proposal
         one_stdin(self.text, self.heldout, self.vocab, *features)
@@ -155,6 +155,7 @@ def layer_of(job):
 
 
 def draws(job):
+    """Whether the objective of the job draws words, or may draw them: without -objective the recipe chooses it."""
     from lmtk.nplm.objectives import ESTIMATED
 
     return job.objective in (None, *ESTIMATED)
@@ -301,10 +302,15 @@ def learn(job, comm):
         parts=lambda progress: training.best_network(progress, settings).parts(),
         line=line, remedies=(SLOW if job.paper and job.rate is None else REMEDIES[0], REMEDIES[1]),
     )  # fmt: skip
-    fresh = training.begin(network, settings)
-    like = training.checkpoint_arrays(fresh.network, fresh), network.named()
-    going_on = lambda: training.restore(*run.resume(course, *like, job.life.debug), network)
-    progress = comm.share(going_on if run.has_checkpoint(course, job.life.resume) else lambda: fresh)
+
+    def first_progress():
+        fresh = training.begin(network, settings)
+        if not run.has_checkpoint(course, job.life.resume):
+            return fresh
+        arrays = training.checkpoint_arrays(fresh.network, fresh)
+        return training.restore(*run.resume(course, arrays, network.named(), job.life.debug), network)
+
+    progress = comm.share(first_progress)
     tell = Reporter(course, progress, job.life, silent=comm.rank > 0)
     common = Common(comm) if job.parallel == "data" else None
     run.run_training(
@@ -353,14 +359,14 @@ def prepare(job, comm):
 
 def vocabulary_of(job):
     """The words of -vocab, or those of the text, the most frequent first."""
-    from lmtk.text.corpus import count_words
+    from lmtk.text.corpus import by_count, count_words
     from lmtk.text.vocab import make_vocab, read_vocab, with_tokenizer
 
     if job.vocab:
         words = read_vocab(job.vocab, job.tolower)
     else:
         counts = count_words([job.text], job.tolower)
-        words = sorted(counts, key=lambda w: (-counts[w], w))
+        words = by_count(counts, counts)
         if job.unk and os.fsencode(job.map_unk) not in counts and sum(counts.values()) >= SHORT_TEXT:
             clause = f"does not contain {job.map_unk}, so the network does not learn the probability of {job.map_unk}"
             remedy = "give a -vocab that leaves out rare words, or leave out -unk"
@@ -419,15 +425,17 @@ def strings_of(job, vocab):
 def load_proposal(path):
     """The back-off model in a file. Raises UsageError for other kinds."""
     from lmtk.files.registry import load
+    from lmtk.lm import kind_of_model
     from lmtk.ngram.model.backoff import Backoff
 
     model = load(path)
     if not isinstance(model, Backoff):
-        raise UsageError(f"-proposal takes uniform or a back-off model, not {next(model.describe())[1]}")
+        raise UsageError(f"-proposal takes uniform or a back-off model, not {kind_of_model(model)}")
     return model
 
 
 def crc(array):
+    """A checksum of an array, or None, by which a resumed run recognizes its inputs."""
     return None if array is None else zlib.crc32(array)
 
 

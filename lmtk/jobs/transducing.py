@@ -64,12 +64,12 @@ def make_fst(job):
     from lmtk.fst import compiling
     from lmtk.fst.ngrams import read_ngrams
     from lmtk.fst.symbols import read_symbols
-    from lmtk.jobs.bar import reading
+    from lmtk.jobs.bar import reading_bar
     from lmtk.jobs.changing import check_kind
 
     check_outputs(job.write, job.write_text, job.write_symbols, inputs=[job.lm, job.symbols])
     symbols = read_symbols(job.symbols) if job.symbols else None
-    with reading([job.lm], f"reading {os.path.basename(job.lm)}"):
+    with reading_bar([job.lm], f"reading {os.path.basename(job.lm)}"):
         ngrams = read_ngrams(job.lm, check_kind)
     symbols = complete_symbols(job, ngrams, symbols)
     numbers = numbers_of(job, ngrams, symbols)

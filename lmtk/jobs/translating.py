@@ -13,7 +13,17 @@ from threading import Lock
 from lmtk.errors import FormatError, LmtkError, LmtkWarning, counted
 from lmtk.files.figure import KINDS
 from lmtk.files.inputs import is_file
-from lmtk.jobs.rules import check, check_outputs, excludes, needs, one_stdin, options_given, required, show, wrong
+from lmtk.jobs.rules import (
+    check,
+    check_outputs,
+    excludes,
+    format_number,
+    needs,
+    one_stdin,
+    options_given,
+    required,
+    wrong,
+)
 from lmtk.jobs.texts import FIELD_RULES, Reading, convert_texts
 
 UNKNOWN_SHARE = 0.2  # of the words of a text: above it a warning says that the model does not know them
@@ -326,9 +336,9 @@ def line_of(job, number, line, hypothesis):
     from lmtk.lm import LN10
     from lmtk.text.corpus import TOKEN
 
-    logp = show(hypothesis.logp / LN10).encode()
+    logp = format_number(hypothesis.logp / LN10).encode()
     if job.n_best:
-        rank, words = show(hypothesis.rank / LN10).encode(), len(TOKEN.findall(line))
+        rank, words = format_number(hypothesis.rank / LN10).encode(), len(TOKEN.findall(line))
         return b"%d ||| %s ||| logprob= %s words= %d ||| %s\n" % (number, line, logp, words, rank)
     return logp + b"\t" + line + b"\n" if job.scores else line + b"\n"
 
@@ -363,7 +373,7 @@ def write_scores(job, models, out, write_alignment):
         scored = score_pairs(models.models, targets.sources, targets.sentences())
         for (x, y), (logp, alpha) in zip(targets.words, scored, strict=True):
             log10p = logp.sum() / LN10
-            out.write(f"{show(log10p)}\n".encode())
+            out.write(f"{format_number(log10p)}\n".encode())
             strongest = [] if alpha is None else strongest_links(alpha)
             write_alignment(number, f"{number}", x, y, log10p, strongest, alpha if x and y else None)
             number += 1

@@ -57,7 +57,7 @@ class TrainTranslationJob:
     life: Life = field(default_factory=Life)
 
     def __post_init__(self):
-        check(self, RULES[:1] if self.life.finish else RULES)
+        check(self, [required("model")] if self.life.finish else RULES)
         one_stdin(*self.texts)
 
     @property
@@ -110,12 +110,12 @@ class Texts:
 def train(job):
     """Runs a TrainTranslationJob: trains, and writes the model of the best epoch."""
     from lmtk import run
-    from lmtk.machine import threads as machine
+    from lmtk.machine.threads import use
 
     if job.life.finish:
         run.finish("nmt-train", job.model, job.life.debug)
         return
-    machine.use(job.threads)
+    use(job.threads)
     check_trained(job.texts, job.model, job.life)
     run.check_no_checkpoint(job.model, job.life.resume)
     learn(job, read(job))
@@ -125,15 +125,15 @@ def learn(job, texts):
     """Trains on Texts."""
     from lmtk import run
     from lmtk.jobs.progress import Reporter
-    from lmtk.machine import threads as machine
+    from lmtk.machine.threads import thread_count
     from lmtk.nmt import network, recipes, training
 
     x, y, text, held = texts.x, texts.y, texts.text, texts.held
     settings = recipes.make_settings(chosen(job), job.paper, len(text.source))
-    threads = job.threads or max(1, min(machine.thread_count(), settings.minibatch // recipes.SHARE))
+    threads = job.threads or max(1, min(thread_count(), settings.minibatch // recipes.SHARE))
     if job.life.debug:
         tell_sizes(texts)
-    course = run_of(job, settings, texts)
+    course = course_of(job, settings, texts)
     progress = training.begin(training.initial_theta(x, y, settings, text.target), settings)
     if run.has_checkpoint(course, job.life.resume):
         best = network.arrays_by_letter(progress.theta, network.Layout(x, y, settings.sizes))
@@ -143,11 +143,11 @@ def learn(job, texts):
         return greedy_bleu(training.make_model(theta, x, y, settings), held.source, texts.references, texts.joined)
 
     tell = Reporter(course, progress, job.life)
-    measuring = bleu if held else None, threads
-    run.run_training(course, progress, training.train(progress, text, held, (x, y), settings, *measuring), tell)
+    stretches = training.train(progress, text, held, (x, y), settings, bleu if held else None, threads)
+    run.run_training(course, progress, stretches, tell)
 
 
-def run_of(job, settings, texts):
+def course_of(job, settings, texts):
     """The run.Run of a job."""
     import numpy as np
 

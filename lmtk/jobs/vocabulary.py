@@ -49,11 +49,11 @@ def write_vocabulary(job):
 def words_of(job):
     """The words that a VocabularyJob asks for, in order."""
     from lmtk.files.registry import load
-    from lmtk.jobs.bar import reading
-    from lmtk.text.corpus import count_words
+    from lmtk.jobs.bar import reading_bar
+    from lmtk.text.corpus import by_count, count_words
     from lmtk.text.vocab import EOS, SOS, read_vocab
 
-    with reading(job.text, "counting words"):
+    with reading_bar(job.text, "counting words"):
         counts = count_words(job.text, job.tolower)
     del counts[SOS], counts[EOS]
     kept = {w for w, n in counts.items() if n >= job.mincount}
@@ -64,4 +64,4 @@ def words_of(job):
         kept.update(listed)
     for path in job.lm:
         kept.update(load(path).vocab.words)
-    return sorted(kept, key=lambda w: (-counts.get(w, 0), w))[: job.top]
+    return by_count(kept, counts)[: job.top]

@@ -12,6 +12,7 @@ def mix_for_scoring(job, models, weights):
     """The model that an EditJob scores with, made of one or more models, with their weights."""
     from lmtk.joint import dynamic, zeros
     from lmtk.joint.multiwords import Multiwords
+    from lmtk.lm import kind_of_model
     from lmtk.ngram.edit import vocabulary
     from lmtk.ngram.model.backoff import Backoff
     from lmtk.text.vocab import lower
@@ -19,8 +20,8 @@ def mix_for_scoring(job, models, weights):
     model = models[0]
     if (job.multiwords or job.skipoovs) and not isinstance(model, Backoff):
         option = "-multiwords" if job.multiwords else "-skipoovs"
-        kind = next(model.describe())[1]
-        raise LmtkError(f"{job.name}: {option} needs a back-off n-gram, but the kind of the model is {kind}")
+        needed = f"{option} needs a back-off n-gram"
+        raise LmtkError(f"{job.name}: {needed}, but the kind of the model is {kind_of_model(model)}")
     instead = [os.fsencode(job.zeroprob_word)] if job.zeroprob_word else []
     instead = list(map(lower, instead)) if job.scoring.tolower else instead
     parts = [vocabulary.add_words(m, instead) if isinstance(m, Backoff) else m for m in models]

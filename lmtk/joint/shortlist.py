@@ -20,7 +20,7 @@ import numpy as np
 from lmtk.errors import FormatError, LmtkError, first_words
 from lmtk.files.declared import NAME, check_contents, ids
 from lmtk.joint.mixture import folder_of, part_of
-from lmtk.lm import NONE, Scores, after_each_by_scores
+from lmtk.lm import NONE, Scores, after_each_by_scores, kind_of_model
 from lmtk.ngram import mass
 from lmtk.ngram.model.backoff import Backoff
 from lmtk.nplm.network import KINDS, Network, declare_arrays, layer_settings, make_network
@@ -135,8 +135,8 @@ def shortlisted(network, w, N, rest, path, name):
 def check_rest(vocab, order, rest, path):
     """Raises LmtkError if a model is not a back-off model, lacks words of the network, or has longer contexts."""
     if not isinstance(rest, Backoff):
-        kind = next(rest.describe())[1]
-        raise LmtkError(f"{path}: expected a back-off model, which lmtk ngram-count makes, but its kind is {kind}")
+        expected = "expected a back-off model, which lmtk ngram-count makes"
+        raise LmtkError(f"{path}: {expected}, but its kind is {kind_of_model(rest)}")
     if rest.order > order:
         raise LmtkError(f"{path}: its order {rest.order} is above the order {order} of the network; raise -order")
     lacking = sorted(w for w in vocab.words[: vocab.V] if not rest.vocab.predicts(w))

@@ -1,7 +1,7 @@
 """Draws random sentences from a back-off model, and computes distributions over the next word.
 
 `sentences` draws word after word. A context is a tuple: the nodes of its last 1, 2 .. order - 1 words, -1 for none.
-`after` turns such a tuple into the probabilities of all words, and `mean_chances` averages them over many contexts.
+`make_chances` makes a function from such a tuple to p of all words; that of `mean_chances` averages over contexts.
 """
 
 from functools import lru_cache
@@ -27,7 +27,7 @@ def sentences(model, prefixes, seed=1, unk=False):
     vocab, random = model.vocab, np.random.default_rng(seed)
     if vocab.eos_id >= vocab.V:
         raise LmtkError("the model never predicts </s>, so its sentences would not end")
-    chances = after(model, unk)
+    chances = make_chances(model, unk)
     cumulative = lru_cache(max(CACHED // vocab.V, 1))(lambda nodes: np.cumsum(chances(nodes)))
     unigrams = find_unigrams(model.nodes, len(vocab.words))
     for prefix in prefixes:
@@ -41,7 +41,7 @@ def sentences(model, prefixes, seed=1, unk=False):
         yield words[len(prefix) : len(words) - (words[-1:] == [vocab.eos_id])]
 
 
-def after(model, unk=True):
+def make_chances(model, unk=True):
     """Return a function that gives p of each predicted word, (V,), after a context, a tuple of its nodes. Without
     `unk`, the unknown word gets the probability 0.
     """
@@ -78,7 +78,7 @@ def mean_chances(model, vocab):
     ids = np.array([model.vocab.index.get(word, model.vocab.unk_id) for word in vocab.words])
     predicted = np.array([model.vocab.predicts(word) for word in vocab.words[: vocab.V]])
     model_ids = np.where(predicted, ids[: vocab.V], 0)
-    chances = after(model)
+    chances = make_chances(model)
 
     def mean(contexts):
         rows = ids[contexts[:, : model.order - 1]]

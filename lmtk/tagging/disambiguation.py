@@ -17,7 +17,7 @@ from lmtk.files.decoding import WORD, decode_blocks, lines, passages, split_line
 from lmtk.files.inputs import open_in
 from lmtk.files.outputs import open_out
 from lmtk.files.registry import load
-from lmtk.lm import LN10
+from lmtk.lm import LN10, kind_of_model
 from lmtk.ngram.model.backoff import Backoff
 from lmtk.tagging.candidates import Sentences, TagModel, make_candidates, make_sentences, make_tag_model
 from lmtk.tagging.hashing import in_order
@@ -109,7 +109,7 @@ class Tagger:
         path = self.job.lm
         model = load(path)
         if not isinstance(model, Backoff):
-            kind = next(value for name, value in model.describe() if name == "kind")
+            kind = kind_of_model(model)
             raise LmtkError(f"{name_of(path)}: expected a back-off n-gram model, but its kind is {kind}")
         tag_model = make_tag_model(model, self.job.order)
         for i in np.flatnonzero(tag_model.unigram >= 0).tolist():

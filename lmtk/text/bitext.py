@@ -8,7 +8,7 @@ import numpy as np
 
 from lmtk.errors import FormatError, LmtkError, counted, name_of
 from lmtk.files.decoding import blocks, lines, split_lines
-from lmtk.text.corpus import TOKEN, Closed
+from lmtk.text.corpus import TOKEN, Closed, by_count
 from lmtk.text.vocab import EOS, SOS, lower, make_vocab
 
 BLANKS = b" \t\r"
@@ -75,8 +75,7 @@ def make_shortlist(rows, size, source):
     the lists have no words.
     """
     counts = Counter(chain.from_iterable(rows))
-    words = sorted(counts, key=lambda w: (-counts[w], w))
-    return make_vocab(words[:size], True, True, UNKNOWN, source)
+    return make_vocab(by_count(counts, counts)[:size], True, True, UNKNOWN, source)
 
 
 def word_index(vocab):

@@ -275,6 +275,11 @@ def count_words(paths, tolower=False):
     return Counter(dict(zip(index.words(), counts.tolist())))
 
 
+def by_count(words, counts):
+    """`words`, the most frequent first, words of equal count in byte order. A word that `counts` lacks has count 0."""
+    return sorted(words, key=lambda word: (-counts.get(word, 0), word))
+
+
 def with_marks(ids, marks, sos, eos, before=NEWLINE):
     """Ids of a text, with NEWLINE for each newline -> (ids with <s> and </s>, ends (S,), the number of blank lines).
 

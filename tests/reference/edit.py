@@ -13,7 +13,7 @@ from lmtk.errors import LmtkWarning
 from lmtk.lm import LN10, probability
 from lmtk.ngram.counting.counts import find, values
 from lmtk.ngram.edit.renormalize import complete_unigrams
-from lmtk.ngram.edit.vocabulary import ids_in, unite_vocabularies
+from lmtk.ngram.edit.vocabulary import new_ids, unite_vocabularies
 from lmtk.ngram.estimate.methods import EPSILON
 from lmtk.ngram.model.backoff import Backoff
 from lmtk.ngram.model.building import build_nodes
@@ -268,7 +268,7 @@ def aligned(models, vocab):
     lacks has no probability in it.
     """
     W, order = len(vocab.words), max(model.order for model in models)
-    ids, orders = [ids_in(vocab, model).astype(np.int64) for model in models], [columns(model) for model in models]
+    ids, orders = [new_ids(model, vocab).astype(np.int64) for model in models], [columns(model) for model in models]
     places, levels = [np.zeros(1, np.int64) for _ in models], [[] for _ in models]
     for k in range(order):
         in_union = []

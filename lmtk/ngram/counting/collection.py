@@ -130,7 +130,7 @@ class Sources:
     least: Sequence = ()
 
 
-class Input:
+class SourceReader:
     """Reads Sources. index: word -> id of every word so far; it grows. text_index, count_index: for the words of texts
     and of count files. memory: about how many bytes reading may take, or None.
     """
@@ -239,23 +239,23 @@ def collect(sources, as_text=False, memory=None, comm=ALONE, replace_words=None)
     Whole counts of a single rank that do not fit into `memory` become runs.Spilled. With `as_text`, a large text
     without sentence marks inside sentences becomes a Text on each rank, in memory if it fits and there is one rank.
     """
-    source, raw, order = Input(sources, memory), None, sources.order
+    reader, raw, order = SourceReader(sources, memory), None, sources.order
     if as_text and not sources.files and not sources.weighted:
         on_disk = memory or comm.size > 1
-        raw = comm.each(lambda: Blocks(source.raw(comm), source.n_initial) if on_disk else list(source.raw(comm)))
-        text = text_of(raw, source, comm)
+        raw = comm.each(lambda: Blocks(reader.raw(comm), reader.n_initial) if on_disk else list(reader.raw(comm)))
+        text = text_of(raw, reader, comm)
         if text is not None:
             return text.replaced(*replace_words(text.words)) if replace_words else text
 
     def read():
         """Reads the count files and the weighted texts, on rank 0, and this rank's part of the texts."""
         spill = None if sources.floats or comm.size > 1 else memory
-        lines = source.lines(spill) if comm.rank == 0 else Lines()
-        blocks, n_words = (source.raw(comm), len(source.index) - 1) if raw is None else (raw, source.n_initial)
-        return lines, *read_texts(blocks, source.index, sources.marks, memory, n_words)
+        lines = reader.lines(spill) if comm.rank == 0 else Lines()
+        blocks, n_words = (reader.raw(comm), len(reader.index) - 1) if raw is None else (raw, reader.n_initial)
+        return lines, *read_texts(blocks, reader.index, sources.marks, memory, n_words)
 
     lines, ids, starts, blocks = comm.each(read)
-    words, new_id = common_ids(source, blocks, comm)
+    words, new_id = common_ids(reader, blocks, comm)
     if replace_words:
         words, replacing_id = replace_words(words)
         new_id = replacing_id[new_id]
@@ -285,27 +285,27 @@ def collect(sources, as_text=False, memory=None, comm=ALONE, replace_words=None)
     return in_memory(Counts(words, levels), memory) if comm.rank == 0 else Counts(words, levels)
 
 
-def common_ids(source, blocks, comm):
-    """(the words that all ranks count, the new id of each word in the index of an Input). blocks: from `read_texts`."""
-    words = index = source.index.words()
+def common_ids(reader, blocks, comm):
+    """(the words that all ranks count, the new id of each word of a SourceReader). blocks: from `read_texts`."""
+    words = index = reader.index.words()
     if comm.size > 1:
         words = common_words(blocks, index, comm)
-    if source.sources.least:
-        unused = comm.share(source.unused)
+    if reader.sources.least:
+        unused = comm.share(reader.unused)
         words = [word for word in words if word not in unused]
     place = {word: i for i, word in enumerate(words)}
     return words, np.array([place.get(word, 0) for word in index], np.int32)
 
 
-def text_of(raw, source, comm):
+def text_of(raw, reader, comm):
     """The Text of raw blocks, Blocks or a list; None if the text is small or empty, or if sentence marks occur inside
     sentences. Raises LmtkError for a text that is too large to be sorted at once.
     """
-    index, marks, on_disk = source.index, source.sources.marks, isinstance(raw, Blocks)
+    index, marks, on_disk = reader.index, reader.sources.marks, isinstance(raw, Blocks)
     size = raw.size if on_disk else sum(len(block) for _, _, block in raw)
     if not pays("ngrams", comm.total(size)):
         return None
-    is_whole = not on_disk or (comm.size == 1 and source.memory >= whole_size(size, len(index), source.sources.order))
+    is_whole = not on_disk or (comm.size == 1 and reader.memory >= whole_size(size, len(index), reader.sources.order))
     counts, is_valid = np.zeros(len(index), np.int64), True
     try:
         for part in bordered(raw, index[SOS], index[EOS], marks):

@@ -24,7 +24,7 @@ def merge(models, weights, may_reuse=False):
     may_reuse: whether the caller gives up the models; their memory is then reused or freed.
     """
     vocab = unite_vocabularies([model.vocab for model in models])
-    memory, where, far = unite(models, [ids_in(vocab, m) for m in models], len(vocab.words), weights, may_reuse)
+    memory, where, far = unite(models, [new_ids(m, vocab) for m in models], len(vocab.words), weights, may_reuse)
     return renormalize(replace(models[0], vocab=vocab, nodes=wrap_records(memory, where, far)), may_reuse=True)
 
 
@@ -91,7 +91,7 @@ def renumbered(models, vocab):
     """Unite the n-grams of all models under the ids of `vocab`. Probabilities and weights are those of the first model;
     n-grams of other models have no probability. N-grams with words outside `vocab` are left out.
     """
-    ids = [ids_in(vocab, model) for model in models]
+    ids = [new_ids(model, vocab) for model in models]
     return replace(models[0], vocab=vocab, nodes=wrap_records(*unite(models, ids, len(vocab.words))))
 
 
@@ -109,7 +109,7 @@ def renamed(vocab, first):
     return vocab.words if vocab.unk == first.unk else [first.unk if w == vocab.unk else w for w in vocab.words]
 
 
-def ids_in(vocab, model):
+def new_ids(model, vocab):
     """Return the ids in `vocab` of a model's words, (W,) int32; -1 for words outside `vocab`."""
     if model.vocab == vocab:
         return np.arange(len(vocab.words), dtype=np.int32)

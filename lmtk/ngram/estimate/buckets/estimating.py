@@ -81,8 +81,8 @@ def count_all(job, sort):
 
     of_buckets = job.each(count, "sorting")
     counted = [job.comm.sum(np.sum(columns, 0)) for columns in zip(*(counted for counted, _ in of_buckets))]
-    claims = [claim for part in job.comm.gather([claim for _, claim in of_buckets]) for claim in part]
-    counted = [n + change for n, change in zip(counted, max(claims, key=lambda claim: claim[0])[1])]
+    lasts = [last for part in job.comm.gather([last for _, last in of_buckets]) for last in part]
+    counted = [n + change for n, change in zip(counted, max(lasts, key=lambda last: last[0])[1])]
     if job.cuts:
         events, ranks = np.diff([job.cuts[b] for b in job.rank_buckets]), job.comm.size
         job.received = np.concatenate(job.comm.swap([events[:, :, rank::ranks] for rank in range(ranks)]))

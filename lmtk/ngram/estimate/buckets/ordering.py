@@ -9,8 +9,8 @@ from lmtk.ngram.estimate import engine, suffix
 
 def sort_bucket(job, b, last, marks):
     """Puts a bucket's events and contexts on the shelf. Returns the number of bigrams that end in each word; the counts
-    of counts n_1 .. of the orders from 2 on; and a claim to lmplz's last n-grams, which end in the word `last`: what
-    `engine.count_last` returns.
+    of counts n_1 .. of the orders from 2 on; and what `engine.count_last` returns, which counts if lmplz's last bigram,
+    which ends in the word `last`, is in this bucket.
     """
     n, W, N = job.order, len(job.seen), job.positions(b)
     with job.scratch.lent() as room:
