@@ -8,7 +8,6 @@ from functools import partial
 from itertools import pairwise
 
 from lmtk.errors import LmtkError, LmtkWarning, name_of
-from lmtk.files.inputs import is_stream
 from lmtk.jobs.kenlm_files import KENLM_RULES
 from lmtk.jobs.model_files import ModelFiles, write_files
 from lmtk.jobs.pruning import PRUNING_RULES
@@ -105,7 +104,8 @@ class EditJob:
         object.__setattr__(self, "scoring", replace(self.scoring, sums_with_unk=self.unk))
         check(self, RULES)
         texts = *self.scoring.text, *self.scoring.counts, self.heldout
-        one_stdin(*self.model_inputs, self.gen_prefixes, *texts)
+        inputs = self.lm, self.classes, *self.mix_lm, self.vocab, self.gen_prefixes, self.prune_history_lm, *texts
+        one_stdin(*inputs)
         if not self.read_mix_lms:
             complete_weights(self.weight, 1 + len(self.mix_lm), self.is_product)
         if self.map_unk:
@@ -148,12 +148,6 @@ class EditJob:
     def is_pruned(self):
         """Whether the job prunes by entropy. A threshold of 0 keeps the whole model."""
         return any((*self.prune, self.prune_to, self.prune_to_size))
-
-    @property
-    def model_inputs(self):
-        """The files that make the model; with several values of -prune, they are read for each value."""
-        files = self.lm, self.classes, *self.mix_lm, self.vocab, self.prune_history_lm
-        return [path for path in files if isinstance(path, str)]
 
     @property
     def is_table(self):
@@ -236,10 +230,6 @@ RULES = (
     wrong(
         lambda job: job.is_table and any((*job.outputs, job.generates, job.scoring.counts)),
         "-prune with several values prints a table of sizes and perplexities; to write a model, give one value",
-    ),
-    wrong(
-        lambda job: job.is_table and any(map(is_stream, job.model_inputs)),
-        "-prune with several values reads the model once for each value; give files, not stdin or a pipe",
     ),
     wrong(
         lambda job: job.outputs.count("-") + bool(job.generates or job.scores) > 1,
