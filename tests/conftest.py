@@ -4,9 +4,10 @@ from functools import partial
 import pytest
 from forking import forbid_fallback
 from helpers import HELD, TRAIN, set_large
+from hypothesis import settings
 
 from lmtk.files import bounded
-from lmtk.machine import threads
+from lmtk.machine import large, threads
 
 # a shell's background jobs ignore interrupts, those of nohup a terminal that goes, and so would the commands tested
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -21,7 +22,7 @@ def pytest_addoption(parser):
     parser.addoption(
         "--all",
         action="store_true",
-        help="all random cases of tests/attacks, not a few, and the tests that take half a minute",
+        help="all random cases and parameters, not a few, and the tests that take half a minute",
     )
     parser.addoption("--seed", type=int, default=1, help="tests/attacks: the seed of their random cases")
 
@@ -30,6 +31,9 @@ def pytest_configure(config):
     config.addinivalue_line(
         "markers", "sample(size): without --all, only so many of a test's parameters, evenly spread"
     )
+    settings.register_profile("few", max_examples=25, deadline=None)
+    settings.register_profile("many", max_examples=100, deadline=None)
+    settings.load_profile("many" if config.getoption("--all") else "few")
 
 
 def pytest_collection_modifyitems(config, items):
@@ -59,9 +63,12 @@ def seed(request):
 
 @pytest.fixture(autouse=True)
 def unbounded(monkeypatch):
-    """A command that runs in this process with -memory or -threads does not limit the tests after it."""
+    """A command that runs in this process with -memory or -threads does not limit the tests after it, and its jobs do
+    not make theirs large.
+    """
     monkeypatch.setattr(bounded, "bound", None)
     monkeypatch.setattr(threads, "wanted", None)
+    monkeypatch.setattr(large, "sizes", {})
 
 
 @pytest.fixture

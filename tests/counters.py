@@ -7,6 +7,7 @@ above its target is lowered whenever the count has fallen.
 import ast
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 LMTK = Path(__file__).parent.parent / "lmtk"
@@ -47,11 +48,12 @@ def sources(folder=""):
     return sorted((LMTK / folder).rglob("*.py"))
 
 
+@cache
 def functions(path):
-    """The functions of a file."""
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.FunctionDef):
-            yield node
+    """(name, number of parameters, number of lines) of each function in a file."""
+    nodes = ast.walk(ast.parse(path.read_text()))
+    every = [node for node in nodes if isinstance(node, ast.FunctionDef)]
+    return [(f.name, parameters(f), f.end_lineno - f.lineno + 1) for f in every]
 
 
 def parameters(function):
@@ -62,14 +64,12 @@ def parameters(function):
 
 def many_parameters():
     """Functions with more than seven parameters."""
-    every = ((p, f) for p in sources() for f in functions(p))
-    return [f"{p.stem}.{f.name}" for p, f in every if parameters(f) > 7]
+    return [f"{p.stem}.{name}" for p in sources() for name, number, _ in functions(p) if number > 7]
 
 
 def long_functions(lines):
     """Functions with more than so many lines."""
-    every = ((p, f) for p in sources() for f in functions(p))
-    return [f"{p.stem}.{f.name}" for p, f in every if f.end_lineno - f.lineno + 1 > lines]
+    return [f"{p.stem}.{name}" for p in sources() for name, _, length in functions(p) if length > lines]
 
 
 def records():

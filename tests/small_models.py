@@ -19,6 +19,7 @@ from lmtk.text.corpus import Marks, whole_corpus
 from lmtk.text.vocab import make_vocab
 
 SENTENCES = Marks()
+trained = {}  # networks by their texts and options
 
 
 def interpolated(folder, order=3, marks=SENTENCES, unk=True, iterations=5):
@@ -29,6 +30,15 @@ def interpolated(folder, order=3, marks=SENTENCES, unk=True, iterations=5):
 
 
 def neural(folder, marks=SENTENCES, unk=True, **options):
+    """A small network. It is trained once in a process for the same texts and options."""
+    texts = [(folder / name).read_bytes() for name in ("train", "held")]
+    key = *texts, marks, unk, *sorted(options.items())
+    if key not in trained:
+        trained[key] = train_neural(folder, marks, unk, options)
+    return trained[key]
+
+
+def train_neural(folder, marks, unk, options):
     options = {
         "order": 3, "hidden": 4, "features": 3, "direct": True, "rate": 0.1, "decay": None, "weight_decay": 1e-4,
         "feature_rate": 2, "minibatch": 4, "epochs": 3, "patience": 3, "seed": 1,

@@ -2,13 +2,12 @@
 
 import io
 import re
-import subprocess
 import sys
 from html.parser import HTMLParser
 
 import numpy as np
 import pytest
-from helpers import ENVIRONMENT, FILES, TESTS
+from helpers import FILES, in_process
 
 from lmtk.nmt import alignment
 
@@ -100,13 +99,11 @@ def test_the_plot_of_a_long_sentence_has_a_bounded_size(tmp_path, monkeypatch):
     assert float(head.partition('width="')[2].partition("pt")[0]) < 3 * 72
 
 
-def test_without_matplotlib(tmp_path):
-    code = "import sys; sys.modules['matplotlib'] = None; sys.argv[0] = 'lmtk'; from lmtk.cli import main; main()"
-    words = ["translate", "-model", FILES / "nmt.bin", "-text", FILES / "nmt-held.en", "-align-plot", tmp_path / "p"]
-    environment = ENVIRONMENT | {"PYTHONPATH": str(TESTS.parent)}
-    done = subprocess.run([sys.executable, "-c", code, *words], env=environment, capture_output=True, text=True)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "lmtk translate: -align-plot needs the package matplotlib; pip install matplotlib\n"
+def test_without_matplotlib(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    words = ["translate", "-model", FILES / "nmt.bin", "-text", FILES / "nmt-held.en", "-align-plot", "p"]
+    message = "lmtk translate: -align-plot needs the package matplotlib; pip install matplotlib\n"
+    assert in_process(tmp_path, *words) == (2, b"", message)
     assert not (tmp_path / "p").exists()
 
 

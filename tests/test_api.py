@@ -9,7 +9,6 @@ import os
 import pickle
 import random
 import re
-import subprocess
 import sys
 import warnings
 import weakref
@@ -18,7 +17,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from helpers import ENVIRONMENT, FILES, TESTS
+from helpers import FILES, TESTS, in_process
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_models import models
@@ -167,13 +166,13 @@ SMOOTHINGS = {
 @pytest.mark.parametrize("large", [1, 1 << 40])
 def test_estimate_is_ngram_count(tmp_path, large_from, smoothing, large):
     """The file that its `write` makes has the bytes of `ngram-count -sort -lm`, whatever the text comes as."""
-    large_from(large)
+    large_from(1 << 40)  # the command's way is that of small jobs
     text, vocab = FILES / "words.txt", ["a", "b", "the", "of", "one"]
     (tmp_path / "vocab").write_text("\n".join(vocab))
     command = ["ngram-count", "-text", text, "-unk", "-interpolate", "-discount-fallback", "0.5", "1", "1.5"]
     command += ["-gt2min", "2", "-vocab", tmp_path / "vocab", "-sort", "-lm", tmp_path / "lm"]
-    ran = [sys.executable, "-m", "lmtk", *map(str, command + SMOOTHINGS[smoothing])]
-    subprocess.run(ran, env=ENVIRONMENT, check=True, capture_output=True)
+    assert in_process(tmp_path, *command, *SMOOTHINGS[smoothing])[0] == 0
+    large_from(large)
     wanted, lines = (tmp_path / "lm").read_bytes(), text.read_text().splitlines(True)
     for sentences in (str(text), text, lines, (line.strip().encode() for line in lines)):
         model = lmtk.estimate(sentences, 3, smoothing, vocab=vocab, minimum=[1, 2], fallback=(0.5, 1, 1.5))
@@ -394,9 +393,8 @@ def test_what_is_no_state_is_said():
 
 def run_lmtk(folder, *words):
     """Runs a command in a folder; its stdout, and the line on stderr if it fails."""
-    command = [sys.executable, "-m", "lmtk", *map(str, words)]
-    done = subprocess.run(command, cwd=folder, env=ENVIRONMENT, capture_output=True, text=True)
-    return done.stdout if done.returncode == 0 else done.stderr.partition(": ")[2].rstrip("\n")
+    status, out, err = in_process(folder, *words)
+    return out.decode() if status == 0 else err.partition(": ")[2].rstrip("\n")
 
 
 def assert_same_file(model, path, tmp_path):

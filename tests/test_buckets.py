@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from threading import Thread
 
@@ -389,21 +390,36 @@ def test_a_line_says_where_memory_is_not_bounded(tmp_path, monkeypatch, large_fr
     assert ("more than -memory" in capsys.readouterr().err) == told
 
 
-@needs_mpi
-@pytest.mark.parametrize("ranks, where", [(2, {}), (2, APART), (3, APART), (4, PAIRS)])
-@pytest.mark.parametrize("more", [["-kenlm", "-discount-fallback"], ["-wbdiscount", "-gt3min", "2", "-memory", "1K"]])
-def test_ranks_write_the_model_of_one_process(tmp_path, ranks, where, more):
-    texts = [random_text(tmp_path, 1), str(tmp_path / "u")]
+@pytest.fixture(scope="module")
+def one_process(tmp_path_factory):
+    """A function from options to (the command of a job, the model that one process makes); once for each options."""
+    folder = tmp_path_factory.mktemp("one")
+    texts = [random_text(folder, 1), str(folder / "u")]
     # the last bigram of lmplz is one of those that end in "new", which are in several buckets
     lines = [f"w1 w2 w{i} new\n\nw2\n" * i for i in range(1, 9)]
-    (tmp_path / "u").write_text("".join(lines))
-    words = ["1", "ngram-count", "-text", *texts, "-order", "4", *more, "-lm"]
-    environment = ENVIRONMENT | {"PYTHONPATH": str(TESTS.parent)}
+    (folder / "u").write_text("".join(lines))
+
+    @cache
+    def made(*more):
+        words = ["1", "ngram-count", "-text", *texts, "-order", "4", *more, "-lm"]
+        environment = ENVIRONMENT | {"PYTHONPATH": str(TESTS.parent)}
+        run = [sys.executable, "-c", SMALL_BLOCKS, *words, "lm"]
+        subprocess.run(run, cwd=folder, env=environment, check=True, capture_output=True)
+        return words, (folder / "lm").read_bytes()
+
+    return made
+
+
+@needs_mpi
+@pytest.mark.sample(6)
+@pytest.mark.parametrize("ranks, where", [(2, {}), (3, APART), (4, PAIRS), (2, APART)])
+@pytest.mark.parametrize("more", [["-kenlm", "-discount-fallback"], ["-wbdiscount", "-gt3min", "2", "-memory", "1K"]])
+def test_ranks_write_the_model_of_one_process(tmp_path, one_process, ranks, where, more):
+    words, model = one_process(*more)
     python = [sys.executable, "-c", SMALL_BLOCKS]
-    subprocess.run([*python, *words, "one"], cwd=tmp_path, env=environment, check=True, capture_output=True)
     status, out, err = mpi(ranks, *words, "many", "-mpi", program=python, cwd=tmp_path, environment=where)
     assert (status, out) == (0, "") and len({*err.splitlines()}) == err.count("\n")
-    assert (tmp_path / "one").read_bytes() == (tmp_path / "many").read_bytes()
+    assert model == (tmp_path / "many").read_bytes()
 
 
 FULL = """

@@ -24,9 +24,10 @@ from lmtk.commands import COMMANDS
 CASES = sorted(cmd.parent for cmd in (TESTS / "cases").glob("*/*/cmd"))
 NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
 PADDED = re.compile(" *" + NUMBER.pattern)
-# what shows that a script closes or opens streams, sets limits, sends signals, or runs other programs that run lmtk
+# what shows that a script closes or opens streams, sets limits, sends signals to commands, sets what Python reads when
+# it starts, or needs the launcher in bin/
 PROCESSES = re.compile(
-    r"&-|[3-9][<>]|/dev/(fd|std)|/proc/|ulimit|kill|timeout|trap|exec |ython|PYTHON|mpiexec|\bmake\b"
+    r"&-|[3-9][<>]|/dev/(fd|std)|/proc/|ulimit|(?<!os\.)kill|timeout|trap|exec |PYTHON|mpiexec|\bmake -|ln -s \$BIN"
 )
 
 

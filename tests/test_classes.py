@@ -29,7 +29,6 @@ def made(data, G, unseen=()):
 
 
 @pytest.mark.parametrize("table", [2, 9, 1 << 22])
-@settings(max_examples=40, deadline=None)
 @given(st.data())
 def test_the_exchange_tries_every_class(tmp_path_factory, table, data):
     """Also with words that follow themselves, and counts beyond the table of logarithms."""
@@ -108,7 +107,6 @@ def test_files_give_back_the_classes(tmp_path):
         assert again[word] == (name, pytest.approx(p, rel=1e-9))
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.data())
 def test_the_two_classes_that_cost_least_are_merged(tmp_path_factory, data):
     """Words come in turn, those still to come being one class; the cost is that of the likelihood counted anew."""

@@ -2,14 +2,13 @@
 
 import itertools
 import math
-import subprocess
 
 import naive
 import numpy as np
 import pytest
-from helpers import ENVIRONMENT, random_model
+from helpers import in_process, random_model
 
-from lmtk.tagging.candidates import make_candidates, make_sentences, make_tag_model
+from lmtk.tagging.candidates import Sentences, make_candidates, make_sentences, make_tag_model
 from lmtk.tagging.hashing import in_order
 from lmtk.tagging.trellis import MAX_MARGINAL, PATHS, POSTERIOR, Decoder
 from lmtk.text.vocab import EOS, SOS
@@ -164,24 +163,21 @@ def test_parts():
     assert np.concatenate([part.rows for part in parts]).tolist() == actual.rows.tolist()
 
 
-def test_small_and_large_jobs_print_the_same(tmp_path):
-    """With the text in one block of kernels, and line by line in Python."""
+def test_a_text_in_many_parts_prints_the_same(tmp_path, monkeypatch):
+    """As in one part."""
     random = np.random.default_rng(2)
     words = [f"w{i}" for i in range(40)]
-    text = [" ".join(random.choice(words, random.integers(1, 12))) for _ in range(3000)]
+    text = [" ".join(random.choice(words, random.integers(1, 12))) for _ in range(600)]
     (tmp_path / "t").write_text("\n".join(text[:300]) + "\n\nnew <unk> w1\n<s> w2 </s>\n")
-    (tmp_path / "large").write_text((tmp_path / "t").read_text() + "\n".join(text))
     with open(tmp_path / "m", "w") as out:
         out.writelines(f"{w} {w} {w.upper()} 0.7 {w.title()}x .2 0{w}\n" for w in words)
     (tmp_path / "tr").write_text("\n".join(text).replace("w1 ", "W1 ").replace("w7 w", "0w7 W") + "\n")
-    script = """
-    lmtk ngram-count -text tr -order 3 -lm lm -wbdiscount
-    $BIN/disambig -text t -map m -lm lm -order 3 -keep-unk > small
-    $BIN/disambig -text large -map m -lm lm -order 3 -keep-unk > large.out
-    """
-    done = subprocess.run(["sh", "-euc", script], cwd=tmp_path, env=ENVIRONMENT, capture_output=True, text=True)
-    assert (done.returncode, done.stderr) == (0, "")
-    small = (tmp_path / "small").read_text().splitlines()
-    assert len(small) == 302
-    assert (tmp_path / "large.out").read_text().splitlines()[:302] == small
-    assert small[-2:] == ["<s> new <unk> w1 </s>", "<s> w2 </s>"]
+    assert in_process(tmp_path, "ngram-count", "-text", "tr", "-lm", "lm", "-wbdiscount")[0] == 0
+    words, printed = ["-as", "disambig", "-text", "t", "-map", "m", "-lm", "lm", "-order", "3", "-keep-unk"], []
+    for size in (1 << 20, 50):
+        monkeypatch.setattr(Sentences.parts, "__defaults__", (size,))
+        printed.append(in_process(tmp_path, *words))
+    status, out, err = printed[0]
+    assert (status, err) == (0, "") and printed[0] == printed[1]
+    lines = out.decode().splitlines()
+    assert len(lines) == 302 and lines[-2:] == ["<s> new <unk> w1 </s>", "<s> w2 </s>"]

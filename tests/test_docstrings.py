@@ -2,9 +2,8 @@
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
-
-import pytest
 
 LMTK = Path(__file__).parent.parent / "lmtk"
 FILES = sorted(LMTK.rglob("*.py"))
@@ -22,19 +21,28 @@ def names_in(path):
 
 
 FOLDERS = {path.parent.name for path in FILES}
-MODULES = {}  # the names in all modules of a name, such as the two called `kernels`
-for path in FILES:
-    MODULES.setdefault(path.stem, set()).update(names_in(path))
-EVERYWHERE = set().union(*MODULES.values(), MODULES, FOLDERS)
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(LMTK)))
-def test_names_in_docstrings_exist(path):
-    for name in NAME.findall(path.read_text()):
-        *owner, last = name.split(".")
-        is_module = owner and owner[-1] in MODULES and owner[-1] not in FOLDERS
-        assert last in (MODULES[owner[-1]] if is_module else EVERYWHERE), name
+@cache
+def names_of_all():
+    """{name of a module: the names in all modules of this name, such as the two called `kernels`}, and all names."""
+    modules = {}
+    for path in FILES:
+        modules.setdefault(path.stem, set()).update(names_in(path))
+    return modules, set().union(*modules.values(), modules, FOLDERS)
+
+
+def exists(name):
+    modules, everywhere = names_of_all()
+    *owner, last = name.split(".")
+    is_module = owner and owner[-1] in modules and owner[-1] not in FOLDERS
+    return last in (modules[owner[-1]] if is_module else everywhere)
+
+
+def test_names_in_docstrings_exist():
+    names = ((str(path.relative_to(LMTK)), name) for path in FILES for name in NAME.findall(path.read_text()))
+    assert [(path, name) for path, name in names if not exists(name)] == []
 
 
 def test_a_name_that_does_not_exist_is_found():
-    assert "names_in" not in EVERYWHERE and "score_text" in MODULES["walking"]
+    assert not exists("names_in") and exists("walking.score_text") and not exists("walking.names_in")

@@ -49,7 +49,7 @@ def plain_normalize(text):
     return "".join(marks.get(c, "" if unicodedata.category(c) == "Cc" else c) for c in letters)
 
 
-@settings(deadline=None)
+@settings(max_examples=100)
 @given(st.text(st.sampled_from("aÉß1٣.,٫ \n\t—…”ΑΣ́２\x7f\x85")))
 def test_normalization_is_that_of_single_characters(text):
     assert normalize(text) == plain_normalize(text)
@@ -191,7 +191,6 @@ LINES = st.lists(
 
 
 @pytest.mark.filterwarnings("ignore::lmtk.errors.LmtkWarning")
-@settings(max_examples=40, deadline=None)
 @given(lines=LINES, parts=st.integers(1, 5), end=st.booleans(), block=st.sampled_from([1, 30, 1 << 22]))
 def test_no_line_is_lost(tmp_path_factory, lines, parts, end, block):
     """Every line is written unchanged, or with new fields behind its own; parts make the whole; and what -max leaves
@@ -222,7 +221,7 @@ def test_no_line_is_lost(tmp_path_factory, lines, parts, end, block):
     assert sorted(line for line in kept + rest if line) == sorted(line for line in lines if line)
 
 
-@settings(deadline=None)
+@settings(max_examples=100)
 @given(size=st.integers(0, 1000), parts=st.integers(1, 40))
 def test_parts_cover_the_file(size, parts):
     spans = [Part(i, parts).span(size) for i in range(1, parts + 1)]
@@ -308,7 +307,7 @@ def test_parquet_files_are_read_as_json_lines(tmp_path):
 
 
 @given(blocks=st.lists(st.binary(max_size=9), max_size=6), sizes=st.lists(st.integers(1, 20), min_size=1))
-@settings(deadline=None)
+@settings(max_examples=100)
 def test_a_converted_source_is_a_stream_of_its_blocks(blocks, sizes):
     with open_in(Source("x", lambda path: (block for block in [path.encode(), *blocks]))) as stream:
         data, sizes = b"x" + b"".join(blocks), chain(sizes, repeat(7))

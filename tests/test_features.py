@@ -2,12 +2,11 @@
 
 import io
 import re
-import subprocess
 import sys
 
 import numpy as np
 import pytest
-from helpers import ENVIRONMENT, FILES, TESTS
+from helpers import FILES, in_process
 from naive import cosine
 
 from lmtk.nplm import features, training
@@ -84,21 +83,15 @@ def test_odd_words_are_drawn():
 def test_fewer_words_have_a_smaller_page():
     pytest.importorskip("matplotlib", reason="matplotlib is not installed; it draws")
     widths = []
-    for N in (1, 81, 800):
+    for N in (1, 81, 200):
         out = io.BytesIO()
         features.write_plot(out, "svg", [b"w"] * N, np.zeros((N, 2)), ["x", "y"])
         widths.append(float(re.search(rb'<svg .*?width="([\d.]+)pt"', out.getvalue())[1]) / 72)
     assert widths == pytest.approx([5, 0.85 * 9, 12])
 
 
-def test_without_matplotlib(tmp_path):
-    code = "import sys; sys.modules['matplotlib'] = None; sys.argv[0] = 'lmtk'; from lmtk.cli import main; main()"
-    lmtk = [sys.executable, "-m", "lmtk"]
-    words = ["-text", FILES / "tr.txt", "-hidden", "2", "-features", "2", "-epochs", "1", "-lm", tmp_path / "m"]
-    subprocess.run([*lmtk, "nplm-train", *words], env=ENVIRONMENT, check=True)
-    words = ["features", "-lm", tmp_path / "m", "-plot", tmp_path / "p.svg"]
-    environment = ENVIRONMENT | {"PYTHONPATH": str(TESTS.parent)}
-    done = subprocess.run([sys.executable, "-c", code, *words], env=environment, capture_output=True, text=True)
-    assert done.returncode == 2
-    assert done.stderr == "lmtk features: -plot needs the package matplotlib; pip install matplotlib\n"
+def test_without_matplotlib(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    status, _, err = in_process(tmp_path, "features", "-lm", FILES / "old" / "plain", "-plot", "p.svg")
+    assert (status, err) == (2, "lmtk features: -plot needs the package matplotlib; pip install matplotlib\n")
     assert not (tmp_path / "p.svg").exists()

@@ -1,16 +1,17 @@
 """Phrases in a corpus: counts, documents and probabilities are those of plain loops over the documents."""
 
 import itertools
-import subprocess
 
 import numpy as np
 import pytest
-from helpers import ENVIRONMENT
+from helpers import in_process
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mutation import decoded, encoded
 
 from lmtk.errors import FormatError
+from lmtk.jobs import indexing
+from lmtk.machine import threads
 from lmtk.text import index as module
 from lmtk.text.index import count_phrases, load, make_index, split, suffix_order, with_borders, write
 
@@ -151,24 +152,20 @@ def test_wrong_places_do_not_lead_out_of_the_file(tmp_path):
     assert counts[:, 0].tolist() == [0, 0, 0]
 
 
-def test_many_phrases_are_counted_in_their_order(tmp_path):
+def test_many_phrases_are_counted_in_their_order(tmp_path, monkeypatch):
     """In several blocks, by several threads; each as alone."""
+    monkeypatch.setattr(indexing, "BLOCK", 1 << 11)
+    monkeypatch.setattr(threads, "wanted", 3)
     random = np.random.default_rng(1)
     words = [f"w{i}" for i in range(50)]
     lines = [" ".join(random.choice(words, 6)) for _ in range(300)]
     (tmp_path / "t").write_text("\n".join(lines) + "\n")
-    phrases = [" ".join(random.choice(words, random.integers(1, 4))) for _ in range(30_000)]
+    phrases = [" ".join(random.choice(words, random.integers(1, 4))) for _ in range(5000)]
     (tmp_path / "p").write_text("\n".join(phrases) + "\n")
-    run = lambda command: subprocess.run(
-        ["sh", "-euc", command],
-        cwd=tmp_path,
-        env=ENVIRONMENT | {"NUMBA_NUM_THREADS": "3"},
-        check=True,
-        capture_output=True,
-    ).stdout.decode()
-    run("lmtk index -text t -write t.index")
-    rows = [row.split("\t") for row in run("lmtk count-of -index t.index p").splitlines()[1:]]
-    assert [row[0] for row in rows] == phrases
+    assert in_process(tmp_path, "index", "-text", "t", "-write", "t.index")[0] == 0
+    status, out, _ = in_process(tmp_path, "count-of", "-index", "t.index", "p")
+    rows = [row.split("\t") for row in out.decode().splitlines()[1:]]
+    assert status == 0 and [row[0] for row in rows] == phrases
     documents = [line.split() for line in lines]
-    for row in rows[::1500]:
+    for row in rows[::250]:
         assert [int(row[1]), int(row[2])] == list(plain_count(documents, row[0].split()))

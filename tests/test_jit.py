@@ -122,7 +122,7 @@ def test_machine_code_is_kept_until_what_it_is_made_of_changes(tmp_path):
 def test_who_waits_at_a_terminal_is_told_of_the_compilation(tmp_path):
     """Once, however many kernels there are; not in a pipe, and not with -quiet."""
     job = (
-        "import sys; from lmtk import cli; from lmtk.machine import jit; "
+        "import sys; from lmtk import cli; from lmtk.machine import jit; jit.import_module = str; "
         "cli.run_other = lambda words: jit.compiler('compiling') is not jit.compiler('compiling'); cli.main()"
     )
     environment = ENVIRONMENT | {"NUMBA_CACHE_DIR": str(tmp_path)}

@@ -326,14 +326,21 @@ def test_a_cut_or_damaged_model_is_one_error(texts, form):
             load(str(path))
 
 
-@settings(max_examples=150, deadline=None)
-@given(st.data())
-def test_text_models_survive_any_damage(tmp_path_factory, data):
-    """A damaged text form is read or is a FormatError: no other exception."""
-    folder = tmp_path_factory.mktemp("d")
+@pytest.fixture(scope="module")
+def text_forms(tmp_path_factory):
+    """The bytes of two models in text form."""
+    folder = tmp_path_factory.mktemp("forms")
     (folder / "train").write_text(TRAIN)
     (folder / "held").write_text(HELD)
-    whole = data.draw(st.sampled_from([next(files_of(interpolated(folder, 2))), (FILES / "wb.arpa").read_bytes()]))
+    return [next(files_of(interpolated(folder, 2))), (FILES / "wb.arpa").read_bytes()]
+
+
+@given(data=st.data())
+def test_text_models_survive_any_damage(tmp_path_factory, text_forms, data):
+    """A damaged text form is read or is a FormatError: no other exception."""
+    folder = tmp_path_factory.mktemp("d")
+    (folder / "held").write_text(HELD)
+    whole = data.draw(st.sampled_from(text_forms))
     at = data.draw(st.integers(0, len(whole)))
     inserted = data.draw(
         st.binary(max_size=6) | st.sampled_from([b"\n\n", b"\\end\\\n", b"-1", b"nan", b"1e999", b"\t", b" x"])

@@ -68,7 +68,6 @@ def cut(model, words, unk=False):
     return renormalize(add_words(limit(model, words), words, unk))
 
 
-@settings(max_examples=60, deadline=None)
 @given(models, st.data())
 def test_all_words_after_a_context_have_the_scores_of_sentences(model, data):
     context = np.array(data.draw(st.lists(st.integers(0, len(model.vocab.words) - 1), max_size=4)), np.int32)
@@ -79,7 +78,6 @@ def test_all_words_after_a_context_have_the_scores_of_sentences(model, data):
     assert np.array_equal(model.after(context), model.after(context[len(context) - used :]))
 
 
-@settings(max_examples=40, deadline=None)
 @given(models, models, st.data())
 def test_every_operation_leaves_sums_of_one(a, b, data):
     order = data.draw(st.integers(1, a.order))
@@ -103,7 +101,6 @@ def test_every_operation_leaves_sums_of_one(a, b, data):
         assert not any(np.isposinf(bow).any() for bow in weights)
 
 
-@settings(max_examples=100, deadline=None)
 @given(whole_models, st.data())
 def test_pruning_drops_what_costs_less_than_the_threshold(model, data):
     """Against the change in entropy summed over the whole vocabulary, one n-gram left out at a time."""
@@ -125,7 +122,6 @@ def test_pruning_drops_what_costs_less_than_the_threshold(model, data):
     assert set(entries(prune(model, threshold))) == kept
 
 
-@settings(max_examples=60, deadline=None)
 @given(whole_models, st.data())
 def test_limits_say_what_every_threshold_leaves(model, data):
     """The n-grams of any threshold, and the lowest threshold for any number of n-grams."""
@@ -141,7 +137,6 @@ def test_limits_say_what_every_threshold_leaves(model, data):
         assert most >= len(limits) or np.count_nonzero(limits >= np.nextafter(threshold, np.float32(-np.inf))) > most
 
 
-@settings(max_examples=40, deadline=None)
 @given(models, st.data())
 def test_pruning_to_a_number_ends(model, data):
     """Also for models with bare prefixes, which stay with the n-grams that extend them."""
@@ -167,7 +162,6 @@ texts = st.lists(st.lists(st.sampled_from("abcd"), min_size=1, max_size=9), min_
 thresholds = st.sampled_from([1e-6, 1e-4, 1e-3, 3e-3, 0.01, 0.03, 1])
 
 
-@settings(max_examples=60, deadline=None)
 @given(texts, st.integers(1, 4), thresholds, st.integers(2, 3))
 def test_kneser_ney_pruning_is_that_of_its_definition(discounts, text, order, threshold, minorder):
     """The n-grams that stay, their probabilities, and those of all words after all contexts, which sum to one."""
@@ -204,7 +198,6 @@ def test_kneser_ney_pruning_to_a_number(discounts, text, most):
         assert sum(whole.sizes) > most or entries(model).keys() == entries(whole).keys()
 
 
-@settings(max_examples=60, deadline=None)
 @given(texts, st.integers(1, 4), st.sampled_from([1e-9, 1e-3, 0.01, 0.03, 0.1]))
 def test_growing_lets_in_the_ngrams_of_its_definition(text, order, threshold):
     D = 0.4, 0.9, 1.3
@@ -229,7 +222,6 @@ def test_pruning_nothing_changes_nothing():
     assert len(entries(prune(model, 1e9, 3))) == len(entries(model.lower(2)))
 
 
-@settings(max_examples=40, deadline=None)
 @given(models, models, st.floats(0.01, 0.99))
 def test_a_merged_model_has_the_mixtures_probability_of_every_ngram(a, b, weight):
     """That of the exact mixture, where the words of both are the same; back-off estimates are left out."""
@@ -252,7 +244,6 @@ def test_merging_is_no_exact_merge_in_turn():
     assert 10 ** naive.backoff(both, [b"<s>", b"the"], b"cat") == pytest.approx(0.09377386, rel=1e-6)
 
 
-@settings(max_examples=30, deadline=None)
 @given(models, st.booleans())
 def test_a_limited_model_has_only_the_listed_words(model, unk):
     words = [b"a", b"new", b"<s>"]
@@ -288,7 +279,6 @@ def test_what_nothing_can_take_goes_to_the_context_itself():
     assert probability(whole.ngrams(2)[1]) == pytest.approx(0.5, abs=1e-6)
 
 
-@settings(max_examples=30, deadline=None)
 @given(models)
 def test_sentences_are_drawn_from_the_models_probabilities(model):
     chances = make_chances(model)
@@ -330,7 +320,6 @@ def test_sentences_need_an_end():
         list(sentences(model_of(Vocab([b"a", EOS, SOS, UNK], 2), [zero]), [[2]]))
 
 
-@settings(max_examples=30, deadline=None)
 @given(models, models)
 def test_both_forms_give_back_the_model(tmp_path_factory, a, b):
     """The weights of what were bare prefixes too."""

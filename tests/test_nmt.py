@@ -65,7 +65,8 @@ def test_scores_are_those_of_appendix_a(attention, unit, tied):
 @pytest.mark.parametrize("attention", [True, False])
 @pytest.mark.parametrize("unit, tied", [("gated", False), ("lstm", False), ("rnn", False), ("gated", True)])
 @pytest.mark.parametrize("dropped", [False, True])
-def test_the_gradient_is_that_of_finite_differences(attention, unit, tied, dropped):
+def test_the_gradient_is_that_of_finite_differences(attention, unit, tied, dropped, amount):
+    """In the direction of each parameter with --all; otherwise in three random directions for each array."""
     theta, made = parameters(attention, unit=unit, tied=tied)
     g = np.full_like(theta, np.nan)
 
@@ -80,12 +81,20 @@ def test_the_gradient_is_that_of_finite_differences(attention, unit, tied, dropp
     L = network.cost(network.split_theta(theta, made), (SOURCE, TARGET), 7, network.split_theta(g, made), drop())
     assert abs(L - cost(theta)) < 1e-9
     assert np.isfinite(g).all()
-    slopes = np.empty_like(theta)
-    for i in range(len(theta)):
-        step = np.zeros_like(theta)
-        step[i] = 1e-6
-        slopes[i] = (cost(theta + step) - cost(theta - step)) / 2e-6
-    assert -g * len(TARGET) == pytest.approx(slopes, rel=1e-5, abs=1e-7)
+    directions, error = (np.eye(len(theta)), 1e-7) if amount(0, 1) else (random_directions(made), 1e-6)
+    for direction in directions:
+        slope = (cost(theta + 1e-6 * direction) - cost(theta - 1e-6 * direction)) / 2e-6
+        assert -(g @ direction) * len(TARGET) == pytest.approx(slope, rel=1e-5, abs=error)
+
+
+def random_directions(made):
+    """Yields arrays like theta, three for each letter: random numbers in its array, and 0 elsewhere."""
+    random, N = np.random.default_rng(4), network.count_parameters(made)
+    for places in network.arrays_by_letter(np.arange(N), made).values():
+        for _ in range(3):
+            direction = np.zeros(N)
+            direction[places] = random.normal(size=places.shape)
+            yield direction
 
 
 def test_the_gradient_of_smoothed_labels_is_that_of_finite_differences():

@@ -8,7 +8,7 @@ from contextlib import suppress
 
 import numpy as np
 import pytest
-from helpers import BOUNDS_CHECKED, ENVIRONMENT, FILES, TESTS
+from helpers import BOUNDS_CHECKED, FILES, TESTS, in_process
 
 import lmtk
 from lmtk.errors import FormatError
@@ -93,21 +93,21 @@ def test_forged_weights_that_are_no_numbers_are_one_error(tmp_path, large_from, 
     assert not said
 
 
-def test_damage_in_a_large_file_is_seen_before_anything_is_said(tmp_path):
+def test_damage_in_a_large_file_is_seen_before_anything_is_said(tmp_path, large_from):
     """Its checksums are compared after scoring; ppl still prints nothing but one line of error."""
-    path, large = tmp_path / "m", "from lmtk.files import container; container.LARGE = 1\n"
+    path = tmp_path / "m"
     with open(path, "wb") as out:
         backoff.write_binary(out, load(FILES / "wb.arpa"))
     data = bytearray(path.read_bytes())
-    for at in (len(data) - 9, len(data) - 200, len(data) // 2):
-        (tmp_path / "damaged").write_bytes(data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :])
-        arguments = ["ppl", "-lm", str(tmp_path / "damaged"), "-text", str(FILES / "te.txt")]
-        code = f"{large}import sys; sys.argv[1:] = {arguments}\n"
-        code += "from lmtk import cli; cli.main()"
-        done = subprocess.run([sys.executable, "-c", code], env=ENVIRONMENT, capture_output=True, text=True)
-        assert (done.returncode, done.stdout) == (1, "") and done.stderr.count("\n") == 1
+    places = len(data) - 9, len(data) - 200, len(data) // 2
+    for at in places:
+        (tmp_path / f"{at}").write_bytes(data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :])
         with pytest.raises(FormatError):
-            lmtk.load(tmp_path / "damaged", check=True)
+            lmtk.load(tmp_path / f"{at}", check=True)
+    large_from(1, "binary")
+    for at in places:
+        status, out, err = in_process(tmp_path, "ppl", "-lm", f"{at}", "-text", FILES / "te.txt")
+        assert (status, out) == (1, b"") and err.count("\n") == 1
 
 
 def test_kernels_stay_within_bounds(amount):

@@ -27,16 +27,16 @@ def lists(theta):
     return [x.astype(float).tolist() if x is not None else None for x in theta]
 
 
-def whole_and_resumed(folder, data, made, fresh, upto):
-    """The progress of a run from `fresh` and of one cut after `upto` of its stops that goes on from a checkpoint."""
+def whole_and_resumed(folder, data, made, fresh, *cuts):
+    """The progress of a run from `fresh`; and of runs cut after so many of its stops that go on from checkpoints."""
 
     def trained(progress, upto=None):
         now = [now for _, _, now in islice(training.train(progress, data, made, 1), upto)][-1]
         return progress, now()
 
     whole, _ = trained(training.begin(fresh, made))
-    part, now = trained(training.begin(fresh, made), upto)
-    return whole, trained(by_checkpoint(folder, part, now, made, data, fresh))[0]
+    parts = (trained(training.begin(fresh, made), upto) for upto in cuts)
+    return whole, [trained(by_checkpoint(folder, *part, made, data, fresh))[0] for part in parts]
 
 
 @pytest.mark.parametrize("direct", [False, True])
@@ -228,22 +228,22 @@ def test_weight_decay_counts_the_examples_of_each_minibatch(texts, objective, si
     assert progress.best.C[row] == pytest.approx(kept * fresh.C[row], rel=1e-5)
 
 
-@pytest.mark.parametrize("upto", [1, 5, 9, 10, 17])
 @pytest.mark.parametrize(
     "objective, samples, effective",
     [("sampled", 3, None), ("sampled", 2, 3), ("nce", 3, None), ("class", None, None), ("tree", None, None)],
 )
-def test_a_run_that_was_cut_goes_on_to_the_same_bytes(texts, upto, objective, samples, effective, monkeypatch):
+def test_a_run_that_was_cut_goes_on_to_the_same_bytes(texts, objective, samples, effective, monkeypatch):
     monkeypatch.setattr(objectives, "DECAY_EVERY", 3)
     options = {"objective": objective, "samples": samples, "effective_samples": effective}
     made = settings(weight_decay=1e-3, direct=True, **options)
     data, fresh = prepared(texts, made)
 
-    whole, again = whole_and_resumed(texts, data, made, fresh, upto)
-    assert again.curve == whole.curve and again.best_epoch == whole.best_epoch
+    whole, resumed = whole_and_resumed(texts, data, made, fresh, 1, 5, 9, 10, 17)
+    for again in resumed:
+        assert again.curve == whole.curve and again.best_epoch == whole.best_epoch
+        assert same(whole.best, again.best)
     with_ppl = objectives.EXACT | objectives.ESTIMATED
     assert all((e.ppl is not None) == (objective in with_ppl) and e.heldout_ppl > 0 for e in whole.curve)
-    assert same(whole.best, again.best)
 
 
 def test_checkpoints_from_before_the_objectives_are_read(texts):
@@ -489,8 +489,7 @@ def test_dropout_has_factors_for_each_example(name):
 
 
 @pytest.mark.parametrize("dropout", [None, 0.2])
-@pytest.mark.parametrize("upto", [1, 5, 17])
-def test_a_run_with_a_shortlist_goes_on_to_the_same_bytes(texts, upto, dropout):
+def test_a_run_with_a_shortlist_goes_on_to_the_same_bytes(texts, dropout):
     """Only examples of its words count; a minibatch may have none of them."""
     made = settings(objective="shortlist", shortlist=4, minibatch=2, dropout=dropout)
     data, fresh = prepared(texts, made)
@@ -498,8 +497,8 @@ def test_a_run_with_a_shortlist_goes_on_to_the_same_bytes(texts, upto, dropout):
     first = {name: getattr(fresh.theta, name) for name in "CHd"}
     fresh = model.having(first | {"U": model.theta.U * 0, "W": None})
 
-    whole, again = whole_and_resumed(texts, data, made, fresh, upto)
-    assert again.curve == whole.curve and whole.curve[-1].heldout > whole.curve[0].heldout
-    assert same(whole.best, again.best)
+    whole, resumed = whole_and_resumed(texts, data, made, fresh, 1, 5, 17)
+    assert whole.curve[-1].heldout > whole.curve[0].heldout
+    assert all(again.curve == whole.curve and same(whole.best, again.best) for again in resumed)
     others = np.flatnonzero(fresh.place[data.w] < 0)[:2]
     assert objectives.make_learner(fresh, data, made, 1, ALONE).steps([others], [0.1], 0, [0]) == (0, 1, 0)

@@ -104,8 +104,8 @@ def updates(request):
     return 2000 if request.config.getoption("--all") else 200
 
 
-def test_every_array_is_that_of_double_precision(updates):
-    data, made = zipf(updates), settings(weight_decay=1e-4)
+def test_every_array_is_that_of_double_precision(amount):
+    data, made = zipf(amount(60, 2000)), settings(weight_decay=1e-4)
     network, first = learned(made, data)
     p = {name: getattr(first.theta, name).astype(float) for name in "CHdUWb"}
     for number, (contexts, w) in enumerate(zip(data.contexts, data.w)):

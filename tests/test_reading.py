@@ -41,7 +41,6 @@ def files(tmp_path_factory):
     return [SP, *(str(folder / name) for name in ("unigram", "bpe", "json"))]
 
 
-@settings(max_examples=60, deadline=None)
 @given(line=LINES)
 def test_places_of_pieces_are_those_in_the_line(files, line):
     for path in files:
@@ -57,14 +56,19 @@ def test_places_of_pieces_are_those_in_the_line(files, line):
                 assert "▁".join(f" {written} ".split()) == piece.strip("▁") or piece.strip("▁") in written, places
 
 
-@settings(max_examples=25, deadline=None)
+@pytest.fixture(scope="module")
+def models(files):
+    """A model of the pieces of each tokenizer."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return {path: lmtk.estimate(FILES / "tr.txt", 3, "wb", tokenizer=path) for path in files}
+
+
+@settings(max_examples=25)
 @given(lines=st.lists(LINES.map(lambda line: line.replace("▁", "a")).filter(str.strip), min_size=1, max_size=4))
-def test_words_are_the_sums_of_their_pieces(files, lines):
+def test_words_are_the_sums_of_their_pieces(models, lines):
     """And all of them are the sum of ppl. With -by word there is a row for each word of the text, at its place."""
-    for path in files:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            model = lmtk.estimate(FILES / "tr.txt", 3, "wb", tokenizer=path)
+    for path, model in models.items():
         how = {"tokenizer": path, "unit": "log10"}
         pieces, words = (lmtk.surprisal(model, lines, by=by, **how) for by in ("token", "word"))
         report = lmtk.perplexity(model, lines, tokenizer=path)

@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 import pytest
-from helpers import ENVIRONMENT, FILES
+from helpers import ENVIRONMENT, FILES, in_process
 
 from lmtk.files import container
 from lmtk.files.registry import load
@@ -107,19 +107,18 @@ def test_an_interrupted_count_leaves_nothing(tmp_path):
 def test_a_line_of_ten_megabytes(tmp_path):
     """A sentence of 2.5 million words is read; a word of more than 1 MB is an error that says where it is."""
     (tmp_path / "line").write_bytes(b"the cat saw the mat " * 500_000)
-    done = lmtk("ppl", "-lm", FILES / "wb.arpa", "-text", tmp_path / "line")
-    assert done.returncode == 0 and b": 1 sentences, 2500000 words, 0 OOVs" in done.stdout
-    done = lmtk("ngram-count", "-text", tmp_path / "line", "-order", "1", "-sort")
-    assert done.stdout == b"</s>\t1\n<s>\t1\ncat\t500000\nmat\t500000\nsaw\t500000\nthe\t1000000\n"
+    status, out, _ = in_process(tmp_path, "ppl", "-lm", FILES / "wb.arpa", "-text", "line")
+    assert status == 0 and b": 1 sentences, 2500000 words, 0 OOVs" in out
+    _, out, _ = in_process(tmp_path, "ngram-count", "-text", "line", "-order", "1", "-sort")
+    assert out == b"</s>\t1\n<s>\t1\ncat\t500000\nmat\t500000\nsaw\t500000\nthe\t1000000\n"
     (tmp_path / "word").write_bytes(b"a\nb " + b"x" * ((1 << 20) + 1) + b"\n")
     for command in (["ppl", "-lm", FILES / "wb.arpa"], ["ngram-count"], ["vocab"], ["normalize"]):
-        done = lmtk(*command, "-text", tmp_path / "word")
-        assert done.returncode == 1 and b"word:2: a word longer than 1 MB begins at byte 4;" in done.stderr
+        status, _, err = in_process(tmp_path, *command, "-text", "word")
+        assert status == 1 and "word:2: a word longer than 1 MB begins at byte 4;" in err
 
 
 @pytest.mark.parametrize("text", [b"caf\xe9 \xff a\0b\n", b"\xef\xbb\xbfthe cat\r\nsat\r\n"])
 def test_odd_bytes_pass_through(tmp_path, text):
     (tmp_path / "t").write_bytes(text)
-    done = lmtk("normalize", "-text", tmp_path / "t")
-    assert (done.returncode, done.stdout) == (0, text.removeprefix(b"\xef\xbb\xbf"))
-    assert lmtk("ppl", "-lm", FILES / "wb.arpa", "-text", tmp_path / "t").returncode == 0
+    assert in_process(tmp_path, "normalize", "-text", "t")[:2] == (0, text.removeprefix(b"\xef\xbb\xbf"))
+    assert in_process(tmp_path, "ppl", "-lm", FILES / "wb.arpa", "-text", "t")[0] == 0

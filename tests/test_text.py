@@ -35,7 +35,7 @@ from lmtk.text.vocab import make_vocab
 
 words = st.sampled_from([b"a", b"b", b"c", b"dd", b"\xe9", b"<unk>"])
 text = st.lists(st.lists(words, max_size=7), min_size=1, max_size=8)
-slow = settings(max_examples=60, deadline=None)
+quick = settings(max_examples=100)
 
 
 def written(tmp, sentences):
@@ -44,6 +44,7 @@ def written(tmp, sentences):
     return str(path)
 
 
+@quick
 @given(st.binary(max_size=300))
 def test_tokens_are_split_on_four_bytes_only(data):
     for row, line in zip(b" ".join(tokens(data)).split(b"\n"), data.split(b"\n")):
@@ -67,7 +68,6 @@ byte = st.sampled_from(b"aAb\xe9 \t\r\n\x0b\x00\x85")
 long_words = st.sampled_from([b"", b"1234567", b"12345678", b"123456789" * 9, b"\xc3\xa9", b"<s>", b"</s>", b"<unk>"])
 
 
-@slow
 @given(st.lists(st.one_of(st.lists(byte).map(bytes), long_words)), st.integers(1, 99), st.booleans(), st.booleans())
 @pytest.mark.filterwarnings("ignore::lmtk.errors.LmtkWarning")
 def test_the_kernel_reads_what_the_dictionary_reads(tmp_path_factory, parts, size, tolower, closed):
@@ -96,7 +96,6 @@ def test_the_kernels_table_grows(tmp_path, monkeypatch):
     assert list(plain.items()) == list(fast.items())
 
 
-@slow
 @given(text, st.integers(1, 4), st.booleans(), st.booleans())
 def test_counts_are_those_of_a_dictionary(tmp_path_factory, sentences, order, no_sos, no_eos):
     path = written(tmp_path_factory.mktemp("c"), sentences)
@@ -110,7 +109,6 @@ def test_counts_are_those_of_a_dictionary(tmp_path_factory, sentences, order, no
     assert actual == expected
 
 
-@slow
 @given(text, text, st.integers(1, 3))
 def test_counts_of_parts_add_up(tmp_path_factory, first, second, order):
     tmp = tmp_path_factory.mktemp("c")
@@ -188,7 +186,6 @@ def test_a_bad_count_line_is_named(tmp_path, line):
         read_rows(str(path), Growing())
 
 
-@slow
 @given(text, st.integers(1, 4))
 def test_a_stream_in_blocks_is_the_stream(tmp_path_factory, sentences, order):
     path = written(tmp_path_factory.mktemp("s"), sentences)
@@ -302,6 +299,7 @@ def test_open_in_leaves_the_callers_error_alone(tmp_path):
         raise ZeroDivisionError
 
 
+@quick
 @given(st.binary(max_size=200))
 def test_normalizing_changes_words_only(data):
     for options in ({"tolower": True}, {"to_num": True}, {"proper": True}):
@@ -382,6 +380,7 @@ def test_subwords_need_their_package(monkeypatch):
         subwords.make_splitter(b"model", "m")
 
 
+@quick
 @given(st.text("ab1 .,:'-()<>\u201c\u0940\u3002$\n", max_size=40))
 def test_tokens_move_no_character(text):
     data = text.encode()

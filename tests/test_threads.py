@@ -7,21 +7,13 @@ import threading
 import time
 
 import pytest
-from helpers import ENVIRONMENT, FILES
+from helpers import FILES, in_process
 
 from lmtk.machine import blas, threads
 from lmtk.machine.threads import lead_helpers, map_at_once, map_in_order
 
 TRAIN = f"nplm-train -text {FILES}/tr.txt -heldout {FILES}/te.txt -unk -hidden 2 -features 2 -order 3 -epochs 1 -lm m"
 PAIRS = f"-source {FILES}/nmt-train.en -target {FILES}/nmt-train.fr"
-CODE = """import sys, lmtk.cli
-from lmtk.machine import blas, threads
-blas.set_threads(2)
-def told(event, arguments):
-    if event == "os.rename" and arguments[1].endswith("/m"):
-        print("threads", blas.product_threads(), threads.thread_count())
-sys.addaudithook(told)
-lmtk.cli.main()"""
 
 
 @pytest.mark.parametrize(
@@ -36,13 +28,25 @@ lmtk.cli.main()"""
     ],
     ids=lambda words: "-".join(words.split()[0:1] + words.split()[-2:]).replace("/", " "),
 )
-def test_one_thread_is_one(tmp_path, words):
+def test_one_thread_is_one(tmp_path, monkeypatch, words):
     """When a file appears, its maker's BLAS has the threads that it worked with."""
     (tmp_path / "lists").write_text("0 ||| la maison ||| A= 0 ||| 0\n")
-    command = [sys.executable, "-c", CODE, *words.split(), "-threads", "1"]
-    environment = {name: value for name, value in ENVIRONMENT.items() if "THREADS" not in name}
-    done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert "threads 1 1" in done.stdout.splitlines(), done.stderr
+    for name in [name for name in os.environ if "THREADS" in name]:
+        monkeypatch.delenv(name)
+    replace, numbers, before = os.replace, [], blas.product_threads()
+
+    def watched(old, new):
+        if str(new).endswith("/m"):
+            numbers.append((blas.product_threads(), threads.thread_count()))
+        replace(old, new)
+
+    monkeypatch.setattr(os, "replace", watched)
+    try:
+        blas.set_threads(2)
+        status, _, err = in_process(tmp_path, *words.split(), "-threads", "1")
+    finally:
+        blas.set_threads(before or 1)
+    assert status == 0 and (1, 1) in numbers, err
 
 
 @pytest.mark.skipif(blas.product_threads() is None, reason="numpy is not the wheel's, with an OpenBLAS of its own")
