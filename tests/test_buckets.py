@@ -13,9 +13,8 @@ import naive
 import numpy as np
 import pytest
 from estimation import TEXTS, by_suffixes, counts_job, held_out_job, job, lmtk, outcome, whole_of, written
-from helpers import APART, ENVIRONMENT, PAIRS, SMALL_BLOCKS, TESTS, mpi, needs_mpi, random_text
+from helpers import APART, ENVIRONMENT, PAIRS, SMALL_BLOCKS, TESTS, in_process, mpi, needs_mpi, random_text
 
-from lmtk import cli
 from lmtk.commands import options
 from lmtk.files import bounded
 from lmtk.machine import threads
@@ -310,28 +309,23 @@ def test_the_command_writes_the_same_in_little_memory(tmp_path, monkeypatch, lar
     assert (tmp_path / "words").read_bytes() == (tmp_path / "more").read_bytes()
 
 
-def failing(monkeypatch, capsys, *words):
+def failing(folder, *words):
     """The line of a command that fails."""
-    with monkeypatch.context() as patched:
-        patched.setattr(sys, "argv", ["lmtk", *map(str, words)])
-        with pytest.raises(SystemExit) as done:
-            cli.main()
-    assert done.value.code == 1
-    out, err = capsys.readouterr()
-    assert (out, err.count("\n")) == ("", 1)
+    status, out, err = in_process(folder, *words)
+    assert (status, out, err.count("\n")) == (1, b"", 1)
     return err
 
 
-def test_too_little_memory_for_a_word_is_one_line(tmp_path, monkeypatch, large_from, capsys):
+def test_too_little_memory_for_a_word_is_one_line(tmp_path, monkeypatch, large_from):
     in_buckets(monkeypatch, large_from, 10)
     (tmp_path / "t").write_text("a b\n" * 50)
-    line = failing(monkeypatch, capsys, "ngram-count", "-text", tmp_path / "t", "-lm", tmp_path / "lm", "-memory", "1K")
+    line = failing(tmp_path, "ngram-count", "-text", tmp_path / "t", "-lm", tmp_path / "lm", "-memory", "1K")
     assert "-memory is too small: '</s>' accounts for 50 of the 150 words, which must be in memory together" in line
     assert not (tmp_path / "lm").exists()
 
 
 @pytest.mark.parametrize("written", [0, 30])
-def test_a_full_temporary_disk_is_one_line_and_leaves_nothing(tmp_path, monkeypatch, large_from, capsys, written):
+def test_a_full_temporary_disk_is_one_line_and_leaves_nothing(tmp_path, monkeypatch, large_from, written):
     in_buckets(monkeypatch, large_from, 2000)
     text, left, write = random_text(tmp_path, 1), [written], os.pwrite
 
@@ -345,12 +339,12 @@ def test_a_full_temporary_disk_is_one_line_and_leaves_nothing(tmp_path, monkeypa
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
     monkeypatch.setattr(os, "pwrite", full)
     words = "ngram-count", "-text", text, "-wbdiscount", "-lm", tmp_path / "lm", "-memory", "1K"
-    line = failing(monkeypatch, capsys, *words)
+    line = failing(tmp_path, *words)
     assert line == f"lmtk ngram-count: {tmp_path / 'temporary'}: No space left on device\n"
     assert not list((tmp_path / "temporary").iterdir()) and not (tmp_path / "lm").exists()
 
 
-def test_no_room_for_the_nodes_is_one_line(tmp_path, monkeypatch, large_from, capsys):
+def test_no_room_for_the_nodes_is_one_line(tmp_path, monkeypatch, large_from):
     in_buckets(monkeypatch, large_from, 2000)
     text = random_text(tmp_path, 1)
     (tmp_path / "temporary").mkdir()
@@ -362,7 +356,7 @@ def test_no_room_for_the_nodes_is_one_line(tmp_path, monkeypatch, large_from, ca
     monkeypatch.setattr(bounded, "SMALL", 1)
     monkeypatch.setattr(os, "posix_fallocate", full)
     words = "ngram-count", "-text", text, "-wbdiscount", "-write-bin", tmp_path / "bin", "-memory", "1K"
-    line = failing(monkeypatch, capsys, *words)
+    line = failing(tmp_path, *words)
     assert line == f"lmtk ngram-count: {tmp_path / 'temporary'}: No space left on device\n"
     assert not list((tmp_path / "temporary").iterdir()) and not (tmp_path / "bin").exists()
 

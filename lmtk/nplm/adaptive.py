@@ -106,8 +106,8 @@ class Segment:
 
 
 class AdaptiveNetwork:
-    """A Network that adapts to one text, from its first block to the last. dynamic: a `DynamicEvaluation`, or
-    None; cache: a `Cache`, or None. Make a new AdaptiveNetwork for each text.
+    """A Network that adapts to one text, from its first block to the last. dynamic: a `DynamicEvaluation`, or None;
+    cache: a `Cache`, or None. Make a new AdaptiveNetwork for each text.
     """
 
     def __init__(self, network, dynamic=None, cache=None):

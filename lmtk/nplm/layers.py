@@ -43,8 +43,7 @@ SPREAD = 0.25  # `Layer.spread` of a stack; with 1/sqrt(inputs) a stack hardly l
 class Gradient:
     """The gradients that a layer returns.
 
-    gx: dL/dx, with as many numbers as x; callers use that of the lowest layer, and above it gx may be None.
-    arrays: name -> gradient.
+    gx: dL/dx, with as many numbers as x; None is allowed in the layers above the lowest. arrays: name -> gradient.
     go (N, .): dL/do; o is the input of the nonlinearity at each of the N steps of the minibatch.
     inputs: the arrays, (N, .) each, that the weights multiply to compute o.
     above: the Gradient of the layer above this one, with arrays, go and inputs of its own; None: this is the highest.

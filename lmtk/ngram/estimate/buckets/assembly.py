@@ -179,10 +179,10 @@ def deal_events(job, k, size, base, dealt, b):
 
 @jit
 def make_rows(begins, ended, k, columns, base, place, rows):
-    """rows (M, 4) <- place, word, log10 p and suffix of the events of order k that the model has; place (N_k,) <- their
-    places, -1 for other events. columns (N_k,): the context of each event, whether the model has it, log10 p; and the
-    places of the events of order k - 1. The events of a context begin at its place in base (H,), which advances in
-    place. Returns how many lack their suffix.
+    """rows (M, 4) <- place, word, log10 p and suffix of the events of order k that the model has; place (N_k,) <- the
+    place of each event, -1 if the model does not have it. columns: for each event its context, whether the model has
+    it, and log10 p, (N_k,) each; then the places of the events of order k - 1. base (H,): the place of the next event
+    of each context; it is counted up here. Returns how many events lack their suffix.
     """
     contexts, in_model, p, below = columns
     word, node, suffix, lacking, at = 0, 0, -1, 0, 0
