@@ -302,7 +302,7 @@ class Model:
 
     @cached_property
     def _table(self):
-        return Table(self._index)
+        return Table.of_index(self._index)
 
     @cached_property
     def _follower(self):

@@ -3,6 +3,7 @@
 import gzip
 import io
 import os
+import pickle
 import sys
 import threading
 
@@ -17,6 +18,7 @@ from lmtk.errors import FormatError, LmtkError, LmtkWarning, UsageError
 from lmtk.files.decoding import blocks, lines
 from lmtk.files.inputs import open_in
 from lmtk.files.outputs import open_out
+from lmtk.files.words import Words
 from lmtk.machine import threads as threads_module
 from lmtk.ngram.counting.collection import Sources, collect
 from lmtk.ngram.counting.counts import (
@@ -31,7 +33,7 @@ from lmtk.ngram.counting.counts import (
 from lmtk.text import corpus, subwords
 from lmtk.text.corpus import Closed, Growing, Marks, contexts, count_words, ids_of, read_corpus, read_ids, tokens
 from lmtk.text.normalize import normalize
-from lmtk.text.vocab import make_vocab
+from lmtk.text.vocab import Vocab, make_vocab, vocab_of
 
 words = st.sampled_from([b"a", b"b", b"c", b"dd", b"\xe9", b"<unk>"])
 text = st.lists(st.lists(words, max_size=7), min_size=1, max_size=8)
@@ -406,3 +408,39 @@ def test_blocks_read_in_threads_have_the_ids_of_one(threads, closed, monkeypatch
     assert np.concatenate(list(ids_of(actual, index))).tolist() == expected
     assert closed or index.words() == plain.words()
     assert list(ids_of([], index)) == []
+
+
+def test_the_words_of_a_file_are_a_list():
+    own = [b"<s>", b"b", b"ab", b"<unk>", b"</s>", b"a"]
+    of_file = Words(b"".join(word + b"\n" for word in own))
+    assert of_file == own and own == of_file and of_file == Words(of_file.text) and of_file != own[1:]
+    assert [len(of_file), *of_file, of_file[2], *of_file[-2:]] == [6, *own, b"ab", *own[-2:]]
+    assert [of_file.index(word) for word in own] == [*range(6)]
+    for other in (b"", b"s>", b"<s", b"ab\n<unk>x"):
+        assert other not in of_file
+        with pytest.raises(ValueError):
+            of_file.index(other)
+    for a, b in ((own, of_file), (of_file, own), (own, own)):
+        assert Vocab(a, 4) == pickle.loads(pickle.dumps(Vocab(b, 4)))
+
+
+@pytest.mark.parametrize("large", [False, True])
+def test_a_large_vocabulary_of_a_file_needs_no_index(large, large_from):
+    large_from(1 if large else 1 << 30, "text")
+    about = {"V": 4, "unk": "<unk>"}
+    vocab = vocab_of(about, Words(b"</s>\nb\na\n<unk>\n<s>\n-pau-\n"), "file")
+    closed = Closed.of_vocab(vocab)
+    assert [vocab.unk_id, vocab.sos_id, vocab.eos_id, vocab.predicts(b"<s>"), vocab.predicts(b"</s>")] == [
+        3,
+        4,
+        0,
+        0,
+        1,
+    ]
+    assert np.concatenate(list(ids_of([b"a b\n", b"c -pau- <s>\n"], closed))).tolist() == [2, 1, -1, 3, 5, 4, -1]
+    assert ("index" in vars(vocab)) != large
+    assert [closed[word] for word in (b"c", b"<s>", b"b", b"a", b"\n", b"d")] == [3, 4, 1, 2, -1, 3]
+    with pytest.raises(FormatError, match="a word occurs twice"):
+        vocab_of(about, Words(b"</s>\nb\n<unk>\n<s>\nb\n"), "file")
+    with pytest.raises(FormatError, match="its vocabulary has no <s>"):
+        vocab_of(about, Words(b"</s>\nb\n<unk>\na\n"), "file")

@@ -29,6 +29,7 @@ from lmtk.clock import UNLIMITED
 from lmtk.errors import FormatError
 from lmtk.files import bounded
 from lmtk.files.outputs import Output
+from lmtk.files.words import Words
 from lmtk.machine.threads import helper_pool, map_in_order, thread_count
 
 VERSION = 1
@@ -266,9 +267,4 @@ def settings_for_people(settings):
 
 def bytes_of(words):
     """Words as a uint8 array, one a line: the array "vocabulary"."""
-    return np.frombuffer(b"\n".join(words), np.uint8)
-
-
-def words_of(arrays):
-    """The words of the array "vocabulary", a list of bytes."""
-    return arrays["vocabulary"].tobytes().split(b"\n")
+    return np.frombuffer(words.text[:-1] if isinstance(words, Words) else b"\n".join(words), np.uint8)

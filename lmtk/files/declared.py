@@ -16,7 +16,8 @@ import numpy as np
 
 from lmtk.errors import FormatError
 from lmtk.files import curve
-from lmtk.files.container import KINDS, words_of
+from lmtk.files.container import KINDS
+from lmtk.files.words import Words
 
 MOST = 1 << 48  # the largest size
 NAMES = {"F64": "float64", "F32": "float32", "I64": "int64", "I32": "int32", "U8": "bytes"}
@@ -144,8 +145,8 @@ def vocabulary(arrays, path):
     check_array(
         arrays.get("vocabulary"), Array("U8", (arrays.get("vocabulary", np.empty(0)).size,)), "vocabulary", path
     )
-    words = words_of(arrays)
-    if b"" in words or any(blank in arrays["vocabulary"] for blank in b" \t"):
+    words = Words(arrays["vocabulary"].tobytes() + b"\n")
+    if words.text.startswith(b"\n") or any(gap in words.text for gap in (b"\n\n", b" ", b"\t")):
         raise FormatError(path, "damaged: its vocabulary has words that are empty or contain blanks")
     return words
 

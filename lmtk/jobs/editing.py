@@ -348,12 +348,10 @@ def generate(job, model):
     """-gen and -gen-prefixes."""
     from lmtk.ngram import generation
     from lmtk.text.corpus import Closed, Marks, read_ids
-    from lmtk.text.vocab import SOS
 
-    prefixes = [[model.vocab.index[SOS]]] * (job.gen or 0)
+    prefixes = [[model.vocab.sos_id]] * (job.gen or 0)
     if job.gen_prefixes:
-        closed = Closed(model.vocab.index, model.vocab.unk_id)
-        ids, starts, _ = read_ids(job.gen_prefixes, closed, Marks(sos=False, eos=False))
+        ids, starts, _ = read_ids(job.gen_prefixes, Closed.of_vocab(model.vocab), Marks(sos=False, eos=False))
         prefixes += [ids[first:last].tolist() for first, last in pairwise(starts)]
     for sentence in generation.sentences(model, prefixes, job.seed, job.unk):
         sys.stdout.buffer.write(b" ".join(model.vocab.words[w] for w in sentence) + b"\n")

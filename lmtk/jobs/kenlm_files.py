@@ -4,6 +4,7 @@ import warnings
 
 from lmtk.errors import LmtkError, LmtkWarning, UsageError, counted, name_of
 from lmtk.jobs.rules import check_outputs, needs, one_of, wrong
+from lmtk.text.vocab import EOS, SOS
 
 # of the fields write_bin, write_kenlm, kenlm_type, compact and quantize of a job
 KENLM_RULES = (
@@ -53,8 +54,8 @@ def check_levels(form, name, levels):
     """`check_for_kenlm`, for the `kenlm.levels.Levels` of a model."""
     positive = [column[column > 0] for column in levels.log10p[1:]]
     largest = max(float(p.max(initial=0)) for p in positive)
-    words = {levels.words[w] for w in levels.ids.tolist()}
-    check_for_kenlm(form, name, len(positive), words, (sum(map(len, positive)), largest))
+    missing = [mark for mark in (SOS, EOS) if levels.words.index(mark) not in levels.ids]
+    check_for_kenlm(form, name, len(positive), missing, (sum(map(len, positive)), largest))
 
 
 def convert(source, target, form):
@@ -81,7 +82,8 @@ def convert(source, target, form):
             if is_arpa(stream):
                 with open_out(target) as out:
                     tables, *positive = probing.read(stream, source, form, out)
-                    check_for_kenlm(form, name, len(tables.sizes), set(tables.words), positive)
+                    missing = [mark for mark in (SOS, EOS) if mark not in tables.words]
+                    check_for_kenlm(form, name, len(tables.sizes), missing, positive)
                     tables.write()
                 return
     with warnings.catch_warnings():
@@ -98,18 +100,18 @@ def is_arpa(stream):
     return find_reader(stream.peek(1 << 12)) == ARPA
 
 
-def check_for_kenlm(form, name, order, words, positive):
-    """Raises LmtkError for a model that KenLM does not take; warns of one that most KenLM programs do not take. words:
-    those with a 1-gram. positive: how many positive log probabilities there are, and the largest.
+def check_for_kenlm(form, name, order, missing, positive):
+    """Raises LmtkError for a model that KenLM does not take; warns of one that most KenLM programs do not take.
+    missing: those of <s> and </s> that have no 1-gram. positive: how many positive log probabilities there are, and the
+    largest.
     """
     from lmtk.kenlm.layout import MOST_ORDERS
-    from lmtk.text.vocab import EOS, SOS
 
     if order < 2:
         raise LmtkError(f"{name}: KenLM's binary files need a model of order 2 or more; this one has only 1-grams")
-    missing = [w.decode() for w in (SOS, EOS) if w not in words]
     if missing and not form.allows_missing_marks:
-        raise LmtkError(f"{name}: the model has no {' and no '.join(missing)}; to allow that, use build_binary -s")
+        marks = " and no ".join(mark.decode() for mark in missing)
+        raise LmtkError(f"{name}: the model has no {marks}; to allow that, use build_binary -s")
     if positive[0] and not form.allows_positive:
         count = counted(positive[0], "positive log probability", "positive log probabilities")
         raise LmtkError(f"{name}: {count}, up to {positive[1]:.7g}; to make them 0, use build_binary -i")

@@ -283,7 +283,7 @@ def report_count_file(model, path, scoring, write):
     from lmtk.reports.srilm import report_counts
     from lmtk.text.corpus import Closed
 
-    index = getattr(model, "index", None) or Closed(model.vocab.index, model.vocab.unk_id)
+    index = getattr(model, "index", None) or Closed.of_vocab(model.vocab)
     texts = passages(lines(path), os.fsencode(scoring.escape)) if scoring.escape else [(None, b"")]
     order = scoring.count_order or scoring.order or model.order
     read = partial(read_rows, path, index, order, scoring.float_counts, scoring.tolower)

@@ -214,7 +214,7 @@ def score_side(job, side, models):
     from lmtk.text.corpus import Closed
 
     vocab = models[0].vocab
-    reader = job.reading.reader(Closed(vocab.index, vocab.unk_id), job.tolower)
+    reader = job.reading.reader(Closed.of_vocab(vocab), job.tolower)
     # the next block is read while the models score this one
     corpora = map_in_order(lambda block: lines_corpus(reader, block, vocab), blocks_of(side), threads=1)
     scores, words, unknown, renumbered = [np.zeros(0)], 0, 0, renumbering(models)

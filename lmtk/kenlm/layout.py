@@ -88,13 +88,21 @@ def is_unknown(word):
     return word in (UNK, CAPITALS)
 
 
+def places_of_unknown(words):
+    """The places of both spellings of <unk> in a list of different words."""
+    return [words.index(w) for w in (UNK, CAPITALS) if w in words]
+
+
 def hash_words(words):
     """Hash each word as KenLM does (MurmurHash64A): (N,) uint64."""
-    hash_of, length = np.empty(len(words), np.uint64), np.array([len(word) for word in words])
+    letters = np.frombuffer(b"".join(words), np.uint8)
+    hash_of, length = np.empty(len(words), np.uint64), np.fromiter(map(len, words), np.int64, len(words))
+    begin = np.cumsum(length) - length
     for n in np.unique(length).tolist():
         at = np.flatnonzero(length == n)
-        text = b"".join(words[i].ljust(-(-n // 8) * 8, b"\0") for i in at.tolist())
-        columns = np.frombuffer(text, "<u8").reshape(len(at), -1).T
+        text = np.zeros((len(at), -(-n // 8) * 8), np.uint8)
+        text[:, :n] = letters[begin[at][:, None] + np.arange(n)]
+        columns = text.view("<u8").T
         h = np.full(len(at), n * int(MIX) % (1 << 64), np.uint64)
         for column in columns[: n // 8]:
             k = column * MIX
@@ -108,4 +116,4 @@ def hash_words(words):
 
 def join_words(words):
     """The words of a file in the order of their numbers, <unk> first, as its last bytes."""
-    return b"".join(w + b"\0" for w in words)
+    return b"\0".join(words) + b"\0"

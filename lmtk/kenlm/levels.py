@@ -20,7 +20,7 @@ from itertools import pairwise
 import numpy as np
 
 from lmtk.files.bounded import trim
-from lmtk.kenlm.layout import hash_words, is_unknown
+from lmtk.kenlm.layout import hash_words, places_of_unknown
 from lmtk.machine.jit import intrinsic, jit
 from lmtk.machine.threads import map_at_once, parts_of, thread_count
 from lmtk.ngram.estimate.engine import IN_MODEL
@@ -58,7 +58,7 @@ def number_words(words, ids):
     """(KenLM's number of each word, (W,) int32, 0 for <unk> and for a word without a 1-gram; the hashes in the order of
     the numbers, from number 1 on; the words in that order, <unk> first). ids: the words with a 1-gram.
     """
-    ids = ids[[not is_unknown(words[w]) for w in ids.tolist()]]
+    ids = ids[~np.isin(ids, places_of_unknown(words))]
     hashes, numbers = hash_words([words[w] for w in ids.tolist()]), np.zeros(len(words), np.int32)
     by_hash = np.argsort(hashes)
     numbers[ids[by_hash]] = np.arange(1, len(ids) + 1)
@@ -80,7 +80,7 @@ def of_estimate(job):
     has all of its n-grams.
     """
     work, words = job.estimator, job.vocab.words
-    if not work or job.sizes[1:] != work.suffixes.sizes[1:] or sum(map(is_unknown, words)) > 1:
+    if not work or job.sizes[1:] != work.suffixes.sizes[1:] or len(places_of_unknown(words)) > 1:
         return None
     work.suffixes = replace(work.suffixes, come=None)
     work.log10p[1] = np.where(job.marks & IN_MODEL, job.log10p, np.float32(np.nan))

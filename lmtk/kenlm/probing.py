@@ -11,6 +11,7 @@ back-off weight of 0 is -0.0 unless the n-gram is a context.
 
 import os
 from dataclasses import replace
+from itertools import compress
 
 import numpy as np
 
@@ -32,7 +33,7 @@ from lmtk.kenlm.hashed import (
     lay_out,
     place_of,
 )
-from lmtk.kenlm.layout import ZERO, hash_words, header_size, is_unknown, join_words, make_header
+from lmtk.kenlm.layout import ZERO, hash_words, header_size, is_unknown, join_words, make_header, places_of_unknown
 from lmtk.machine.jit import inlined, intrinsic, jit
 from lmtk.machine.threads import map_in_order
 from lmtk.ngram.arpa import reader
@@ -142,7 +143,7 @@ class GrowingTables:
         try:
             if max(sizes) > MOST:
                 raise MemoryError
-            self.tables = Tables(self.out, self.form, sizes, len(self.unigrams.vocab.index))
+            self.tables = Tables(self.out, self.form, sizes, len(self.unigrams.vocab.words))
         except (MemoryError, OSError):
             reason = f"\\data\\ says {sum(sizes)} n-grams; hash tables for so many do not fit into memory or on disk"
             raise FormatError(self.path, reason) from None
@@ -168,8 +169,9 @@ class Tables:
 
     def insert_words(self, rows, words):
         """Inserts 1-grams. rows (N, 3): as in `reader.Rows`; words: of the 1-grams."""
-        is_word = np.array([not is_unknown(w) for w in words])
-        self.words += [w for w in words if not is_unknown(w)]
+        is_word = np.ones(len(words), bool)
+        is_word[places_of_unknown(words)] = False
+        self.words += compress(words, is_word.tolist())
         number = np.where(is_word, np.cumsum(is_word), 0)
         self.numbers[rows[:, 0]] = number
         hash_into(self.memory, np.array([[HEAD, self.word_buckets, WORD]]), hash_words(self.words[1:]))

@@ -15,7 +15,7 @@ from lmtk.lm import ABSENT, LN10, NONE, UNKNOWN, unique_rows, vocabulary_sums
 from lmtk.machine.threads import Scratch, map_in_order
 from lmtk.ngram.model import summing
 from lmtk.reports.tally import Tally, added
-from lmtk.text.corpus import Closed, Table, corpora, sentences
+from lmtk.text.corpus import corpora, sentences
 from lmtk.text.vocab import SOS, lower
 
 BLOCK = 1 << 18  # bytes of a large text that a thread reads and scores at once
@@ -185,7 +185,7 @@ def report_sums(model, name, texts, marks, write):
     between. marks: must not be those of a stream.
     """
     vocab = model.vocab
-    table = Table(Closed(vocab.index, vocab.unk_id)).arrays()
+    table = vocab.table.arrays()
     ids = vocab.V, vocab.unk_id, vocab.sos_id, vocab.eos_id, marks.sos, marks.eos
     whole, blank, unknown, of_pieces, scratch = Tally(), 0, 0, [], Scratch()
 

@@ -18,9 +18,10 @@ import numpy as np
 
 from lmtk.errors import LmtkError, name_of
 from lmtk.files.decoding import blocks
+from lmtk.files.words import Words
 from lmtk.machine.large import pays
 from lmtk.machine.threads import Scratch, thread_count
-from lmtk.text.kernels import NEWLINE, look_up, read_lines, renumber
+from lmtk.text.kernels import NEWLINE, look_up, renumber
 from lmtk.text.vocab import EOS, SOS, lower
 
 TOKEN = re.compile(rb"[^ \t\r\n]+|\n")
@@ -39,6 +40,10 @@ class Growing(dict):
     def __missing__(self, word):
         self[word] = i = len(self) - 1
         return i
+
+    def add(self, words):
+        """Gives the next ids to new words, in their order."""
+        self.update(zip(words, range(len(self) - 1, len(self) - 1 + len(words))))
 
     def words(self):
         return list(self)[1:]
@@ -105,14 +110,31 @@ def tokens(block, tolower=False):
 
 
 class Closed(dict):
-    """Word -> id in a fixed vocabulary; words that are not in it have the id `unk`."""
+    """Word -> id in a fixed vocabulary; words that are not in it have the id `unk`. table: the Table of these words if
+    there is one already.
+    """
+
+    table = vocab = None
 
     def __init__(self, index, unk):
         super().__init__(index)
         self[b"\n"] = NEWLINE
         self.unk = unk
 
+    @classmethod
+    def of_vocab(cls, vocab):
+        """Word -> id in a Vocab. A large vocabulary has a table; its index is made when the first word is looked up."""
+        if "table" not in vars(vocab):
+            return cls(vocab.index, vocab.unk_id)
+        closed = cls({vocab.unk: vocab.unk_id, SOS: vocab.sos_id, EOS: vocab.eos_id}, vocab.unk_id)
+        closed.table, closed.vocab = vocab.table, vocab
+        return closed
+
     def __missing__(self, word):
+        if self.vocab:
+            self.update(self.vocab.index)
+            self.vocab = None
+            return self[word]
         return self.unk
 
 
@@ -124,7 +146,8 @@ class Reader:
     """
 
     def __init__(self, index, tolower=False, job="look-up"):
-        self.index, self.tolower, self.job, self.table = index, tolower, job, None
+        self.index, self.tolower, self.job = index, tolower, job
+        self.table = index.table if isinstance(index, Closed) else None
 
     def is_large(self, block):
         """Whether kernels read a block: a large one, or one that comes after a large one."""
@@ -137,7 +160,7 @@ class Reader:
     def reading(self, block):
         """The function that gives the ids of a block. If the index is Closed, several threads may call it."""
         if self.table is None and self.is_large(block):
-            self.table = Table(self.index)
+            self.table = Table.of_index(self.index)
         return self.ids_in_python if self.table is None else self.ids_by_table
 
     def ids_in_python(self, block):
@@ -169,18 +192,21 @@ def ids_of(blocks, index, tolower=False):
         return
     from concurrent.futures import ThreadPoolExecutor
 
-    tables = [Table(index) for _ in range(thread_count())]
+    every = Table.of_index(index)  # the words of all threads
+    tables = [every if every.closed else Table.of_index(index) for _ in range(thread_count())]
     numbers = [np.append(np.arange(len(index) - 1), NEWLINE)] * len(tables)
 
     def look_up(table, block):
         n_words = table.n_words
-        return table.ids(lower(block) if tolower else block), table.words(n_words)
+        return table.ids(lower(block) if tolower else block), table.text(n_words)
 
     def numbered(t, future):
         ids, new = future.result()
-        if tables[t].closed:
+        if every.closed:
             return ids
-        numbers[t] = np.concatenate((numbers[t][:-1], [index[word] for word in new], [NEWLINE])).astype(np.int32)
+        n_words, new_ids = every.n_words, every.ids(new)
+        index.add(every.words(n_words))
+        numbers[t] = np.concatenate((numbers[t][:-1], new_ids[new_ids != NEWLINE], [NEWLINE])).astype(np.int32)
         renumber(ids, numbers[t], ids)
         return ids
 
@@ -195,27 +221,36 @@ def ids_of(blocks, index, tolower=False):
 
 
 class Table:
-    """The words of an index in the arrays of `kernels.look_up`, to which the new words of texts are added."""
+    """Words and their ids in the arrays of `kernels.look_up`. In an open table, the new words of texts are added."""
 
-    def __init__(self, index):
-        self.closed = isinstance(index, Closed)
-        self.unk = index.unk if self.closed else 0
-        self.scratch = Scratch()
-        words, values = list(index), np.fromiter(index.values(), np.int32, len(index))
+    def __init__(self, words, ids, unk=0, next_id=-1):
+        """words, ids: of equal length. A word of a text that is not in the table has the id `unk`; but if `next_id` is
+        not negative, the table is open, and new words have the ids from `next_id` on.
+        """
+        self.unk, self.next_id, self.closed, self.scratch = unk, next_id, next_id < 0, Scratch()
+        text = words.text if isinstance(words, Words) else b"\n".join(words) + b"\n"
+        # words that no text can have, empty or with blanks in them, are left out
+        has_gaps = text.startswith(b"\n") or any(gap in text for gap in (b"\n\n", b" ", b"\t", b"\r"))
+        if has_gaps or text.count(b"\n") != len(words):
+            tokens = [(w, i) for w, i in zip(words, ids) if TOKEN.fullmatch(w) and w != b"\n"]
+            text, ids = b"".join(w + b"\n" for w, _ in tokens), [i for _, i in tokens]
+        spare = 1 if self.closed else 2
+        self.room(spare * len(ids), spare * len(text))
+        self.add(text)
+        self.value[: self.n_words] = np.asarray(ids, np.int32)[: self.n_words]
+        self.n_initial = self.n_words
+
+    @classmethod
+    def of_index(cls, index):
+        """The Table of an index: its own, if it is Closed and has one."""
+        closed = isinstance(index, Closed)
+        if closed and index.table:
+            return index.table
+        words, ids = [*index], [*index.values()]
         if b"\n" in index:  # the end of a line is not a word
             line = words.index(b"\n")
-            del words[line]
-            values = np.delete(values, line)
-        text = b"\n".join(words) + b"\n"
-        # words of the index that no text can have, empty or with blanks in them, are left out
-        if text.count(b"\n") != len(words) or any(blank in b"\n" + text for blank in (b"\n\n", b" ", b"\t", b"\r")):
-            tokens = [(w, i) for w, i in index.items() if TOKEN.fullmatch(w) and w != b"\n"]
-            words, values = [w for w, _ in tokens], np.array([i for _, i in tokens], np.int32)
-            text = b"".join(w + b"\n" for w in words)
-        self.room(2 * len(words), 2 * len(text))
-        self.add(text)
-        self.value[: self.n_words] = values
-        self.n_initial, self.next_id = self.n_words, -1 if self.closed else len(index) - 1
+            del words[line], ids[line]
+        return cls(words, ids, index.unk) if closed else cls(words, ids, next_id=len(index) - 1)
 
     def room(self, words, letters):
         """Allocate an empty table for at least so many words and bytes of words."""
@@ -234,7 +269,7 @@ class Table:
 
     def add(self, text):
         """Add the words of a text, with the ids from 0 on. The table must be empty and have room for them."""
-        self.look_up(np.frombuffer(text, np.uint8), 0, 0, np.empty(len(text), np.int32))
+        self.look_up(np.frombuffer(text, np.uint8), 0, 0, np.empty(2 * text.count(b"\n"), np.int32))
 
     def grow(self):
         text, value = self.letters[: self.ends[self.n_words]].tobytes(), self.value[: self.n_words]
@@ -242,12 +277,12 @@ class Table:
         self.add(text)
         self.value[: self.n_words] = value
 
-    def words(self, first=0):
-        return self.letters[self.ends[first] : self.ends[self.n_words]].tobytes().split(b"\n")[:-1]
+    def text(self, first=0):
+        """The words from number `first` on, a line each."""
+        return self.letters[self.ends[first] : self.ends[self.n_words]].tobytes()
 
-    def read_lines(self, text, at, k, rows):
-        """`kernels.read_lines` with this table, of a Closed index. It may run in several threads."""
-        return read_lines(text, at, k, self.arrays(), self.unk, rows, rows.view(np.float32))
+    def words(self, first=0):
+        return self.text(first).split(b"\n")[:-1]
 
     def ids(self, block):
         """The ids of a block of text. If the index is Closed, several threads may call this function."""
@@ -362,7 +397,7 @@ def corpora(blocks, vocab, marks, order=1, keep_lines=False, index=None):
     again. keep_lines: the blocks must have whole lines. index: a Growing index, which has the words of a block when its
     Corpus is yielded; without it, words outside the vocabulary are <unk>.
     """
-    index = Closed(vocab.index, vocab.unk_id) if index is None else index
+    index = Closed.of_vocab(vocab) if index is None else index
     sos, eos = index[SOS], index[EOS]
     reader = Reader(index, marks.tolower)
     before, context = NEWLINE, np.zeros(0, np.int32)  # context: the last tokens of a sentence that goes on
@@ -387,7 +422,7 @@ def corpora(blocks, vocab, marks, order=1, keep_lines=False, index=None):
 
 def whole_corpus(path, vocab, marks):
     """The whole text of `path` as one Corpus. Raises LmtkError if it has no words."""
-    ids, starts, blank = read_ids(path, Closed(vocab.index, vocab.unk_id), marks)
+    ids, starts, blank = read_ids(path, Closed.of_vocab(vocab), marks)
     if not len(ids):
         raise LmtkError(f"{name_of(path)}: no words in it; is it the right file?")
     scored = np.ones(len(ids), bool) if marks.stream else except_openings(ids, starts, vocab.sos_id)

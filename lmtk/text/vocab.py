@@ -1,10 +1,14 @@
 """Vocabularies: words as bytes, their ids, and which of them a model predicts."""
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from lmtk.errors import FormatError, LmtkError, LmtkWarning, name_of, shown
 from lmtk.files.decoding import lines
+from lmtk.files.words import Words
+from lmtk.machine.large import pays
 
 UNK, SOS, EOS = b"<unk>", b"<s>", b"</s>"
 FIRST = 100  # lines of a word list that are looked at
@@ -15,39 +19,54 @@ PAUSE = b"-pau-"  # as in SRILM, it occurs only in contexts and is never predict
 class Vocab:
     """The words of a model. Words with ids below V are predicted; the others occur only in contexts.
 
-    words: all words, bytes, the predicted ones first; <unk>, <s> and </s> are among them, each once.
+    words: all words, bytes, the predicted ones first; <unk>, <s> and </s> are among them, each once. A list, or
+    `files.container.Words` for the words of a file.
     V: the number of predicted words, |V| in the papers.
     unk: the word that stands for unknown ones, <unk> or that of -map-unk.
     tokenizer: the SHA-256 of the file of the tokenizer whose pieces the words are, None if they are words of a text.
     """
 
-    words: list
+    words: Sequence
     V: int
     unk: bytes = UNK
     tokenizer: str | None = field(default=None, compare=False)
-    index: dict = field(init=False, repr=False, compare=False)
 
-    def __post_init__(self):
-        object.__setattr__(self, "index", dict(zip(self.words, range(len(self.words)))))
+    @cached_property
+    def index(self):
+        """Word -> id."""
+        return dict(zip(self.words, range(len(self.words))))
+
+    @cached_property
+    def table(self):
+        """The words as a `text.corpus.Table`, which takes less time and memory than the index."""
+        import numpy as np
+
+        from lmtk.text.corpus import Table
+
+        return Table(self.words, np.arange(len(self.words)), self.unk_id)
+
+    def __reduce__(self):  # without index and table
+        return Vocab, ([*self.words], self.V, self.unk, self.tokenizer)
 
     def __repr__(self):
         first = b" ".join(self.words[:3]).decode("utf-8", "backslashreplace")
         return f"<Vocab of {len(self.words)} words, {self.V} of them predicted: {first} ...>"
 
-    @property
+    @cached_property
     def unk_id(self):
-        return self.index[self.unk]
+        return self.words.index(self.unk)
 
-    @property
+    @cached_property
     def sos_id(self):
-        return self.index[SOS]
+        return self.words.index(SOS)
 
-    @property
+    @cached_property
     def eos_id(self):
-        return self.index[EOS]
+        return self.words.index(EOS)
 
     def predicts(self, word):
-        return self.index.get(word, self.V) < self.V
+        special = {self.unk: self.unk_id, SOS: self.sos_id, EOS: self.eos_id}  # do not need the index
+        return (special if word in special else self.index).get(word, self.V) < self.V
 
 
 def common_tokenizer(vocabs):
@@ -72,12 +91,13 @@ def vocab_of(settings, words, path):
     V, unk = settings["V"], settings["unk"].encode("latin-1")
     if not 0 < V <= len(words):
         raise FormatError(path, f"damaged: it predicts {V} words, but its vocabulary has {len(words)}")
-    vocab = Vocab(words, V, unk, settings.get("tokenizer"))
-    if len(vocab.index) != len(words):
-        raise FormatError(path, "damaged: a word occurs twice in its vocabulary")
     for word in (unk, SOS, EOS):
-        if word not in vocab.index:
+        if word not in words:
             raise FormatError(path, f"its vocabulary has no {shown(word)}")
+    vocab = Vocab(words, V, unk, settings.get("tokenizer"))
+    large = isinstance(words, Words) and pays("text", len(words.text), "look-up")
+    if (vocab.table.n_words if large else len(vocab.index)) != len(words):
+        raise FormatError(path, "damaged: a word occurs twice in its vocabulary")
     return vocab
 
 

@@ -16,7 +16,8 @@ from lmtk.ngram.arpa import reader, rows, writer
 from lmtk.ngram.counting import collection
 from lmtk.ngram.counting.collection import Sources, collect
 from lmtk.ngram.model import backoff
-from lmtk.text.corpus import Closed, Marks, Table
+from lmtk.text.corpus import Marks, Table
+from lmtk.text.kernels import read_lines
 from lmtk.text.vocab import UNK
 
 MODEL = b"""
@@ -289,7 +290,7 @@ def test_small_and_large_count_files_are_read_alike(tmp_path, monkeypatch, large
 
 def test_numbers_are_read_as_python_reads_them():
     """In a large file: of one to eight digits behind the point at once, of others one after the other."""
-    random, table = np.random.default_rng(1), Table(Closed({b"a": 0}, reader.NO_UNIGRAM))
+    random, table = np.random.default_rng(1), Table([b"a"], [0]).arrays()
     texts = [f"{x:.{d}f}" for d in range(12) for x in -(10 ** random.uniform(-9, 1.2, 200))]
     texts += [f"{x:.7g}" for x in -(10 ** random.uniform(-9, 2, 2000))] + [
         "-0.00000000",
@@ -300,7 +301,8 @@ def test_numbers_are_read_as_python_reads_them():
     ]
     block = "".join(f"{text}\ta\t{text}\n" for text in texts).encode()
     rows = np.empty((len(texts), 3), np.int32)
-    _, count, *_ = table.read_lines(np.frombuffer(block, np.uint8), 0, 1, rows)
+    text = np.frombuffer(block, np.uint8)
+    _, count, *_ = read_lines(text, 0, 1, table, reader.NO_UNIGRAM, rows, rows.view(np.float32))
     expected = np.array([float(text) for text in texts]).astype(np.float32) + np.float32(0)
     assert count == len(texts)
     assert all(np.array_equal(rows.view(np.float32)[:, column], expected) for column in (1, 2))

@@ -25,7 +25,8 @@ from lmtk.ngram.counting.counts import number_ngrams
 from lmtk.ngram.model.backoff import Backoff
 from lmtk.ngram.model.building import build_nodes, finish
 from lmtk.ngram.model.nodes import ROOT, ZERO, wrap_records
-from lmtk.text.corpus import TOKEN, Closed, Table
+from lmtk.text.corpus import TOKEN, Table
+from lmtk.text.kernels import read_lines
 from lmtk.text.vocab import EOS, SOS, UNK, Vocab
 
 NUMBER = re.compile(rb"([-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?|-[Ii]nf(inity)?)$")
@@ -180,7 +181,7 @@ def pieces(blocks, unigrams):
     """Yields (number, line) as `split_lines` does, but Rows in place of the lines that `text.kernels.read_lines` reads.
     From the 2-grams on, threads read the blocks.
     """
-    line, order, free, unigrams.table = 0, None, [], Table(Closed({}, NO_UNIGRAM))  # 1-grams are not looked up
+    line, order, free, unigrams.table = 0, None, [], Table([], [])  # 1-grams are not looked up
     for block in blocks:
         items, lines, order = read_block(block, order, unigrams, free)
         yield from ((line + number, piece) for number, piece in items)
@@ -223,6 +224,13 @@ class Unigrams:
     @cached_property
     def vocab(self):
         return vocabulary(self.words)
+
+    @property
+    def ids(self):
+        """The ids of the words, (N,) int32."""
+        if self.table is None:
+            return np.array([self.vocab.index[w] for w in self.words], np.int32)
+        return self.vocab.table.ids(b"\n".join(self.words) + b"\n")[::2]  # without the line ends
 
 
 class GrowingTrie:
@@ -303,7 +311,8 @@ def read_block(block, order, unigrams, free):
         if order:
             rows = lent(free, (len(text) - at) // (2 * order + 2) + 1, order + 2)
             start = at
-            at, size, lines, positive, worst, outside = unigrams.table.read_lines(text, at, order, rows)
+            table, numbers = unigrams.table.arrays(), rows.view(np.float32)
+            at, size, lines, positive, worst, outside = read_lines(text, at, order, table, NO_UNIGRAM, rows, numbers)
             line += lines
             if size:
                 unknown = None
@@ -320,7 +329,7 @@ def read_block(block, order, unigrams, free):
         items.append((line, piece))
         before, order = order, next_order(order, piece)
         if before == 1 and order == 2:
-            unigrams.table = Table(Closed(unigrams.vocab.index, NO_UNIGRAM))
+            unigrams.table = unigrams.vocab.table
         if before == order == 1 and not isinstance(entry := parse(piece, 1), str):
             unigrams.words += entry[1]
     return items, line, order
@@ -456,18 +465,18 @@ def rows_of_pieces(k, pieces, unigrams):
     """The rows (N, k + 2) of parsed lines and Rows of order k; of 1-grams, `pieces` is the whole section. Raises
     FormatError for a word that has no 1-gram.
     """
-    index, parts = unigrams.vocab.index, []
+    vocab, parts = unigrams.vocab, []
     try:
         for kind, run in groupby(pieces, type):
             if kind is Rows:
-                # index lacks an unknown word, so that it raises KeyError
-                parts += [x.rows if x.unknown is None else index[x.unknown] for x in run]
+                # the index lacks an unknown word, so that it raises KeyError
+                parts += [x.rows if x.unknown is None else vocab.index[x.unknown] for x in run]
             else:
-                parts.append(rows_of_lines(k, [*run], index))
+                parts.append(rows_of_lines(k, [*run], vocab.index))
     except KeyError as e:
         problem = f"the word {shown(e.args[0])} of an n-gram is not among the 1-grams"
         raise FormatError(unigrams.path, problem) from None
     rows = parts[0] if len(parts) == 1 else np.concatenate([np.empty((0, k + 2), np.int32), *parts])
     if k == 1:
-        rows[:, 0] = [index[w] for w in unigrams.words]
+        rows[:, 0] = unigrams.ids
     return rows

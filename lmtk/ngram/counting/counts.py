@@ -73,14 +73,14 @@ class Counts:
         return sum(int(c) for w, c in zip(first.keys, first.count) if self.words[w] not in (SOS, EOS))
 
 
-def can_sort(N, W, job):
-    """Whether kernels sort N tokens or n-grams over W words: there are many, and 32 bits number them."""
+def suits_kernels(N, W, job):
+    """Whether kernels do a job on N tokens or n-grams over W words: there are many, and 32 bits number them."""
     return pays("ngrams", N, job) and N < 1 << 31 and W < 1 << 30
 
 
 def count_ids(ids, starts, order, W):
     """Counts every n-gram up to `order` inside sentences: ids (N,) and starts (S + 1,) of sentences -> Levels."""
-    count = sort_positions if can_sort(len(ids), W, "count") else sort_keys
+    count = sort_positions if suits_kernels(len(ids), W, "count") else sort_keys
     return count(ids, starts, order, W)
 
 
@@ -157,7 +157,7 @@ def from_rows(rows, weights, W):
     """
     for weight in weights:
         check_sum(weight.sum(dtype=np.float64), weight.dtype.kind != "f")
-    if can_sort(sum(map(len, rows)), W, "sort"):
+    if suits_kernels(sum(map(len, rows)), W, "sort"):
         return sort_rows(rows, weights, W)
     levels = []
     for (keys, first, node), weight in zip(number_ngrams(rows, W), weights, strict=True):
@@ -337,7 +337,7 @@ def write_counts(out, counts, by_bytes=False, only=None):
     for part in counts.parts(by_bytes):
         nodes = sum(len(level.keys) for level in part.levels)
         whole = all(level.count.dtype == np.int64 for level in part.levels)
-        write = print_counts if whole and pays("ngrams", nodes, "print") and nodes < 1 << 31 else format_counts
+        write = print_counts if whole and suits_kernels(nodes, len(part.words), "print") else format_counts
         write(out, part, by_bytes, only)
 
 

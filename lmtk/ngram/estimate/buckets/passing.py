@@ -2,25 +2,7 @@
 
 import numpy as np
 
-from lmtk.machine.jit import jit
-from lmtk.ngram.estimate.suffix import kind_of_begins, orders_at
-
-
-@jit
-def find_received(begins, bucket_of, oldest, k, head, place):
-    """place (N,) <- for each context of order k, in suffix order, where its number stands among the numbers that other
-    buckets sent. The numbers from bucket b begin at head[b], which advances in place. begins: of the contexts.
-    bucket_of: the bucket of each word; oldest: the first word of each bigram.
-    """
-    bigram, context = -1, 0
-    for i in range(len(begins)):
-        f, m = orders_at(begins, i)
-        bigram += (f <= 2) & (m >= 2)
-        if f <= k and k <= m:
-            b = bucket_of[oldest[bigram]]
-            place[context] = head[b]
-            head[b] += 1
-            context += 1
+from lmtk.ngram.estimate.suffix import kind_of_begins, orders_in
 
 
 def fetch(job, k, kinds):
@@ -39,11 +21,12 @@ def fetch(job, k, kinds):
 
 
 def received_places(job, b, k):
-    """(N,): the place of each context of order k in bucket b among the numbers that all buckets send, rank by rank."""
-    size = job.received[:, k, job.rank_buckets.index(b)]
-    head = np.empty(len(size), np.int64)
-    head[job.by_rank] = np.cumsum(size) - size
-    place = np.empty(size.sum(), np.int64)
-    begins = job.shelf.get(("contexts", "begins", b), kind_of_begins(job.order))
-    find_received(begins, job.bucket_of, job.shelf.get(("contexts", "words", b), np.int32), k, head, place)
+    """(N,): the place of each context of order k in bucket b among the numbers that all buckets send, rank by rank. A
+    context's number comes from the bucket of its last word but one, which is the first word of a bigram.
+    """
+    f, m = orders_in(job.shelf.get(("contexts", "begins", b), kind_of_begins(job.order)))
+    bigram = (np.cumsum((f <= 2) & (m >= 2), dtype=np.int32) - 1)[(f <= k) & (k <= m)]
+    sender = job.bucket_of[job.shelf.get(("contexts", "words", b), np.int32)[bigram]]
+    turn, place = np.argsort(job.by_rank).astype(np.uint16), np.empty(len(sender), np.int64)
+    place[np.argsort(turn[sender], kind="stable")] = np.arange(len(sender))
     return place
