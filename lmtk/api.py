@@ -144,7 +144,16 @@ class Model:
         """log10 p of a sentence. bos: whether the sentence begins with <s>, which is a context and gets no score. eos:
         whether the score includes the probability of </s> at the end.
         """
-        return self._sum(sentence, bos, eos)[0]
+        total, _ = self._sum(sentence, bos, eos)
+        if "_scoring" in vars(self):
+            score_text, arrays, table, unk, first, last = self._scoring
+
+            def score(sentence, bos=True, eos=True):
+                text = as_bytes(sentence).translate(BLANKS) + b" "
+                return score_text(arrays, table, unk, first if bos else -1, last if eos else -1, text)[0]
+
+            self.score = score  # later calls on this instance go straight to the kernel
+        return total
 
     def score_many(self, sentences, bos=True, eos=True):
         """log10 p of each of S sentences, an array (S,) of float64, computed on all cores. bos, eos: as in `score`.
