@@ -442,5 +442,6 @@ def test_a_large_vocabulary_of_a_file_needs_no_index(large, large_from):
     assert [closed[word] for word in (b"c", b"<s>", b"b", b"a", b"\n", b"d")] == [3, 4, 1, 2, -1, 3]
     with pytest.raises(FormatError, match="a word occurs twice"):
         vocab_of(about, Words(b"</s>\nb\n<unk>\n<s>\nb\n"), "file")
+    assert vocab_of(about, Words(b"</s>\nb\n<unk>\n<s>\na\rc\n"), "file").index[b"a\rc"] == 4
     with pytest.raises(FormatError, match="its vocabulary has no <s>"):
         vocab_of(about, Words(b"</s>\nb\n<unk>\na\n"), "file")

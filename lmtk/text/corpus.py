@@ -110,8 +110,8 @@ def tokens(block, tolower=False):
 
 
 class Closed(dict):
-    """Word -> id in a fixed vocabulary; words that are not in it have the id `unk`. table: the Table of these words if
-    there is one already.
+    """Word -> id in a fixed vocabulary; words that are not in it have the id `unk`. table: the Table of these words, or
+    None. vocab: the Vocab whose words are still to be put in, or None.
     """
 
     table = vocab = None
@@ -131,8 +131,8 @@ class Closed(dict):
         return closed
 
     def __missing__(self, word):
-        if self.vocab:
-            self.update(self.vocab.index)
+        if vocab := self.vocab:
+            self.update(vocab.index)
             self.vocab = None
             return self[word]
         return self.unk

@@ -19,8 +19,8 @@ PAUSE = b"-pau-"  # as in SRILM, it occurs only in contexts and is never predict
 class Vocab:
     """The words of a model. Words with ids below V are predicted; the others occur only in contexts.
 
-    words: all words, bytes, the predicted ones first; <unk>, <s> and </s> are among them, each once. A list, or
-    `files.container.Words` for the words of a file.
+    words: all words, bytes, the predicted ones first; <unk>, <s> and </s> are among them, each once. They are a list
+    or, from a binary file, a `files.words.Words`.
     V: the number of predicted words, |V| in the papers.
     unk: the word that stands for unknown ones, <unk> or that of -map-unk.
     tokenizer: the SHA-256 of the file of the tokenizer whose pieces the words are, None if they are words of a text.
@@ -95,7 +95,8 @@ def vocab_of(settings, words, path):
         if word not in words:
             raise FormatError(path, f"its vocabulary has no {shown(word)}")
     vocab = Vocab(words, V, unk, settings.get("tokenizer"))
-    large = isinstance(words, Words) and pays("text", len(words.text), "look-up")
+    # a table has no words with \r in them, which no text can have
+    large = isinstance(words, Words) and b"\r" not in words.text and pays("text", len(words.text), "look-up")
     if (vocab.table.n_words if large else len(vocab.index)) != len(words):
         raise FormatError(path, "damaged: a word occurs twice in its vocabulary")
     return vocab
