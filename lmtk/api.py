@@ -145,14 +145,9 @@ class Model:
         whether the score includes the probability of </s> at the end.
         """
         total, _ = self._sum(sentence, bos, eos)
-        if "_scoring" in vars(self):
-            score_text, arrays, table, unk, first, last = self._scoring
-
-            def score(sentence, bos=True, eos=True):
-                text = as_bytes(sentence).translate(BLANKS) + b" "
-                return score_text(arrays, table, unk, first if bos else -1, last if eos else -1, text)[0]
-
-            self.score = score  # later calls on this instance go straight to the kernel
+        if "_sum_large" in vars(self):  # later calls on this instance go straight to `_sum_large`
+            sum_large = self._sum_large
+            self.score = lambda sentence, bos=True, eos=True: sum_large(sentence, bos, eos)[0]
         return total
 
     def score_many(self, sentences, bos=True, eos=True):
@@ -374,16 +369,20 @@ class Model:
         if self._plain and (self._scored < FEW or not isinstance(self.lm, Backoff)):
             log10p = [np.float32(p) for p, *_ in self.full_scores(sentence, bos, eos)]
             return float(sum(log10p, np.float32(0))), len(log10p)
-        text = as_bytes(sentence).translate(BLANKS) + b" "
-        score_text, arrays, table, unk, first, last = self._scoring
-        return score_text(arrays, table, unk, first if bos else -1, last if eos else -1, text)
+        return self._sum_large(sentence, bos, eos)
 
     @cached_property
-    def _scoring(self):
-        """`walking.score_text` and its arguments except the text."""
+    def _sum_large(self):
+        """A function like `_sum`, by a kernel."""
         index = self._index
-        arguments = self._arrays, self._table.arrays(), index.unk, index[SOS], index[EOS]
-        return for_kinds_of(walking.score_text, *arguments, b" "), *arguments
+        arrays, table, unk, first, last = self._arrays, self._table.arrays(), index.unk, index[SOS], index[EOS]
+        score_text = for_kinds_of(walking.score_text, arrays, table, unk, first, last, b" ")
+
+        def sum_large(sentence, bos, eos):
+            text = as_bytes(sentence).translate(BLANKS) + b" "
+            return score_text(arrays, table, unk, first if bos else -1, last if eos else -1, text)
+
+        return sum_large
 
     @cached_property
     def _plain(self):

@@ -12,7 +12,7 @@ from typing import Protocol
 import numpy as np
 
 from lmtk.text.corpus import Corpus, contexts, sentences
-from lmtk.text.vocab import EOS, Vocab
+from lmtk.text.vocab import Vocab
 
 NONE, UNKNOWN, ABSENT = -1, -2, -3  # values of Scores.length that are not a length
 LN10 = math.log(10)  # natural logs inside, log10 in files and reports
@@ -79,7 +79,7 @@ def find_running_text(models, marks, names=("the model",)):
     Returns a clause for a warning, or None. names: what the clause calls the models.
     """
     for model, name in zip(models, names, strict=True):
-        if marks.eos and not model.vocab.predicts(EOS):
+        if marks.eos and model.vocab.eos_id >= model.vocab.V:
             return f"{name} does not predict </s>"
         if marks.sos and not has_sentence_starts(model):
             return f"no n-gram of {name} begins with <s>"

@@ -146,7 +146,7 @@ def vocabulary(arrays, path):
         arrays.get("vocabulary"), Array("U8", (arrays.get("vocabulary", np.empty(0)).size,)), "vocabulary", path
     )
     words = Words(arrays["vocabulary"].tobytes() + b"\n")
-    if words.text.startswith(b"\n") or any(gap in words.text for gap in (b"\n\n", b" ", b"\t")):
+    if words.gaps - {b"\r"}:
         raise FormatError(path, "damaged: its vocabulary has words that are empty or contain blanks")
     return words
 

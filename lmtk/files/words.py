@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from functools import cached_property
 
+GAPS = b"\n\n", b" ", b"\t", b"\r"  # what is in the lines of words if a word is empty, or has a blank in it
+
 
 class Words(Sequence):
     """Words, bytes. Many jobs look up words in `text` alone; the list is made when a job needs it.
@@ -20,6 +22,12 @@ class Words(Sequence):
     @cached_property
     def size(self):
         return self.text.count(b"\n")
+
+    @cached_property
+    def gaps(self):
+        """Those of GAPS that the words have. No text has such words."""
+        text = b"\n" + self.text
+        return {gap for gap in GAPS if gap in text}
 
     def __len__(self):
         return self.size
@@ -39,12 +47,12 @@ class Words(Sequence):
         return self.find(word) >= 0
 
     def index(self, word):
-        """The place of a word. Raises ValueError if there is no such word."""
+        """The place of a word in the list. Raises ValueError if the list does not have it."""
         if (at := self.find(word)) < 0:
             raise ValueError(f"{word} is not in the list")
         return self.text.count(b"\n", 0, at)
 
     def find(self, word):
-        """Where a word begins in the text, -1 if there is no such word."""
+        """Where a word begins in `text`; -1 if the list does not have it."""
         line = word + b"\n"
         return 0 if self.text.startswith(line) else self.text.find(b"\n" + line) + 1 or -1

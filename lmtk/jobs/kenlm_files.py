@@ -54,8 +54,8 @@ def check_levels(form, name, levels):
     """`check_for_kenlm`, for the `kenlm.levels.Levels` of a model."""
     positive = [column[column > 0] for column in levels.log10p[1:]]
     largest = max(float(p.max(initial=0)) for p in positive)
-    missing = [mark for mark in (SOS, EOS) if levels.words.index(mark) not in levels.ids]
-    check_for_kenlm(form, name, len(positive), missing, (sum(map(len, positive)), largest))
+    marks = [mark for mark in (SOS, EOS) if levels.words.index(mark) in levels.ids]
+    check_for_kenlm(form, name, len(positive), marks, (sum(map(len, positive)), largest))
 
 
 def convert(source, target, form):
@@ -82,8 +82,7 @@ def convert(source, target, form):
             if is_arpa(stream):
                 with open_out(target) as out:
                     tables, *positive = probing.read(stream, source, form, out)
-                    missing = [mark for mark in (SOS, EOS) if mark not in tables.words]
-                    check_for_kenlm(form, name, len(tables.sizes), missing, positive)
+                    check_for_kenlm(form, name, len(tables.sizes), tables.words, positive)
                     tables.write()
                 return
     with warnings.catch_warnings():
@@ -100,18 +99,18 @@ def is_arpa(stream):
     return find_reader(stream.peek(1 << 12)) == ARPA
 
 
-def check_for_kenlm(form, name, order, missing, positive):
-    """Raises LmtkError for a model that KenLM does not take; warns of one that most KenLM programs do not take.
-    missing: those of <s> and </s> that have no 1-gram. positive: how many positive log probabilities there are, and the
+def check_for_kenlm(form, name, order, words, positive):
+    """Raises LmtkError for a model that KenLM does not take; warns of one that most KenLM programs do not take. words:
+    those with a 1-gram, or only the marks among them. positive: how many positive log probabilities there are, and the
     largest.
     """
     from lmtk.kenlm.layout import MOST_ORDERS
 
     if order < 2:
         raise LmtkError(f"{name}: KenLM's binary files need a model of order 2 or more; this one has only 1-grams")
+    missing = [mark.decode() for mark in (SOS, EOS) if mark not in words]
     if missing and not form.allows_missing_marks:
-        marks = " and no ".join(mark.decode() for mark in missing)
-        raise LmtkError(f"{name}: the model has no {marks}; to allow that, use build_binary -s")
+        raise LmtkError(f"{name}: the model has no {' and no '.join(missing)}; to allow that, use build_binary -s")
     if positive[0] and not form.allows_positive:
         count = counted(positive[0], "positive log probability", "positive log probabilities")
         raise LmtkError(f"{name}: {count}, up to {positive[1]:.7g}; to make them 0, use build_binary -i")

@@ -84,10 +84,6 @@ def chop_bits(largest, size, most):
     return min(range(min(bits, most) + 1), key=lambda c: (largest >> (bits - c)) * 64 - size * c)
 
 
-def is_unknown(word):
-    return word in (UNK, CAPITALS)
-
-
 def places_of_unknown(words):
     """The places of both spellings of <unk> in a list of different words."""
     return [words.index(w) for w in (UNK, CAPITALS) if w in words]

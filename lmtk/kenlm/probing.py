@@ -33,7 +33,7 @@ from lmtk.kenlm.hashed import (
     lay_out,
     place_of,
 )
-from lmtk.kenlm.layout import ZERO, hash_words, header_size, is_unknown, join_words, make_header, places_of_unknown
+from lmtk.kenlm.layout import ZERO, hash_words, header_size, join_words, make_header, places_of_unknown
 from lmtk.machine.jit import inlined, intrinsic, jit
 from lmtk.machine.threads import map_in_order
 from lmtk.ngram.arpa import reader
@@ -69,7 +69,8 @@ def write(out, model, form):
     model, words = close(model), model.vocab.words
     nodes, rows = model.nodes, reader.make_rows(*model.ngrams(1))
     is_bare = np.isnan(rows.view(f32)[:, -2])
-    rows.view(f32)[is_bare, -2] = [form.unknown if is_unknown(words[w]) else ZERO for w in rows[is_bare, 0]]
+    is_unknown = np.isin(rows[is_bare, 0], places_of_unknown(words))
+    rows.view(f32)[is_bare, -2] = np.where(is_unknown, form.unknown, ZERO)
     tables = Tables(out, form, [nodes.size(k) for k in range(1, nodes.order + 1)], len(words))
     tables.insert_words(rows, [words[w] for w in rows[:, 0].tolist()])
     ids = np.arange(len(words), dtype=np.int32)

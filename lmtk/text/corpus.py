@@ -228,10 +228,9 @@ class Table:
         not negative, the table is open, and new words have the ids from `next_id` on.
         """
         self.unk, self.next_id, self.closed, self.scratch = unk, next_id, next_id < 0, Scratch()
-        text = words.text if isinstance(words, Words) else b"\n".join(words) + b"\n"
-        # words that no text can have, empty or with blanks in them, are left out
-        has_gaps = text.startswith(b"\n") or any(gap in text for gap in (b"\n\n", b" ", b"\t", b"\r"))
-        if has_gaps or text.count(b"\n") != len(words):
+        lines = words if isinstance(words, Words) else Words(b"\n".join(words) + b"\n")
+        text = lines.text
+        if lines.gaps or len(lines) != len(words):  # words that no text can have are left out
             tokens = [(w, i) for w, i in zip(words, ids) if TOKEN.fullmatch(w) and w != b"\n"]
             text, ids = b"".join(w + b"\n" for w, _ in tokens), [i for _, i in tokens]
         spare = 1 if self.closed else 2

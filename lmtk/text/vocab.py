@@ -65,8 +65,7 @@ class Vocab:
         return self.words.index(EOS)
 
     def predicts(self, word):
-        special = {self.unk: self.unk_id, SOS: self.sos_id, EOS: self.eos_id}  # do not need the index
-        return (special if word in special else self.index).get(word, self.V) < self.V
+        return self.index.get(word, self.V) < self.V
 
 
 def common_tokenizer(vocabs):
@@ -95,8 +94,8 @@ def vocab_of(settings, words, path):
         if word not in words:
             raise FormatError(path, f"its vocabulary has no {shown(word)}")
     vocab = Vocab(words, V, unk, settings.get("tokenizer"))
-    # a table has no words with \r in them, which no text can have
-    large = isinstance(words, Words) and b"\r" not in words.text and pays("text", len(words.text), "look-up")
+    # a table leaves out words with gaps
+    large = isinstance(words, Words) and not words.gaps and pays("text", len(words.text), "look-up")
     if (vocab.table.n_words if large else len(vocab.index)) != len(words):
         raise FormatError(path, "damaged: a word occurs twice in its vocabulary")
     return vocab
