@@ -128,7 +128,7 @@ def score_tokens(tables, number, before, zero, log10p, used):
                 key = key * A ^ u64(number[i - k + 1] + 1) * B
                 keys[i - start, k] = key
                 places[i - start, k] = place_of(where, k, key)
-                prefetch(memory, places[i - start, k])
+                fetch(memory, places[i - start, k])
         for i in range(start, end):
             at = where[0, AT] + ONE * number[i]
             p, length, longest, first_weight = logs[u64(at)], 1, 1, logs[u64(at + 1)]
@@ -160,6 +160,13 @@ def score_tokens(tables, number, before, zero, log10p, used):
 def place_of(where, order, key):
     """Where the search for a key begins."""
     return where[order - 1, AT] + np.int64(key % u64(where[order - 1, BUCKETS])) * where[order - 1, WIDTH]
+
+
+@inlined
+def fetch(memory, at):
+    """Prefetches the bucket at a place and the key of the next one, which may be in the next line of the cache."""
+    prefetch(memory, at)
+    prefetch(memory, at + MIDDLE + 1)
 
 
 @inlined

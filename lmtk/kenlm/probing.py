@@ -29,12 +29,13 @@ from lmtk.kenlm.hashed import (
     WORD,
     A,
     B,
+    fetch,
     find_from,
     lay_out,
     place_of,
 )
 from lmtk.kenlm.layout import ZERO, hash_words, header_size, join_words, make_header, places_of_unknown
-from lmtk.machine.jit import inlined, intrinsic, jit
+from lmtk.machine.jit import inlined, jit
 from lmtk.machine.threads import map_in_order
 from lmtk.ngram.arpa import reader
 from lmtk.ngram.arpa.printing import PIECE
@@ -48,7 +49,6 @@ ZERO_BITS = ZERO.view(np.int32)
 FREE = u64(0)  # the key of a free bucket
 LACKS_CONTEXT, FULL = 1, 2  # what stops `insert`
 MOST = 1 << 48  # n-grams of an order
-prefetch = intrinsic("prefetch")
 
 
 def read(stream, path, form, out):
@@ -244,12 +244,12 @@ def insert(memory, logs, where, filled, rows, numbers):
             make_keys(word[j], keys[j])
             make_keys(word[j, 1:], contexts[j])
             places[j, 0] = place_of(where, k, keys[j, k - 1])
-            prefetch(memory, places[j, 0])
+            fetch(memory, places[j, 0])
             if k > 2:
                 places[j, 1] = place_of(where, k - 1, keys[j, k - 2])
-                prefetch(memory, places[j, 1])
+                fetch(memory, places[j, 1])
                 places[j, 2] = place_of(where, k - 1, contexts[j, k - 2])
-                prefetch(memory, places[j, 2])
+                fetch(memory, places[j, 2])
         for i in range(start, end):
             j = i - start
             at, _ = find_from(memory, where, k, places[j, 0], FREE)
