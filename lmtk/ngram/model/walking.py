@@ -134,6 +134,7 @@ def search_round(trie, lanes, lists, lives):
         a = few[j]
         k = u64(order[a])
         prefetch(memory, where[k, AT] + where[k, WIDTH] * low[a])
+        prefetch(memory, where[k, AT] + where[k, WIDTH] * ((low[a] + high[a]) >> 1))
         prefetch(memory, where[k, AT] + where[k, WIDTH] * (high[a] - 1))
     for j in range(tables):
         a = table[j]
