@@ -1,8 +1,9 @@
 """Training speed of the neural model against a plain PyTorch float32 loop and the measured sgemm peak, in one run.
 
 The work is bound by floating-point operations: 6 (V D + h (n-1) m) an example, D = h + 1 + (n-1)m with direct
-connections. The network is trained on random ids by both, in turn, at the same threads, minibatch and sizes; each
-figure is the median of the rounds. Where torch is missing the comparison is left out and the exit status is 0.
+connections; of a layer with G gates, 4 in an LSTM and 3 in a GRU, 6 (2 G h^2 + C h) a word with C candidates. The
+network is trained on random ids by both, in turn, at the same threads, minibatch and sizes; each figure is the median
+of the rounds. Where torch is missing the comparison is left out and the exit status is 0.
 """
 
 import argparse
@@ -81,6 +82,8 @@ def gates(np, torch, given):
     random = np.random.default_rng(1)
     zipf = 1 / np.arange(1, V + 1)
     text = random.choice(V, T * B * steps + 1, p=zipf / zipf.sum())
+    q = np.bincount(text, minlength=V) + 1
+    square = random.random((2048, 2048), np.float32)
     rows = *product((640, 256, 100), ("lstm", "gru"), (0.4, None), (1,)), (512, "lstm", 0.4, 2)
     for h, model, dropout, layers in rows:
         settings = training.Settings(
@@ -99,20 +102,25 @@ def gates(np, torch, given):
             for number, at in enumerate(places):
                 learner.steps([at], [0.01], 0, [number])
 
-        seconds = {"lmtk": [], "torch": []}
-        works = {"lmtk": mine, "torch": torch_gates(np, torch, model, layers, dropout, V, h, T, B, S, text, places)}
+        seconds = {"sgemm": [], "lmtk": [], "torch": []}
+        works = {"sgemm": lambda: square @ square, "lmtk": mine}
+        works["torch"] = torch_gates(np, torch, model, layers, dropout, V, h, T, B, S, text, places)
         for _ in range(given.rounds + 1):
             for work, run in works.items():
-                set_threads(1)
+                set_threads(given.threads if work == "sgemm" else 1)
                 seconds[work].append(timed(run))
-        ours, theirs = (statistics.median(seconds[work][1:]) for work in ("lmtk", "torch"))
-        words = steps * T * B
+        product_time, ours, theirs = (statistics.median(seconds[work][1:]) for work in works)
+        words, peak = steps * T * B, 2 * 2048**3 / product_time
+        drawn = [random.choice(V, S, p=q / q.sum()) for _ in places]
+        candidates = np.mean([len({*text[at + 1].ravel(), *more}) for at, more in zip(places, drawn)])
+        flops = 6 * (layers * (4 if model == "lstm" else 3) * 2 * h * h + candidates * h) * words / ours
         kind = f"{model} of {layers} layers" if layers > 1 else model
         line = (
             f"{kind} h=m={h} tied, sampled S={S}, {B} rows of {T} words, dropout {dropout}, threads={given.threads}: "
         )
         print(
-            f"{line}lmtk {words / ours:.0f} words/s; torch {words / theirs:.0f} words/s; ratio {theirs / ours:.2f}",
+            f"{line}lmtk {words / ours:.0f} words/s, {flops / 1e9:.0f} Gflop/s, {flops / peak:.2f} of sgemm's "
+            f"{peak / 1e9:.0f}; torch {words / theirs:.0f} words/s; ratio {theirs / ours:.2f}",
             flush=True,
         )
 
