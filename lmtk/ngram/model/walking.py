@@ -138,8 +138,7 @@ def search_round(trie, lanes, lists, lives):
         prefetch(memory, where[k, AT] + where[k, WIDTH] * (high[a] - 1))
     for j in range(tables):
         a = table[j]
-        k = u64(order[a])
-        prefetch(memory, where[k, AT] + where[k, WIDTH] * number(slots, slot[a]))
+        prefetch(memory, where[u64(order[a]), AT] + where[u64(order[a]), WIDTH] * number(slots, slot[a]))
     for j in range(fews):
         a = few[j]
         child[a] = search(memory, where, order[a] + 1, low[a], high[a], word[a])
