@@ -128,7 +128,7 @@ def score_tokens(tables, number, before, zero, log10p, used):
                 key = key * A ^ u64(number[i - k + 1] + 1) * B
                 keys[i - start, k] = key
                 places[i - start, k] = place_of(where, k, key)
-                fetch(memory, places[i - start, k])
+                prefetch_bucket(memory, places[i - start, k])
         for i in range(start, end):
             at = where[0, AT] + ONE * number[i]
             p, length, longest, first_weight = logs[u64(at)], 1, 1, logs[u64(at + 1)]
@@ -163,7 +163,7 @@ def place_of(where, order, key):
 
 
 @inlined
-def fetch(memory, at):
+def prefetch_bucket(memory, at):
     """Prefetches the bucket at a place and the key of the next one, which may be in the next line of the cache."""
     prefetch(memory, at)
     prefetch(memory, at + MIDDLE + 1)

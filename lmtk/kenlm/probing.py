@@ -29,10 +29,10 @@ from lmtk.kenlm.hashed import (
     WORD,
     A,
     B,
-    fetch,
     find_from,
     lay_out,
     place_of,
+    prefetch_bucket,
 )
 from lmtk.kenlm.layout import ZERO, hash_words, header_size, join_words, make_header, places_of_unknown
 from lmtk.machine.jit import inlined, jit
@@ -244,12 +244,12 @@ def insert(memory, logs, where, filled, rows, numbers):
             make_keys(word[j], keys[j])
             make_keys(word[j, 1:], contexts[j])
             places[j, 0] = place_of(where, k, keys[j, k - 1])
-            fetch(memory, places[j, 0])
+            prefetch_bucket(memory, places[j, 0])
             if k > 2:
                 places[j, 1] = place_of(where, k - 1, keys[j, k - 2])
-                fetch(memory, places[j, 1])
+                prefetch_bucket(memory, places[j, 1])
                 places[j, 2] = place_of(where, k - 1, contexts[j, k - 2])
-                fetch(memory, places[j, 2])
+                prefetch_bucket(memory, places[j, 2])
         for i in range(start, end):
             j = i - start
             at, _ = find_from(memory, where, k, places[j, 0], FREE)
