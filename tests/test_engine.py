@@ -26,6 +26,7 @@ from lmtk.ngram.arpa import printing, writer
 from lmtk.ngram.estimate import engine, estimation, leaves, smoothing, suffix
 from lmtk.ngram.estimate.buckets import assembly, division, writing
 from lmtk.ngram.estimate.methods import Recipe
+from lmtk.text.cells import srilm_cells
 
 
 @pytest.mark.sample(30)
@@ -54,7 +55,7 @@ def test_discounts_are_tuned_in_suffix_order_as_by_counts(seed, monkeypatch):
     monkeypatch.setattr(suffix, "PIECE", 1 + 7 * (seed % 30))
     n, counts = len(methods), counts_of(ids, marks, vocab, len(methods))
     expected = text.of_levels(smoothing.counted_levels(counts, vocab, n, methods))
-    for x in (suffix.suffix_order(ids, n, len(vocab.words) - 1, marks), leaves.suffixes_of(counts, vocab)):
+    for x in (suffix.suffix_order([ids], n, len(vocab.words) - 1, marks), leaves.suffixes_of(counts, vocab)):
         work = engine.Estimator(x, vocab, methods, np.diff(x.start))
         for order, other in zip(text.of_estimator(work, text.unseen()), expected, strict=True):
             for column, same in zip(order, other, strict=True):
@@ -91,7 +92,7 @@ def test_numbers_are_printed_as_python_prints_them():
     x = np.concatenate((digits, small, edges)).astype(np.float32)
     x = np.concatenate((x, np.nextafter(x, np.float32(9)), np.nextafter(x, np.float32(-9))))
     for start in (0, 17):  # blocks of numbers begin elsewhere
-        cells = printing.srilm_cells(x[start:], 10).view(np.uint8)
+        cells = srilm_cells(x[start:], 10).view(np.uint8)
         actual = b"".join(bytes(cell[: cell[15]]) for cell in cells)
         assert actual == b"".join(b"%.7g\n" % (value + 0.0) for value in x[start:].tolist())
 

@@ -23,7 +23,7 @@ from lmtk.exponential import powers
 from lmtk.files import decoding, registry
 from lmtk.files.outputs import open_out
 from lmtk.lm import LN10
-from lmtk.ngram.arpa import kenlm_layout, printing, writer
+from lmtk.ngram.arpa import kenlm_layout, writer
 from lmtk.ngram.counting import runs
 from lmtk.ngram.counting.collection import Sources, collect, in_memory
 from lmtk.ngram.counting.counts import contexts_of, to_rows, write_counts
@@ -38,6 +38,7 @@ from lmtk.ngram.model import backoff, searching
 from lmtk.programs.arpa import filter_arpa
 from lmtk.programs.kenlm import criterion_of
 from lmtk.reports import kenlm, srilm
+from lmtk.text.cells import srilm_cells
 from lmtk.text.corpus import Marks, read_corpus
 from lmtk.text.vocab import make_vocab
 
@@ -245,7 +246,7 @@ def test_a_small_job_does_without_numba(tmp_path):
 
 
 def check_numbers(x):
-    cells = printing.srilm_cells(x, ord("\t")).view(np.uint8)
+    cells = srilm_cells(x, ord("\t")).view(np.uint8)
     expected = [b"%.7g\t" % (-99 if v == -np.inf else v + 0.0) for v in x.tolist()]
     actual = [cell[: cell[15]].tobytes() for cell in cells]
     wrong = [(a, b) for a, b in zip(actual, expected) if a != b]

@@ -18,7 +18,7 @@ from lmtk.files.decoding import OPENFST
 from lmtk.fst.symbols import HAS_SYMBOLS, as_binary
 from lmtk.machine.jit import inlined, jit
 from lmtk.machine.threads import Scratch, map_in_order
-from lmtk.ngram.arpa.digits import POWERS, put_digits
+from lmtk.text.cells import POWERS, put_digits
 from lmtk.text.kernels import put_number
 
 VERSION = 2

@@ -58,7 +58,7 @@ def number_words(words, ids):
     """(KenLM's number of each word, (W,) int32, 0 for <unk> and for a word without a 1-gram; the hashes in the order of
     the numbers, from number 1 on; the words in that order, <unk> first). ids: the words with a 1-gram.
     """
-    ids = ids[~np.isin(ids, places_of_unknown(words))]
+    ids, words = ids[~np.isin(ids, places_of_unknown(words))], [*words]  # in a list, a place is found faster
     hashes, numbers = hash_words([words[w] for w in ids.tolist()]), np.zeros(len(words), np.int32)
     by_hash = np.argsort(hashes)
     numbers[ids[by_hash]] = np.arange(1, len(ids) + 1)

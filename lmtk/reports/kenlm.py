@@ -21,12 +21,12 @@ from lmtk.kenlm.layout import CAPITALS
 from lmtk.lm import LN10
 from lmtk.machine.jit import jit
 from lmtk.machine.threads import map_in_order
-from lmtk.ngram.arpa.digits import shortest
 from lmtk.ngram.arpa.reader import make_rows, nodes_of_few, rows_of_model
 from lmtk.ngram.model.backoff import Backoff, Walk
 from lmtk.ngram.model.nodes import find_unigrams, is_suffix_closed
 from lmtk.ngram.model.walking import as_kenlm_log
 from lmtk.reports.tally import added
+from lmtk.text.cells import shortest
 from lmtk.text.corpus import NEWLINE, Closed, Corpus, Reader
 from lmtk.text.vocab import EOS, SOS, UNK, lower
 

@@ -1,16 +1,27 @@
 """The lines of words in reports of large texts, by kernels: SRILM's -debug 2 and KenLM's query.
 
-Numbers and words are copied as cells, which `ngram.arpa.printing` describes. Bound by this copying.
+Numbers and words are copied as cells, which `text.cells` describes. Bound by this copying.
 """
 
 import numpy as np
 
-from lmtk.machine.jit import inlined, jit
-from lmtk.ngram.arpa.digits import NEAR, POWERS, put_digits
-from lmtk.ngram.arpa.printing import cell, fill_cells, kenlm_cells, put, put_word, srilm_cells, store8, word_cells
+from lmtk.machine.jit import inlined, intrinsic, jit
+from lmtk.text.cells import (
+    NEAR,
+    POWERS,
+    cell,
+    fill_cells,
+    kenlm_cells,
+    put,
+    put_digits,
+    put_word,
+    srilm_cells,
+    word_cells,
+)
 from lmtk.text.kernels import put_number
 
 u64 = np.uint64
+store8 = intrinsic("store8")
 BLANK, TAB, LINE = 32, 9, 10
 LEAST = -45.0  # log10 of the least power that kernels print
 

@@ -158,8 +158,8 @@ def tally(model, corpora, debug, write, unk=True):
             continue
         large = debug == 2 and all(level > 2 for *_, level in scores.more) and corpus.is_large("report")
         if large:
-            from lmtk.ngram.arpa.printing import word_cells
             from lmtk.reports.lines import predictions
+            from lmtk.text.cells import word_cells
 
             cells = cells if cells and len(cells[2]) == len(words) else word_cells(words)
             text, stops = predictions(cells, *tags_of(scores, oov), corpus, oov | zero, log10p, model.vocab.sos_id)

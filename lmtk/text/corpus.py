@@ -12,7 +12,7 @@ from collections import Counter, deque
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain, cycle
+from itertools import chain, count, cycle
 
 import numpy as np
 
@@ -30,23 +30,41 @@ WORD_BYTES = 300  # of memory that a word takes in an index and its tables
 
 
 class Growing(dict):
-    """Word -> id; the words of `first` have the ids from 0 on, and a new word gets the next id."""
+    """Word -> id; the words of `first` have the ids from 0 on, and a new word gets the next id. lines: texts with the
+    last words, a line each, which get their entries when they may be looked up; n_lines: the number of these words.
+    Of the other methods of a dict, only `clear` and `len` know of these lines.
+    """
 
     def __init__(self, first=(SOS, EOS)):
         super().__init__({b"\n": NEWLINE})
+        self.lines, self.n_lines = [], 0
         for word in first:
             self[word]
 
     def __missing__(self, word):
+        if lines := self.lines:
+            self.lines, self.n_lines = [], 0
+            self.update(zip(Words(b"".join(lines)), count(len(self) - 1)))
+            return self[word]
         self[word] = i = len(self) - 1
         return i
 
-    def add(self, words):
-        """Gives the next ids to new words, in their order."""
-        self.update(zip(words, range(len(self) - 1, len(self) - 1 + len(words))))
+    def __len__(self):
+        return super().__len__() + self.n_lines
+
+    def add(self, lines):
+        """Gives the next ids to new words, a line each, in their order."""
+        self.lines.append(lines)
+        self.n_lines += lines.count(b"\n")
+
+    def clear(self):
+        super().clear()
+        self.lines, self.n_lines = [], 0
 
     def words(self):
-        return list(self)[1:]
+        """The words in the order of their ids, a list; after `add`, Words."""
+        words = list(self)[1:]
+        return Words(b"".join((Words.join(words).text, *self.lines))) if self.lines else words
 
 
 @dataclass(frozen=True)
@@ -205,7 +223,7 @@ def ids_of(blocks, index, tolower=False):
         if every.closed:
             return ids
         n_words, new_ids = every.n_words, every.ids(new)
-        index.add(every.words(n_words))
+        index.add(every.text(n_words))
         numbers[t] = np.concatenate((numbers[t][:-1], new_ids[new_ids != NEWLINE], [NEWLINE])).astype(np.int32)
         renumber(ids, numbers[t], ids)
         return ids
@@ -228,7 +246,7 @@ class Table:
         not negative, the table is open, and new words have the ids from `next_id` on.
         """
         self.unk, self.next_id, self.closed, self.scratch = unk, next_id, next_id < 0, Scratch()
-        lines = words if isinstance(words, Words) else Words(b"\n".join(words) + b"\n")
+        lines = Words.join(words)
         text = lines.text
         if lines.gaps or len(lines) != len(words):  # words that no text can have are left out
             tokens = [(w, i) for w, i in zip(words, ids) if TOKEN.fullmatch(w) and w != b"\n"]
@@ -242,14 +260,13 @@ class Table:
     @classmethod
     def of_index(cls, index):
         """The Table of an index: its own, if it is Closed and has one."""
-        closed = isinstance(index, Closed)
-        if closed and index.table:
+        if isinstance(index, Growing):
+            words = index.words()
+            return cls(words, np.arange(len(words)), next_id=len(words))
+        if index.table:
             return index.table
-        words, ids = [*index], [*index.values()]
-        if b"\n" in index:  # the end of a line is not a word
-            line = words.index(b"\n")
-            del words[line], ids[line]
-        return cls(words, ids, index.unk) if closed else cls(words, ids, next_id=len(index) - 1)
+        ids = {word: i for word, i in index.items() if word != b"\n"}  # the end of a line is not a word
+        return cls([*ids], [*ids.values()], index.unk)
 
     def room(self, words, letters):
         """Allocate an empty table for at least so many words and bytes of words."""

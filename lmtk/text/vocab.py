@@ -20,7 +20,7 @@ class Vocab:
     """The words of a model. Words with ids below V are predicted; the others occur only in contexts.
 
     words: all words, bytes, the predicted ones first; <unk>, <s> and </s> are among them, each once. They are a list
-    or, from a binary file, a `files.words.Words`.
+    or, from a binary file or a large text, a `files.words.Words`.
     V: the number of predicted words, |V| in the papers.
     unk: the word that stands for unknown ones, <unk> or that of -map-unk.
     tokenizer: the SHA-256 of the file of the tokenizer whose pieces the words are, None if they are words of a text.
@@ -102,23 +102,23 @@ def vocab_of(settings, words, path):
 
 
 def make_vocab(words, unk=False, eos=True, unk_word=UNK, source="the vocabulary", nonevents=()):
-    """A Vocab that predicts `words` (each once, in their order, without marks and -pau-), </s> if `eos`, and `unk_word`
-    if `unk`; but none of `nonevents`.
+    """A Vocab that predicts `words` (each once, in their order, without marks and -pau-; a list or Words), </s> if
+    `eos`, and `unk_word` if `unk`; but none of `nonevents`.
 
     Raises LmtkError if `words` has only marks, `unk_word`, -pau- and nonevents. source: the file of the words, for the
     message.
     """
-    plain = dict.fromkeys(words)
-    plain.pop(SOS, None)  # in `special` it comes last
-    special = {EOS: eos, unk_word: unk} | {w: False for w in (PAUSE, *nonevents) if w in plain} | {SOS: False}
-    special = [*special.items()]
-    for word, _ in special:
-        plain.pop(word, None)
-    if not plain:
+    as_lines = isinstance(words, Words) and not nonevents
+    words = words if as_lines else dict.fromkeys(words)
+    others = [w for w in (PAUSE, *nonevents) if w in words and w != SOS]
+    special = {EOS: eos, unk_word: unk} | dict.fromkeys(others, False) | {SOS: False}
+    plain = words.without(special) if as_lines else [w for w in words if w not in special]
+    if not len(plain):
         others = " besides those of -nonevents" if nonevents else ""
         raise LmtkError(f"{name_of(source)}: no words in it{others}, so no vocabulary can be made")
-    events = [w for w, predicted in special if predicted] + list(plain)
-    return Vocab(events + [w for w, predicted in special if not predicted], len(events), unk_word)
+    first, last = ([w for w in special if special[w] == predicted] for predicted in (True, False))
+    every = Words(b"".join(Words.join(part).text for part in (first, plain, last))) if as_lines else first + plain + last
+    return Vocab(every, len(first) + len(plain), unk_word)
 
 
 def lower(text):

@@ -104,7 +104,7 @@ def stages(text, folder):
     def read():
         counted = collect(Sources([text], [], ORDER, marks=marks), as_text=True)
         left["vocab"] = make_vocab(counted.words, True)
-        left["ids"] = np.concatenate([*counted.parts(left["vocab"])])
+        left["ids"] = [*counted.parts(left["vocab"])]
 
     def order():
         left["ngrams"] = suffix.suffix_order(left["ids"], ORDER, len(left["vocab"].words) - 1, marks)
@@ -133,7 +133,7 @@ def stages(text, folder):
     left["arpa"] = os.path.join(folder, "stages.arpa")
     with open(left["arpa"], "wb") as out:
         writing.write_arpa(out, left["model"])
-    left["keys"] = np.random.default_rng(1).integers(0, 1 << 62, len(left["ids"]))
+    left["keys"] = np.random.default_rng(1).integers(0, 1 << 62, sum(map(len, left["ids"])))
     named = {"np.sort": sort, "text -> ids": read, "ids -> suffix order": order}
     named |= {"n-grams -> model": smooth, "model -> ARPA": write}
     return named | {"model -> binary": write_binary, "ARPA -> model": read_arpa}

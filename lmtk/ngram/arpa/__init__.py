@@ -1,7 +1,7 @@
 """ARPA files, the text form of back-off models.
 
 `reader` reads a file forward only: small files line by line, large ones in blocks whose n-grams `rows` sorts into a
-trie. `writer` writes SRILM's form, `kenlm_layout` KenLM's with as few digits as possible (`digits`). Large models are
-printed by the kernels of `printing`; with -memory, and for KenLM's order, `sorting` sorts their n-grams first.
+trie. `writer` writes SRILM's form, `kenlm_layout` KenLM's with as few digits as possible. Large models are printed by
+the kernels of `printing`; with -memory, and for KenLM's order, `sorting` sorts their n-grams first.
 `filtering` copies the lines of n-grams whose words are wanted, without building a model.
 """

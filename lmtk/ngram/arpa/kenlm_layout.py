@@ -5,10 +5,10 @@ each n-gram below the highest order, and lines sorted by the numbers of their wo
 import numpy as np
 
 from lmtk.ngram.arpa import sorting
-from lmtk.ngram.arpa.digits import shortest
-from lmtk.ngram.arpa.printing import Layout, kenlm_cells, print_rows, word_cells
+from lmtk.ngram.arpa.printing import Layout, print_rows
 from lmtk.ngram.arpa.writer import printed_ngrams
 from lmtk.ngram.model.nodes import ZERO
+from lmtk.text.cells import kenlm_cells, shortest, word_cells
 from lmtk.text.vocab import EOS, SOS
 
 

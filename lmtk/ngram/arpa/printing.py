@@ -1,10 +1,8 @@
 """Prints the n-grams of large models as lines of ARPA files, by kernels.
 
 `write_order` prints an order of an estimated model in suffix order. `write_sorted` prints a Backoff in SRILM's order.
-Both gather n-grams piece by piece, in threads; `srilm_layout` makes the lines from cells: texts of numbers and words.
-
-A cell is text of up to 15 bytes in 16, or of up to 23 in 24, with its length in the last byte. It is copied by two or
-three stores of 8 bytes, whatever its length, since a loop over a few bytes would cost more.
+Both gather n-grams piece by piece, in threads; `srilm_layout` makes the lines from the cells of numbers and words
+(`text.cells`).
 """
 
 import math
@@ -13,22 +11,18 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
-from numpy.lib.stride_tricks import sliding_window_view
 
 from lmtk.files.bounded import give_back, trim, zeros
-from lmtk.machine.jit import inlined, intrinsic, jit
+from lmtk.machine.jit import intrinsic, jit
 from lmtk.machine.threads import Scratch, map_at_once, map_in_order
-from lmtk.ngram.arpa.digits import print_shortest, shortest
 from lmtk.ngram.estimate import suffix
 from lmtk.ngram.model.nodes import AT, BOW, CHILD, WIDE, WIDTH, N, P, mark_suffixes, release_order
 from lmtk.ngram.model.searching import shell_sort
+from lmtk.text.cells import put, put_word, srilm_cells, word_cells
 
-PIECE = 1 << 15  # n-grams, or places, printed together
+PIECE = 1 << 16  # n-grams, or places, printed together
 AHEAD = 8  # how many contexts ahead memory is fetched
-BATCH = 512  # numbers whose digits are made together
 u64 = np.uint64
-leading_zeros = intrinsic("leading_zeros")
-store8 = intrinsic("store8")
 prefetch = intrinsic("prefetch")
 
 
@@ -47,7 +41,7 @@ class Layout:
 def srilm_layout(words):
     """Return the Layout of SRILM's files."""
     names = word_cells(words)
-    most = int(np.diff(names[1]).max(initial=0)) + 1  # bytes of a word and a blank
+    most = int(np.diff(names[1]).max(initial=0))  # bytes of a word and a blank
 
     def lines(rows, p, bow, flags, k, room):
         p, bow = (srilm_cells(x, end, room(name, (len(x), 2), u64)) for x, end, name in ((p, 9, "p"), (bow, 10, "bow")))
@@ -265,130 +259,3 @@ def print_rows(lines, names, text, end):
             text[at - 1] = 9
             at = put(text, at, bow, i)
     return at
-
-
-def word_cells(words):
-    """(letters, ends, cells): the letters (L,) of all words, and 16 bytes more; where each word begins, and the end,
-    (W + 1,); a cell with each word and a blank, (W, 2) uint64, empty if the word does not fit.
-    """
-    length = np.fromiter(map(len, words), np.int64, len(words))
-    ends = np.concatenate(([0], np.cumsum(length)))
-    letters = np.frombuffer(b"".join((*words, bytes(16))), np.uint8)
-    cells = np.zeros((len(words), 16), np.uint8)
-    short = np.flatnonzero(length <= 14)
-    length = length[short]
-    texts = sliding_window_view(letters, 16)[ends[short]]
-    texts *= np.arange(16) < length[:, None]
-    texts[np.arange(len(short)), length] = ord(" ")
-    texts[:, 15] = length + 1
-    cells[short] = texts
-    return letters, ends, cells.view(u64)
-
-
-def cell(text, words=2):
-    """Text as a cell, (words,) uint64."""
-    return np.frombuffer(text.ljust(8 * words - 1, b"\0") + bytes([len(text)]), u64)
-
-
-def fill_cells(x, kernel, form, end, cells):
-    """Fills cells, uint8 or uint64, with the numbers x (N,), each followed by the byte `end`, and returns them as
-    uint64. The kernel fills most cells; empty cells get form(x), a str.
-    """
-    kernel(x, end, cells)
-    for i in np.flatnonzero(cells[:, -1] == 0):
-        cells[i] = cell(form(x[i]).encode() + bytes([end]), cells[i].nbytes // 8).view(cells.dtype)
-    return cells.view(u64)
-
-
-def srilm_cells(x, end, cells=None):
-    """The cells (N, 2) of float32 numbers as "%.7g" and the byte `end`."""
-    cells = np.empty((len(x), 2), u64) if cells is None else cells
-    return fill_cells(x, print_numbers, lambda x: f"{x:.7g}", end, cells)
-
-
-def kenlm_cells(x, end):
-    """The cells (N, 3) of float32 numbers with KenLM's digits and the byte `end`."""
-    return fill_cells(x, print_shortest, shortest, end, np.zeros((len(x), 24), np.uint8))
-
-
-@jit
-def print_numbers(x, end, cells):
-    """Hard to read: eight digits are handled together in one 64-bit word.
-    cells (N, 2) <- x (N,) float32 as "%.7g" and the byte `end`; -inf is printed as -99, -0 as 0. Other numbers with
-    |x| below 1e-4 or from 9.9999995 on get empty cells, which Python fills.
-
-    The digits are exact: x has 24 bits, and so has the 5^10 in 10^10, so that their product is a double without
-    rounding. Like "%", the kernel rounds it half to even. A word is split into halves, quarters and eighths, its
-    digits; shifts insert a point and a sign. Loops without branches over BATCH numbers become vector instructions.
-    """
-    zeros, used, letters = np.empty(BATCH, np.int64), np.empty(BATCH, np.int64), np.empty(BATCH, u64)
-    one, plain, last = u64(1), u64(0x3030303030303030), u64(end)
-    for start in range(0, len(x), BATCH):
-        size = min(BATCH, len(x) - start)
-        for i in range(size):
-            a = abs(np.float64(x[start + i]))
-            b, c, d, e = a < 1, a < 0.1, a < 0.01, a < 0.001
-            scale = (10.0 if b else 1.0) * (10.0 if c else 1.0) * (10.0 if d else 1.0) * (10.0 if e else 1.0)
-            zeros[i] = np.int64(b) + np.int64(c) + np.int64(d) + np.int64(e)
-            good = (a >= 1e-4) & (a < 9.9999995)
-            r = np.int64(np.rint((a if good else 0.0) * (scale * 1e6)))
-            used[i] = r if r < 10000000 else 0
-        for i in range(size):
-            r = u64(used[i]) * u64(10)
-            q = (r * u64(109951163)) >> u64(40)  # r / 10000
-            y = q | (r - q * u64(10000)) << u64(32)
-            z = (y * u64(10486)) >> u64(20) & u64(0x7F0000007F)  # / 100
-            y = z | (y - z * u64(100)) << u64(16)
-            z = (y * u64(103)) >> u64(10) & u64(0x000F000F000F000F)  # / 10
-            y = z | (y - z * u64(10)) << u64(8)  # eight digits, the first lowest, the last 0
-            used[i] = 8 - (leading_zeros(y) >> u64(3))
-            letters[i] = y | plain
-        for i in range(size):
-            y, z, negative = letters[i], zeros[i], x[start + i] < 0
-            whole = u64(0) - u64(z == 0)
-            shift = u64(8 * (z + 2))
-            low0, high0 = u64(0x2E002D) | (y & u64(255)) << u64(8) | (y >> u64(8)) << u64(24), y >> u64(48)  # -d.ddd
-            low1, high1 = u64(0x3030302E302D) & ((one << shift) - one) | y << shift, y >> (u64(64) - shift)  # -0.0ddd
-            low, high = low0 & whole | low1 & ~whole, high0 & whole | high1 & ~whole
-            sign = u64(0) - u64(negative)
-            low = low & sign | (low >> u64(8) | high << u64(56)) & ~sign
-            high = high & sign | (high >> u64(8)) & ~sign
-            n = used[i] + 1 + z + np.int64(negative) - np.int64((z == 0) & (used[i] == 1))
-            long = u64(0) - u64(n >= 8)
-            t = u64(8 * (n & 7))
-            tail, kept = last << t, (one << t) - one
-            low = low & (kept | long) | tail & ~long
-            high = (high & kept | tail) & long | u64(n + 1) << u64(56)
-            mask = u64(0) - u64(used[i] > 0)
-            cells[start + i, 0], cells[start + i, 1] = low & mask, high & mask
-        for i in range(size):
-            v = x[start + i]
-            if v == 0:
-                cells[start + i, 0], cells[start + i, 1] = u64(48) | last << u64(8), u64(2) << u64(56)
-            elif v == -99 or v == -np.inf:
-                cells[start + i, 0], cells[start + i, 1] = u64(0x39392D) | last << u64(24), u64(4) << u64(56)
-
-
-@inlined
-def put(text, at, cells, i):
-    """Puts a cell of two or three uint64 into text. Returns where it ends."""
-    last = cells.shape[1] - 1
-    store8(text, at, cells[i, 0])
-    store8(text, at + 8, cells[i, 1])
-    if last > 1:
-        store8(text, at + 16, cells[i, 2])
-    return at + np.int64(cells[i, last] >> u64(56))
-
-
-@inlined
-def put_word(text, at, w, names):
-    """Puts the word w of `word_cells` and a blank into text. Returns where they end."""
-    letters, ends, cells = names
-    after = put(text, at, cells, w)
-    if after > at:
-        return after
-    for i in range(ends[w], ends[w + 1]):
-        text[at] = letters[i]
-        at += 1
-    text[at] = 32
-    return at + 1

@@ -20,13 +20,15 @@ from lmtk.files.bounded import limit_memory
 from lmtk.files.column import Column, Shelf
 from lmtk.files.decoding import BLOCK
 from lmtk.files.decoding import blocks as blocks_of
+from lmtk.files.words import Words
 from lmtk.machine.large import pays
 from lmtk.machine.parallel import ALONE
 from lmtk.machine.threads import thread_count
 from lmtk.ngram.counting.counts import Counts, count_ids, from_rows, parse_counts, row_parts, to_rows
 from lmtk.ngram.counting.runs import WRITE_BYTES, Lines, Spilled, add_spilling, count_spilling, spilled, tokens_in
 from lmtk.ngram.counting.sharing import common_words, gather_levels
-from lmtk.text.corpus import NEWLINE, TOKEN, WORD_BYTES, Closed, Growing, Marks, Reader, ids_of, with_marks
+from lmtk.text.corpus import NEWLINE, TOKEN, WORD_BYTES, Closed, Growing, Marks, Reader, Table, ids_of, with_marks
+from lmtk.text.kernels import renumber
 from lmtk.text.vocab import EOS, SOS, UNK
 
 SENTENCES = Marks()
@@ -67,8 +69,8 @@ class Text:
     the words of its ids; blocks, Blocks or a list of raw blocks; counts (1 + words,), of the border and of each word.
     """
 
-    words: list
-    rank_words: list
+    words: Sequence
+    rank_words: Sequence
     blocks: Blocks | list
     marks: Marks
     counts: np.ndarray
@@ -90,7 +92,13 @@ class Text:
         return replace(self, words=words, rank_words=[words[new[word]] for word in self.rank_words])
 
     def new_id(self, vocab):
-        return np.array([vocab.index[word] for word in self.rank_words] + [0], np.int32)
+        """(1 + words,) int32: the new id of each of the rank's words, and of the border, the last."""
+        lines = Words.join(self.rank_words)
+        if lines.gaps:
+            ids = np.array([vocab.index[word] for word in lines], np.int32)
+        else:
+            ids = Table(vocab.words, np.arange(len(vocab.words))).ids(lines.text)
+        return np.append(ids[ids != NEWLINE], np.int32(0))
 
     def seen(self, vocab):
         """How often each id of a model's vocabulary occurs in this part, (W - 1,): without <s>; 0 is the border."""
@@ -101,7 +109,9 @@ class Text:
         """Yields the ids, int32, that a model's vocabulary gives the words, block by block; 0 is the border."""
         new_id = self.new_id(vocab)
         for part in bordered(self.blocks, self.rank_words.index(SOS), self.rank_words.index(EOS), self.marks):
-            yield new_id[part]
+            ids = np.empty_like(part)
+            renumber(part, new_id, ids)
+            yield ids
 
 
 class MarksInside(Exception):
@@ -287,7 +297,7 @@ def collect(sources, as_text=False, memory=None, comm=ALONE, replace_words=None)
 
 def common_ids(reader, blocks, comm):
     """(the words that all ranks count, the new id of each word of a SourceReader). blocks: from `read_texts`."""
-    words = index = reader.index.words()
+    words = index = [*reader.index.words()]
     if comm.size > 1:
         words = common_words(blocks, index, comm)
     if reader.sources.least:
@@ -327,7 +337,7 @@ def count_different(index, blocks, memory):
     `memory` bytes. Words are told apart by their hashes.
     """
     hashes, most, total = Column(np.int64, True), max(memory // 96, 1), 0
-    hashes.append(np.fromiter(map(hash, index), np.int64, len(index)))
+    hashes.append(np.fromiter(map(hash, index.words()), np.int64))
     index.clear()
     for block in blocks:
         words = set(TOKEN.findall(block))

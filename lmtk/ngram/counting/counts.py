@@ -13,6 +13,7 @@ from lmtk.errors import FormatError, LmtkError, shown
 from lmtk.files.decoding import blocks
 from lmtk.machine.large import pays
 from lmtk.ngram.counting import kernels
+from lmtk.text.cells import word_cells
 from lmtk.text.corpus import NEWLINE, Reader, tokens
 from lmtk.text.vocab import EOS, SOS
 
@@ -343,9 +344,7 @@ def write_counts(out, counts, by_bytes=False, only=None):
 
 def print_counts(out, counts, by_bytes, only):
     """`format_counts` by kernels, of many n-grams with whole counts."""
-    W = len(counts.words)
-    ends = np.concatenate(([0], np.cumsum([len(word) for word in counts.words])))
-    letters = np.frombuffer(b"".join((*counts.words, bytes(16))), np.uint8)
+    W, names = len(counts.words), word_cells(counts.words)
     rank = ranks(counts.words) if by_bytes else None
     parents, words, numbers = [], [], []
     place_of = np.zeros(1, np.int32)  # of each node of the level above: the place of its line in that level
@@ -365,7 +364,7 @@ def print_counts(out, counts, by_bytes, only):
     cursor, depth, room, text = np.zeros(counts.order, np.int64), 0, 1 << 20, np.empty(0, np.uint8)
     while room:
         text = np.empty(max(len(text), room), np.uint8)
-        depth, filled, room = kernels.print_counts(cursor, depth, base, columns, only or 0, (letters, ends), text)
+        depth, filled, room = kernels.print_counts(cursor, depth, base, columns, only or 0, names, text)
         out.write(text[:filled].data)
 
 

@@ -16,6 +16,7 @@ node    -          an n-gram's number among those of its length
 import numpy as np
 
 from lmtk.machine.jit import jit
+from lmtk.text.cells import put_word
 from lmtk.text.kernels import put_number, span
 
 BATCH = 256  # positions whose random reads are made together, so that they overlap
@@ -133,10 +134,10 @@ def print_counts(cursor, depth, base, columns, only, names, text):
 
     columns: the parent (a place in the order below), the word (int32) and the count of each n-gram. Orders lie end to
     end, order k from base[k - 1] on, each in the order of its lines. cursor (n,): how many n-grams of each order are
-    done, in place; depth: the length of the last n-gram. names: letters and ends; the word w is letters[ends[w] :
-    ends[w + 1]], and `letters` has 16 bytes more at the end. only: the one order to write, or 0. Bound by copying.
+    done, in place; depth: the length of the last n-gram. names: the `word_cells` of the vocabulary. only: the one order
+    to write, or 0. Bound by copying.
     """
-    (parent, word, count), (letters, ends), n, at = columns, names, len(cursor), 0
+    (parent, word, count), begins, n, at = columns, names[1], len(cursor), 0
     path = np.zeros(n, np.int32)
     for k in range(depth):
         path[k] = word[base[k] + cursor[k] - 1]
@@ -145,21 +146,14 @@ def print_counts(cursor, depth, base, columns, only, names, text):
         if depth < n and j < base[depth + 1] and (depth == 0 or parent[j] == cursor[depth - 1] - 1):
             path[depth] = word[j]
             if count[j] and (only == 0 or only == depth + 1):
-                room = 64 + depth
+                room = 64
                 for k in range(depth + 1):
-                    room += ends[path[k] + 1] - ends[path[k]]
+                    room += begins[path[k] + 1] - begins[path[k]]
                 if at + room > len(text):
                     return depth, at, room
                 for k in range(depth + 1):
-                    first = ends[path[k]]
-                    length = ends[path[k] + 1] - first
-                    for done in range(0, length, 16):
-                        source, target = letters[first + done : first + done + 16], text[at + done : at + done + 16]
-                        for c in range(16):
-                            target[c] = source[c]
-                    at += length
-                    text[at] = 32 if k < depth else 9
-                    at += 1
+                    at = put_word(text, at, path[k], names)
+                text[at - 1] = 9
                 at = put_number(text, at, count[j], 10)
             cursor[depth] += 1
             depth += 1

@@ -6,8 +6,6 @@ This spares small jobs the kernels, which take longer to load than such a job. `
 kernel: order 1, n-grams with sentence marks in the middle, and contexts with counts of their own.
 """
 
-import numpy as np
-
 from lmtk.machine.large import pays
 from lmtk.machine.parallel import ALONE
 from lmtk.ngram.counting.collection import Text
@@ -47,7 +45,7 @@ def in_suffix_order(counts, vocab, recipe):
     if isinstance(counts, Text):
         from lmtk.ngram.estimate.suffix import suffix_order
 
-        return suffix_order(np.concatenate([*counts.parts(vocab)]), order, len(vocab.words) - 1, counts.marks)
+        return suffix_order([*counts.parts(vocab)], order, len(vocab.words) - 1, counts.marks)
     counts = counts.up_to(order)
     suits = order > 1 and not recipe.trusting and vocab.predicts(EOS)
     if suits and pays("ngrams", sum(len(level.keys) for level in counts.levels)):

@@ -34,7 +34,7 @@ from itertools import pairwise
 import numpy as np
 
 from lmtk.machine.jit import inlined, intrinsic, jit
-from lmtk.machine.threads import Scratch, map_at_once, map_in_order, thread_count
+from lmtk.machine.threads import Scratch, map_at_once, map_in_order, parts_of, thread_count
 from lmtk.text.corpus import Marks
 
 BATCH = 512  # positions whose random reads are made together, so that they overlap
@@ -100,19 +100,23 @@ class Suffixes:
         return nodes
 
 
-def suffix_order(x, n, W, marks):
-    """The Suffixes of a text x (N,) of W ids, up to order n, 2 or more. marks: whether <s> and </s> count."""
-    N, threads = len(x), thread_count()
-    around = x[np.arange(1 - n, N + 1) % N] if n > N else np.concatenate((x[N - n + 1 :], x, x[:1]))
-    x = around[n - 1 : n - 1 + N]  # the memory of the argument x is free now, unless the caller holds it
+def suffix_order(text, n, W, marks):
+    """The Suffixes, up to order n, 2 or more, of a text: a list of arrays of ids below W. marks: whether <s> and </s>
+    count.
+    """
+    N, threads = sum(map(len, text)), thread_count()
+    around = np.empty(n + N, np.int32)  # what `compare` calls x
+    x = np.concatenate(text, out=around[n - 1 : -1])
+    del text  # its memory is free now, unless the caller holds it
+    around[: n - 1], around[-1] = x[np.arange(1 - n, 0) % N], x[0]
     parts = np.linspace(0, N, threads + 1).astype(np.int64)
-    counts = np.stack([np.bincount(x[a:b], minlength=W) for a, b in pairwise(parts)])
+    counts = pairs_in(x, parts, np.zeros(W, np.int32), 1)[:, 0]
     start = np.concatenate(([0], np.cumsum(counts.sum(0))))
     bounds = cut_words(start, SHARES * threads)
     shares = range(len(bounds))
     edges = [*((start[a], start[b]) for a, b in pairwise(bounds)), (0, start[1])]
     order, other = np.empty(N, np.int32), np.empty(N, np.int32)
-    head = (start[:-1] + np.cumsum(counts, 0) - counts).astype(np.int32)
+    head = np.cumsum(np.vstack((start[None, :-1], counts[:-1])), 0, dtype=np.int32)
     map_at_once(lambda t: sort_first(x, parts[t], parts[t + 1], head[t], order), range(threads))
     heads = heads_of(x, parts, bounds, start, W)
     for _ in range(n - 2):
@@ -184,15 +188,29 @@ def cut_words(start, n_ranges):
 
 def heads_of(x, parts, bounds, start, W):
     """heads (S + 1, W) int32: heads[s, w] is where the places of the word w after a word of share s begin. A share has
-    the words from one of the bounds to the next; the border is the last share. Threads count the parts of the text.
+    the words from one of the bounds to the next; the border is the last share. parts: as for `pairs_in`.
     """
     S = len(bounds)
-    segment = np.full(W, S - 1, np.int32)
-    segment[1:] = np.repeat(np.arange(S - 1), np.diff(bounds))
-    pairs = np.zeros((len(parts) - 1, S, W), np.int32)
-    map_at_once(lambda t: count_pairs(x, parts[t], parts[t + 1], segment, pairs[t]), range(len(parts) - 1))
-    heads = np.concatenate((start[None, :-1].astype(np.int32), pairs.sum(0, np.int32)))
-    return np.cumsum(heads, 0, out=heads)
+    share = np.full(W, S - 1, np.int32)
+    share[1:] = np.repeat(np.arange(S - 1), np.diff(bounds))
+    pairs, heads = pairs_in(x, parts, share, S), np.empty((S + 1, W), np.int32)
+
+    def add_up(words):
+        heads[0, slice(*words)] = start[slice(*words)]
+        pairs[:, :, slice(*words)].sum(0, out=heads[1:, slice(*words)])
+        np.cumsum(heads[:, slice(*words)], 0, out=heads[:, slice(*words)])
+
+    map_at_once(add_up, parts_of(W))
+    return heads
+
+
+def pairs_in(x, parts, share, S):
+    """(T, S, W) int32: how often each word of the text x follows a word of each share, in each part, from one of the
+    places `parts` (T + 1,) to the next. share (W,): each word's share, below S. A thread counts a part.
+    """
+    pairs = np.zeros((len(parts) - 1, S, len(share)), np.int32)
+    map_at_once(lambda t: count_pairs(x, parts[t], parts[t + 1], share, pairs[t]), range(len(pairs)))
+    return pairs
 
 
 @jit
@@ -205,10 +223,10 @@ def sort_first(x, begin, end, head, order):
 
 
 @jit
-def count_pairs(x, begin, end, segment, counts):
-    """counts (S, W) += how often each word of x[begin:end] follows one of each share. segment (W,): words' shares."""
+def count_pairs(x, begin, end, share, counts):
+    """counts (S, W) += how often each word of x[begin:end] follows one of each share. share (W,): each word's."""
     for p in range(begin, end):
-        counts[segment[x[p - 1]], x[p]] += 1
+        counts[share[x[p - 1]], x[p]] += 1
 
 
 @jit
