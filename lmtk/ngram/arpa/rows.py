@@ -126,6 +126,8 @@ def sort_rows(rows, columns, ids, falling, start, place, other):
         for w in range(most):
             start[w + 1] += start[w]
         for i in range(size):
+            if i + AHEAD < size:
+                prefetch(rows, np.int64(place[i + AHEAD]) * rows.shape[1] + j)
             w = u64(rows[u64(place[i]), j] - base)
             other[u64(start[w])] = place[i]
             start[w] += 1
@@ -155,6 +157,8 @@ def link_rows(rows, place, k, begin, first_ids, memory, where):
         at[k - 1] -= 1
     previous, same, first = np.int64(-1), k == 1, True
     for i in range(size):
+        if i + AHEAD < size:
+            prefetch(rows, np.int64(place[i + AHEAD]) * rows.shape[1])
         row = u64(place[i])
         j = 1
         while same and j < k and rows[row, j - 1] == word[j]:
