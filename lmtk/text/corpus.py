@@ -21,7 +21,7 @@ from lmtk.files.decoding import blocks
 from lmtk.files.words import Words
 from lmtk.machine.large import pays
 from lmtk.machine.threads import Scratch, thread_count
-from lmtk.text.kernels import NEWLINE, look_up, renumber
+from lmtk.text.kernels import NEWLINE, look_up, move_words, renumber
 from lmtk.text.vocab import EOS, SOS, lower
 
 TOKEN = re.compile(rb"[^ \t\r\n]+|\n")
@@ -215,15 +215,15 @@ def ids_of(blocks, index, tolower=False):
     numbers = [np.append(np.arange(len(index) - 1), NEWLINE)] * len(tables)
 
     def look_up(table, block):
-        n_words = table.n_words
-        return table.ids(lower(block) if tolower else block), table.text(n_words)
+        n_letters = table.n_letters
+        return table.ids(lower(block) if tolower else block), table.text(n_letters)
 
     def numbered(t, future):
         ids, new = future.result()
         if every.closed:
             return ids
-        n_words, new_ids = every.n_words, every.ids(new)
-        index.add(every.text(n_words))
+        n_letters, new_ids = every.n_letters, every.ids(new)
+        index.add(every.text(n_letters))
         numbers[t] = np.concatenate((numbers[t][:-1], new_ids[new_ids != NEWLINE], [NEWLINE])).astype(np.int32)
         renumber(ids, numbers[t], ids)
         return ids
@@ -252,10 +252,13 @@ class Table:
             tokens = [(w, i) for w, i in zip(words, ids) if TOKEN.fullmatch(w) and w != b"\n"]
             text, ids = b"".join(w + b"\n" for w, _ in tokens), [i for _, i in tokens]
         spare = 1 if self.closed else 2
-        self.room(spare * len(ids), spare * len(text))
-        self.add(text)
-        self.value[: self.n_words] = np.asarray(ids, np.int32)[: self.n_words]
-        self.n_initial = self.n_words
+        self.slots = self.room(spare * len(ids))
+        self.letters, self.n_words, self.n_letters = np.empty(max(spare * len(text), 1 << 16), np.uint8), 0, 0
+        self.look_up(np.frombuffer(text, np.uint8), 0, 0, np.empty(2 * text.count(b"\n"), np.int32))
+        filled = np.flatnonzero(self.slots[:, 0])
+        number = self.slots[filled, 1] & np.uint64((1 << 32) - 1)
+        self.slots[filled, 1] += np.asarray(ids, np.int32).view(np.uint32)[number] - number
+        self.n_initial = self.n_letters
 
     @classmethod
     def of_index(cls, index):
@@ -268,37 +271,32 @@ class Table:
         ids = {word: i for word, i in index.items() if word != b"\n"}  # the end of a line is not a word
         return cls([*ids], [*ids.values()], index.unk)
 
-    def room(self, words, letters):
-        """Allocate an empty table for at least so many words and bytes of words."""
-        half = 1 << max(12, (words - 1).bit_length())
-        self.slots = np.zeros((2 * half, 2), np.uint64)
-        self.letters = np.empty(max(letters, 1 << 16), np.uint8)
-        self.ends, self.value = np.zeros(half + 1, np.int64), np.empty(half, np.int32)
-        self.n_words = 0
+    def room(self, words):
+        """Free slots for at least so many words."""
+        return np.zeros((2 << max(12, (words - 1).bit_length()), 2), np.uint64)
 
     def look_up(self, text, start, new_id, ids):
-        start, n_ids, self.n_words = look_up(text, start, self.arrays(), self.n_words, new_id, self.unk, ids)
+        filled = self.n_words, self.n_letters
+        start, n_ids, *filled = look_up(text, start, self.arrays(), filled, new_id, self.unk, ids)
+        self.n_words, self.n_letters = filled
         return start, n_ids
 
     def arrays(self):
-        return self.slots, self.letters, self.ends, self.value
-
-    def add(self, text):
-        """Add the words of a text, with the ids from 0 on. The table must be empty and have room for them."""
-        self.look_up(np.frombuffer(text, np.uint8), 0, 0, np.empty(2 * text.count(b"\n"), np.int32))
+        return self.slots, self.letters
 
     def grow(self):
-        text, value = self.letters[: self.ends[self.n_words]].tobytes(), self.value[: self.n_words]
-        self.room(2 * len(self.value), 2 * len(self.letters))
-        self.add(text)
-        self.value[: self.n_words] = value
+        if len(self.letters) > 1 << 31:
+            raise LmtkError("the words of the vocabulary take more than 2 GB; limit it with -vocab")
+        old, self.slots = self.slots, self.room(len(self.slots))
+        move_words(old, self.slots)
+        self.letters = np.concatenate((self.letters, np.empty_like(self.letters)))
 
-    def text(self, first=0):
-        """The words from number `first` on, a line each."""
-        return self.letters[self.ends[first] : self.ends[self.n_words]].tobytes()
+    def text(self, begin=0):
+        """The words whose letters are at `begin` or later, a line each."""
+        return self.letters[begin : self.n_letters].tobytes()
 
-    def words(self, first=0):
-        return self.text(first).split(b"\n")[:-1]
+    def words(self, begin=0):
+        return self.text(begin).split(b"\n")[:-1]
 
     def ids(self, block):
         """The ids of a block of text. If the index is Closed, several threads may call this function."""

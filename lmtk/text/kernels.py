@@ -2,11 +2,10 @@
 
 symbol   shape      meaning
 text     (n,)       bytes, uint8
-slots    (2^s, 2)   an open-addressing table, uint64: a word's key (0: a free slot) and its number j
 letters  (L,)       the words in the table, each followed by a line's end, uint8; this is a text itself
-ends     (2^(s-1)+1,)  word j is letters[ends[j] : ends[j + 1] - 1], int64
-value    (2^(s-1),) the id of word j, int32
-table    -          the four arrays above, as a tuple
+slots    (2^s, 2)   an open-addressing table, uint64: a word's key (0: a free slot), and its entry. The entry has the
+                    word's id in its lower half, and in its upper half where the word begins in `letters`
+table    -          slots and letters, as a tuple
 """
 
 import numpy as np
@@ -82,37 +81,48 @@ def slot_of(key, slots):
 
 @inlined
 def find_word(text, first, length, key, table):
-    """(the number of the word text[first : first + length], or -1; the slot where it is or would be)."""
-    slots, letters, ends, _ = table
+    """The slot of the word text[first : first + length], or the free slot where it would be."""
+    slots, letters = table
     slot, mask = slot_of(key, slots), u64(len(slots) - 1)
     while slots[slot, 0] != u64(0):
         if slots[slot, 0] == key:
-            word = np.int64(slots[slot, 1])
             if length < 8:
-                return word, slot
-            old = ends[word]
-            same = ends[word + 1] - old - 1 == length
+                return slot
+            old = np.int64(slots[slot, 1] >> u64(32))
+            same = old + length < len(letters) and letters[old + length] == 10
             i = 0
             while same and i < length:
                 j = min(i, length - 8)
                 same = load8(letters, old + j) == load8(text, first + j)
                 i += 8
             if same:
-                return word, slot
+                return slot
         slot = (slot + u64(1)) & mask
-    return np.int64(-1), slot
+    return slot
+
+
+@jit
+def move_words(old, slots):
+    """Puts the words of some slots into others, which are free and more."""
+    mask = u64(len(slots) - 1)
+    for i in range(len(old)):
+        if old[i, 0] != u64(0):
+            slot = slot_of(old[i, 0], slots)
+            while slots[slot, 0] != u64(0):
+                slot = (slot + u64(1)) & mask
+            slots[slot, 0], slots[slot, 1] = old[i, 0], old[i, 1]
 
 
 @sealed
-def look_up(text, start, table, n_words, new_id, unk, ids):
+def look_up(text, start, table, filled, new_id, unk, ids):
     """ids <- the ids of the tokens of text[start:]; a line's end is NEWLINE.
 
-    The table has `n_words` words. New words are added, with the ids from `new_id` on; if `new_id` is negative, they are
-    not added and have the id `unk`. Returns where the kernel stopped (the text's end, or a word for which the table or
-    `letters` has no room), the number of ids, and the number of words of the table. Words are looked up BATCH at a
-    time, so that their random reads overlap.
+    filled: how many words and letters the table has. New words are added, with the ids from `new_id` on; if `new_id` is
+    negative, they are not added and have the id `unk`. Returns where the kernel stopped (the text's end, or a word for
+    which the table has no room), the number of ids, and the numbers of words and letters of the table. Words are looked
+    up BATCH at a time, so that their random reads overlap.
     """
-    slots, letters, ends, value = table
+    (slots, letters), (n_words, n_letters) = table, filled
     size, n_ids, at = len(text), 0, start
     begin, width = local(BATCH, np.int64), local(BATCH, np.int64)
     keys = local(BATCH, np.uint64)
@@ -137,27 +147,23 @@ def look_up(text, start, table, n_words, new_id, unk, ids):
                 ids[n_ids] = NEWLINE
                 n_ids += 1
                 continue
-            word, slot = find_word(text, first, length, keys[i], table)
-            if word >= 0:
-                ids[n_ids] = value[word]
+            slot = find_word(text, first, length, keys[i], table)
+            if slots[slot, 0] != u64(0):
+                ids[n_ids] = np.int32(slots[slot, 1])
             elif new_id < 0:
                 ids[n_ids] = unk
             else:
-                end = ends[n_words] + length + 1
-                if n_words == len(value) or end > len(letters):
-                    return first, n_ids, n_words
+                end = n_letters + length + 1
+                if 2 * n_words == len(slots) or end > len(letters):
+                    return first, n_ids, n_words, n_letters
                 for j in range(length):
-                    letters[ends[n_words] + j] = text[first + j]
+                    letters[n_letters + j] = text[first + j]
                 letters[end - 1] = 10
-                slots[slot, 0] = keys[i]
-                slots[slot, 1] = u64(n_words)
-                value[n_words] = new_id
-                ends[n_words + 1] = end
+                slots[slot, 0], slots[slot, 1] = keys[i], u64(n_letters) << u64(32) | u64(new_id)
                 ids[n_ids] = new_id
-                n_words += 1
-                new_id += 1
+                n_words, n_letters, new_id = n_words + 1, end, new_id + 1
             n_ids += 1
-    return at, n_ids, n_words
+    return at, n_ids, n_words, n_letters
 
 
 @jit
@@ -339,15 +345,15 @@ def settle(text, k, words, table, rows, span, outside):
     and its key, in the order of the rows. Returns `outside` or, if that is -1, the place of the first word that the
     table lacks.
     """
-    (begin, width, keys), value, i = words, table[3], 0
+    (begin, width, keys), slots, i = words, table[0], 0
     for row in range(span[0], span[1]):
         for j in range(k):
             if rows[row, j] == SAME:
                 rows[row, j] = rows[row - 1, j]
                 continue
-            word, _ = find_word(text, begin[i], width[i], keys[i], table)
-            if word >= 0:
-                rows[row, j] = value[word]
+            slot = find_word(text, begin[i], width[i], keys[i], table)
+            if slots[slot, 0] != u64(0):
+                rows[row, j] = np.int32(slots[slot, 1])
             elif outside < 0:
                 outside = row * k + j
             i += 1

@@ -233,7 +233,7 @@ class PieceReader:
     def clear(self):
         self.reader = Reader(Growing(()), job="pieces")
         self.pieces, self.is_tied = self.line_end, np.zeros(1, bool)
-        self.starts, self.lengths = np.zeros(1, np.int64), np.ones(1, np.int64)
+        self.starts, self.lengths, self.n_letters = np.zeros(1, np.int64), np.ones(1, np.int64), 0
 
     def ids(self, block):
         """(n,) the units of a block."""
@@ -266,14 +266,14 @@ class PieceReader:
 
     def new_words(self):
         """The words that were read since the last call."""
-        n_words = len(self.starts) - 1
         if self.reader.table:
-            return self.reader.table.words(n_words)
-        return list(islice(self.reader.index, n_words + 1, None))
+            return self.reader.table.words(self.n_letters)
+        return list(islice(self.reader.index, len(self.starts), None))
 
     def add(self, words):
         """Split new words, and keep their units."""
         n_words = len(self.starts) - 1
+        self.n_letters += sum(map(len, words)) + len(words)  # with their line ends, as in the reader's table
         texts = self.encoder.words([word.decode("utf-8", "replace") for word in words])
         units = self.units_of_lines([text or "" for text in texts])
         self.pieces = np.concatenate((self.pieces[:-1], units[units != self.line_end], self.line_end))

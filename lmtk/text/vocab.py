@@ -117,8 +117,8 @@ def make_vocab(words, unk=False, eos=True, unk_word=UNK, source="the vocabulary"
         others = " besides those of -nonevents" if nonevents else ""
         raise LmtkError(f"{name_of(source)}: no words in it{others}, so no vocabulary can be made")
     first, last = ([w for w in special if special[w] == predicted] for predicted in (True, False))
-    every = Words(b"".join(Words.join(part).text for part in (first, plain, last))) if as_lines else first + plain + last
-    return Vocab(every, len(first) + len(plain), unk_word)
+    texts = (Words.join(part).text for part in (first, plain, last))
+    return Vocab(Words(b"".join(texts)) if as_lines else first + plain + last, len(first) + len(plain), unk_word)
 
 
 def lower(text):

@@ -112,15 +112,13 @@ def sort_rows(rows, columns, ids, falling, start, place, other):
     ids: as for `put_rows`; start (W + 1,): scratch. Returns whether the result is in `other`.
     """
     (low, high, W), size, straight, turned = ids, len(rows), True, False
-    for i in range(size):
-        place[i] = i
+    place[:] = np.arange(size)
     for j in range(columns - 1, -1, -1):
         if straight and not falling[j]:
             continue
         straight, turned = False, not turned
         base, most = (low, high - low) if j == 0 else (np.int64(0), np.int64(W))
-        for w in range(most + 1):
-            start[w] = 0
+        start[: most + 1] = 0
         for i in range(size):
             start[u64(rows[u64(i), j] - base + 1)] += 1
         for w in range(most):

@@ -93,12 +93,10 @@ class Text:
 
     def new_id(self, vocab):
         """(1 + words,) int32: the new id of each of the rank's words, and of the border, the last."""
-        lines = Words.join(self.rank_words)
-        if lines.gaps:
-            ids = np.array([vocab.index[word] for word in lines], np.int32)
-        else:
-            ids = Table(vocab.words, np.arange(len(vocab.words))).ids(lines.text)
-        return np.append(ids[ids != NEWLINE], np.int32(0))
+        lines, W = Words.join(self.rank_words), len(vocab.words)
+        # of the table's ids, every second one is of a line end
+        ids = [vocab.index[w] for w in lines] if lines.gaps else Table(vocab.words, np.arange(W)).ids(lines.text)[::2]
+        return np.append(ids, 0).astype(np.int32)
 
     def seen(self, vocab):
         """How often each id of a model's vocabulary occurs in this part, (W - 1,): without <s>; 0 is the border."""

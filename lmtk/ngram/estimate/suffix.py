@@ -197,7 +197,7 @@ def heads_of(x, parts, bounds, start, W):
 
     def add_up(words):
         heads[0, slice(*words)] = start[slice(*words)]
-        pairs[:, :, slice(*words)].sum(0, out=heads[1:, slice(*words)])
+        pairs[:, :, slice(*words)].sum(0, np.int32, heads[1:, slice(*words)])
         np.cumsum(heads[:, slice(*words)], 0, out=heads[:, slice(*words)])
 
     map_at_once(add_up, parts_of(W))

@@ -33,7 +33,7 @@ def sum_text(arrays, table, marks, text, room):
     """
     V, unk, sos, eos, add_sos, add_eos = marks
     sums, ends, ids, tokens, log10p, fresh, used = room
-    n = look_up(text, 0, table, 0, -1, unk, ids)[1]
+    n = look_up(text, 0, table, (0, 0), -1, unk, ids)[1]
     if n and ids[n - 1] >= 0:
         ids[n] = -1
         n += 1

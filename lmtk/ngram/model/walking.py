@@ -324,7 +324,7 @@ def score_text(arrays, table, unk, sos, eos, text):
     memory, where, _, _ = trie
     ids, n, begin = np.empty(len(text) + 2, np.int32), len(where), np.int64(sos >= 0)
     ids[0] = sos
-    N = begin + look_up(text, 0, table, 0, -1, unk, ids[begin:])[1]
+    N = begin + look_up(text, 0, table, (0, 0), -1, unk, ids[begin:])[1]
     if eos >= 0:
         ids[N] = eos
         N += 1
