@@ -245,10 +245,13 @@ class Counted:
 
 def estimate(job):
     """Runs an EstimateJob. Returns the model, a Backoff, if the job keeps it, and else None."""
+    from lmtk.machine.memory import keep_all
     from lmtk.machine.parallel import ALONE, pooled, tell_alone
     from lmtk.ngram.estimate.estimation import is_shelved
 
     tell_ignored(job)
+    if not (job.keep or job.count.memory):  # a Python program goes on with its model, and needs the memory back
+        keep_all()
     if job.count.sources:
         return estimate_sources(job)
     if not job.count.mpi:
