@@ -31,7 +31,7 @@ from lmtk.ngram.counting.counts import (
     write_counts,
 )
 from lmtk.text import corpus, subwords
-from lmtk.text.corpus import Closed, Growing, Marks, contexts, count_words, ids_of, read_corpus, read_ids, tokens
+from lmtk.text.corpus import Closed, Growing, Marks, Table, contexts, count_words, ids_of, read_corpus, read_ids, tokens
 from lmtk.text.normalize import normalize
 from lmtk.text.vocab import Vocab, make_vocab, vocab_of
 
@@ -407,8 +407,26 @@ def test_blocks_read_in_threads_have_the_ids_of_one(threads, closed, monkeypatch
     large_from(1, "text")
     monkeypatch.setattr(threads_module, "wanted", threads)
     assert np.concatenate(list(ids_of(actual, index))).tolist() == expected
-    assert closed or index.words() == plain.words()
+    assert closed or (index.words() == plain.words() and len(index) == len(plain))
+    assert [index[word] for word in words] == expected
     assert list(ids_of([], index)) == []
+
+
+def test_words_that_take_too_much_memory_are_an_error():
+    table = Table([b"a"], [0], next_id=1)
+    table.letters = np.empty((1 << 31) + 1, np.uint8)  # its pages are never touched
+    with pytest.raises(LmtkError, match="more than 2 GB; limit it with -vocab"):
+        table.grow()
+
+
+@pytest.mark.parametrize("nonevents", [[], [b"a"]])
+def test_the_words_of_a_large_text_make_the_same_vocabulary(nonevents):
+    for words in ([b"<s>", b"</s>", b"<unk>", b"-pau-", b"a", b"b"], [b"b", b"a"], [b"ab", b"<unk>", b"a", b"<s>"]):
+        made = make_vocab(words, True, nonevents=nonevents)
+        assert make_vocab(Words.join(words), True, nonevents=nonevents) == made
+        assert {*made.words} == {*words, b"<s>", b"</s>", b"<unk>"}
+    with pytest.raises(LmtkError, match="no words"):
+        make_vocab(Words.join([b"<s>", b"<unk>"]))
 
 
 def test_the_words_of_a_file_are_a_list():

@@ -255,9 +255,11 @@ class Table:
         self.slots = self.room(spare * len(ids))
         self.letters, self.n_words, self.n_letters = np.empty(max(spare * len(text), 1 << 16), np.uint8), 0, 0
         self.look_up(np.frombuffer(text, np.uint8), 0, 0, np.empty(2 * text.count(b"\n"), np.int32))
-        filled = np.flatnonzero(self.slots[:, 0])
-        number = self.slots[filled, 1] & np.uint64((1 << 32) - 1)
-        self.slots[filled, 1] += np.asarray(ids, np.int32).view(np.uint32)[number] - number
+        ids = np.asarray(ids, np.int32)
+        if (ids != np.arange(len(ids))).any():  # a word's id is its number so far
+            filled = np.flatnonzero(self.slots[:, 0])
+            number = self.slots[filled, 1] & np.uint64((1 << 32) - 1)
+            self.slots[filled, 1] += ids.view(np.uint32)[number] - number
         self.n_initial = self.n_letters
 
     @classmethod

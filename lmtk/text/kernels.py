@@ -103,7 +103,7 @@ def find_word(text, first, length, key, table):
 
 @jit
 def move_words(old, slots):
-    """Puts the words of some slots into others, which are free and more."""
+    """slots, all free, <- the words of fewer old slots."""
     mask = u64(len(slots) - 1)
     for i in range(len(old)):
         if old[i, 0] != u64(0):
