@@ -66,13 +66,13 @@ def read(stream, path, form, out):
 
 def write(out, model, form):
     """Writes a Backoff of order 2 or more as a KenLM probing file. form: a `layout.Form`."""
-    model, words = close(model), model.vocab.words
+    model, words = close(model), [*model.vocab.words]
     nodes, rows = model.nodes, reader.make_rows(*model.ngrams(1))
     is_bare = np.isnan(rows.view(f32)[:, -2])
     is_unknown = np.isin(rows[is_bare, 0], places_of_unknown(words))
     rows.view(f32)[is_bare, -2] = np.where(is_unknown, form.unknown, ZERO)
     tables = Tables(out, form, [nodes.size(k) for k in range(1, nodes.order + 1)], len(words))
-    tables.insert_words(rows, [*map([*words].__getitem__, rows[:, 0].tolist())])
+    tables.insert_words(rows, [words[w] for w in rows[:, 0].tolist()])
     ids = np.arange(len(words), dtype=np.int32)
     for k in range(2, nodes.order + 1):
         unused = np.zeros(nodes.size(k), np.uint8)  # the flags of `rows_of`, which are cut off
