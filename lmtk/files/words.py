@@ -58,7 +58,7 @@ class Words(Sequence):
         return self.text.count(b"\n", 0, at)
 
     def without(self, words):
-        """The Words except some, each of which is searched for in the whole text."""
+        """The Words without some of them. Finding one takes a search of the whole text."""
         text = self.text
         for word in words:
             if (at := Words(text).find(word)) >= 0:

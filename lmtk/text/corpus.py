@@ -252,7 +252,7 @@ class Table:
             tokens = [(w, i) for w, i in zip(words, ids) if TOKEN.fullmatch(w) and w != b"\n"]
             text, ids = b"".join(w + b"\n" for w, _ in tokens), [i for _, i in tokens]
         spare = 1 if self.closed else 2
-        self.slots = self.room(spare * len(ids))
+        self.slots = free_slots(spare * len(ids))
         self.letters, self.n_words, self.n_letters = np.empty(max(spare * len(text), 1 << 16), np.uint8), 0, 0
         self.look_up(np.frombuffer(text, np.uint8), 0, 0, np.empty(2 * text.count(b"\n"), np.int32))
         ids = np.asarray(ids, np.int32)
@@ -273,10 +273,6 @@ class Table:
         ids = {word: i for word, i in index.items() if word != b"\n"}  # the end of a line is not a word
         return cls([*ids], [*ids.values()], index.unk)
 
-    def room(self, words):
-        """Free slots for at least so many words."""
-        return np.zeros((2 << max(12, (words - 1).bit_length()), 2), np.uint64)
-
     def look_up(self, text, start, new_id, ids):
         filled = self.n_words, self.n_letters
         start, n_ids, *filled = look_up(text, start, self.arrays(), filled, new_id, self.unk, ids)
@@ -289,7 +285,7 @@ class Table:
     def grow(self):
         if len(self.letters) > 1 << 31:
             raise LmtkError("the words of the vocabulary take more than 2 GB; limit it with -vocab")
-        old, self.slots = self.slots, self.room(len(self.slots))
+        old, self.slots = self.slots, free_slots(len(self.slots))
         move_words(old, self.slots)
         self.letters = np.concatenate((self.letters, np.empty_like(self.letters)))
 
@@ -313,6 +309,15 @@ class Table:
                 if start < len(text):
                     self.grow()
         return np.concatenate(parts or [np.zeros(0, np.int32)])
+
+    def ids_of_words(self, words):
+        """(N,) int32: the ids of words. None of them may be empty or have a blank in it."""
+        return self.ids(Words.join(words).text)[::2]  # every second id is of a line's end
+
+
+def free_slots(words):
+    """Free slots, as in `kernels`, for at least so many words."""
+    return np.zeros((2 << max(12, (words - 1).bit_length()), 2), np.uint64)
 
 
 def count_words(paths, tolower=False):

@@ -230,7 +230,7 @@ class Unigrams:
         """The ids of the words, (N,) int32."""
         if self.table is None:
             return np.array([self.vocab.index[w] for w in self.words], np.int32)
-        return self.vocab.table.ids(b"\n".join(self.words) + b"\n")[::2]  # without the line ends
+        return self.vocab.table.ids_of_words(self.words)
 
 
 class GrowingTrie:

@@ -94,8 +94,7 @@ class Text:
     def new_id(self, vocab):
         """(1 + words,) int32: the new id of each of the rank's words, and of the border, the last."""
         lines, W = Words.join(self.rank_words), len(vocab.words)
-        # of the table's ids, every second one is of a line end
-        ids = [vocab.index[w] for w in lines] if lines.gaps else Table(vocab.words, np.arange(W)).ids(lines.text)[::2]
+        ids = [vocab.index[w] for w in lines] if lines.gaps else Table(vocab.words, np.arange(W)).ids_of_words(lines)
         return np.append(ids, 0).astype(np.int32)
 
     def seen(self, vocab):

@@ -195,10 +195,11 @@ def heads_of(x, parts, bounds, start, W):
     share[1:] = np.repeat(np.arange(S - 1), np.diff(bounds))
     pairs, heads = pairs_in(x, parts, share, S), np.empty((S + 1, W), np.int32)
 
-    def add_up(words):
-        heads[0, slice(*words)] = start[slice(*words)]
-        pairs[:, :, slice(*words)].sum(0, np.int32, heads[1:, slice(*words)])
-        np.cumsum(heads[:, slice(*words)], 0, out=heads[:, slice(*words)])
+    def add_up(span):
+        words = slice(*span)
+        heads[0, words] = start[words]
+        pairs[:, :, words].sum(0, np.int32, heads[1:, words])
+        np.cumsum(heads[:, words], 0, out=heads[:, words])
 
     map_at_once(add_up, parts_of(W))
     return heads
