@@ -11,6 +11,7 @@ from threading import Lock
 import numpy as np
 
 from lmtk.files import bounded
+from lmtk.machine.jit import jit
 
 
 class Column:
@@ -68,17 +69,22 @@ def put_at(file, data, at):
 
 
 class Shelf:
-    """Arrays by name that grow at their ends, all in one unnamed temporary file. Several threads may use it."""
+    """Arrays by name that grow at their ends, all in one unnamed temporary file or, without `spill`, in memory. Several
+    threads may use it.
+    """
 
-    def __init__(self):
+    def __init__(self, spill=True):
         self.parts, self.end, self.lock = {}, 0, Lock()
-        self.file = bounded.temporary_file(buffering=0)
+        self.file = bounded.temporary_file(buffering=0) if spill else None
 
     def add(self, name, array):
         """Add an array at the end of the array `name`. If the disk is full, raises OSError with the folder of temporary
         files.
         """
         array = np.ascontiguousarray(array).reshape(-1)
+        if self.file is None:
+            self.parts.setdefault(name, []).append((len(array), array.copy()))
+            return
         with self.lock:
             at, self.end = self.end, self.end + array.nbytes
             self.parts.setdefault(name, []).append((len(array), at))
@@ -89,11 +95,16 @@ class Shelf:
             raise
 
     def deal(self, rows, numbers, name=()):
-        """Add each of `rows` (N, ...) at the end of the array (*name, i), where i is its number in `numbers` (N,)."""
-        order = np.argsort(numbers, kind="stable")
-        distinct, first = np.unique(numbers[order], return_index=True)
-        for i, part in zip(distinct.tolist(), np.split(rows[order], first[1:])):
-            self.add((*name, i), part)
+        """Add each of `rows` (N, ...), of numbers of 4 or 8 bytes, at the end of the array (*name, i), where i is its
+        number in `numbers` (N,).
+        """
+        if not len(rows):
+            return
+        sizes, dealt = np.bincount(numbers), np.empty_like(rows)
+        ends = np.cumsum(sizes)
+        scatter(as_matrix(rows), np.asarray(numbers, np.int32), ends - sizes, as_matrix(dealt))
+        for i in np.flatnonzero(sizes).tolist():
+            self.add((*name, i), dealt[ends[i] - sizes[i] : ends[i]])
 
     def size(self, name):
         return sum(size for size, _ in self.parts.get(name, ()))
@@ -103,7 +114,10 @@ class Shelf:
         place = -begin
         for size, where in self.parts.get(name, ()):
             a, b = max(place, 0), min(place + size, len(out))
-            read_at(self.file, out[a : max(a, b)], where + (a - place) * out.itemsize)
+            if self.file is None:
+                out[a : max(a, b)] = where[a - place : max(a, b) - place]
+            else:
+                read_at(self.file, out[a : max(a, b)], where + (a - place) * out.itemsize)
             place += size
         return out
 
@@ -124,3 +138,18 @@ class Shelf:
     def replace(self, name, array):
         self.drop(name)
         self.add(name, array)
+
+
+def as_matrix(rows):
+    """Rows (N, ...) as a matrix of int32."""
+    return np.ascontiguousarray(rows).reshape(len(rows), -1).view(np.int32)
+
+
+@jit
+def scatter(rows, numbers, heads, dealt):
+    """dealt (N, w) <- the rows, each at the head of its number, which advances."""
+    for i in range(len(rows)):
+        to = heads[numbers[i]]
+        heads[numbers[i]] = to + 1
+        for j in range(rows.shape[1]):
+            dealt[to, j] = rows[i, j]

@@ -498,12 +498,9 @@ def write_model(job, counted, model, methods, layout, rank):
     elif job.lm and not changed:
         with open_out(job.lm) as out:
             writing.write_arpa(out, model, job.lm, layout, may_reuse=not as_nodes)
-    if others == {"kenlm"} and job.kenlm_type == "trie" and not needs_whole:
-        from lmtk.kenlm import levels
-
-        of_estimate = levels.of_estimate(model)
-        if of_estimate:
-            return write_estimate(of_estimate, job.write_kenlm, job.model_files.form)
+    is_trie = others == {"kenlm"} and job.kenlm_type == "trie" and not needs_whole
+    if is_trie and write_estimate(model, job.write_kenlm, job.model_files.form):
+        return None
     if others == {"binary"} and not (needs_whole or job.compact or job.quantize):
         with open_out(job.write_bin) as out:
             backoff.write_binary(out, assembly.backoff_of(model, memory, partial(building.map_in_file, out)))

@@ -21,8 +21,9 @@ KENLM_RULES = (
 def write_kenlm(model, path, form, name):
     """Writes a model as a KenLM file. name: what messages call the model. Raises LmtkError."""
     from lmtk.files.outputs import open_out
-    from lmtk.kenlm import levels, probing, trie
+    from lmtk.kenlm import probing, trie
     from lmtk.kenlm.hashed import NO_WORDS, Hashed
+    from lmtk.kenlm.levels import clip, of_backoff
     from lmtk.lm import kind_of_model
     from lmtk.ngram.edit.closing import close
     from lmtk.ngram.model.backoff import Backoff
@@ -32,41 +33,46 @@ def write_kenlm(model, path, form, name):
         if not isinstance(model, Hashed):
             reason = "has no list of n-grams; give an ARPA file or lmtk's binary form"
         raise LmtkError(f"{name}: this model, {kind_of_model(model)}, {reason}")
-    of_model = levels.of_backoff(model)
-    check_levels(form, name, of_model)
-    if form.kind == "trie":
-        of_model = levels.of_backoff(close(trie.clip(model) if form.allows_positive else model))
+    levels, words = model.nodes.levels[1:], model.vocab.words
+    marks = [words[w] for w in (model.vocab.index[SOS], model.vocab.index[EOS]) if w in levels[0]["word"][:-1]]
+    check_for_kenlm(form, name, len(levels), marks, positive_of([level["log10p"][:-1] for level in levels]))
     with open_out(path) as out:
-        trie.write(out, of_model, form) if form.kind == "trie" else probing.write(out, model, form)
+        if form.kind == "trie":
+            trie.write(out, of_backoff(close(clip(model) if form.allows_positive else model)), form)
+        else:
+            probing.write(out, model, form)
 
 
-def write_estimate(levels, path, form):
-    """Writes the `kenlm.levels.Levels` of an estimated model as a KenLM trie. Raises LmtkError."""
+def write_estimate(model, path, form):
+    """Writes the Buckets of an estimated model as a KenLM trie, without sorting its n-grams by prefix, if that is
+    possible; the Buckets cannot be used afterwards. Returns whether it was possible. Raises LmtkError.
+    """
     from lmtk.files.outputs import open_out
     from lmtk.kenlm import trie
+    from lmtk.kenlm.levels import of_estimate
 
-    check_levels(form, "the model", levels)
-    with open_out(path) as out:
-        trie.write(out, levels, form)
+    levels = of_estimate(model)
+    if levels:
+        check_for_kenlm(form, "the model", model.order, levels.words, positive_of(model.estimator.log10p[1:]))
+        with open_out(path) as out:
+            trie.write(out, levels, form)
+    return bool(levels)
 
 
-def check_levels(form, name, levels):
-    """`check_for_kenlm`, for the `kenlm.levels.Levels` of a model."""
-    positive = [column[column > 0] for column in levels.log10p[1:]]
-    largest = max(float(p.max(initial=0)) for p in positive)
-    marks = [mark for mark in (SOS, EOS) if levels.words.index(mark) in levels.ids]
-    check_for_kenlm(form, name, len(positive), marks, (sum(map(len, positive)), largest))
+def positive_of(columns):
+    """(How many log probabilities of the columns are positive, the largest of them)."""
+    positive = [column[column > 0] for column in columns]
+    return sum(map(len, positive)), max(float(p.max(initial=0)) for p in positive)
 
 
 def convert(source, target, form):
-    """Writes the model in the file `source` as a KenLM file. An ARPA file becomes probing tables while it is read.
+    """Writes the model in the file `source` as a KenLM file; the n-grams of an ARPA file are written as they are read.
 
     Raises LmtkError, and UsageError if the target is an ARPA file and the source is not: the two were exchanged.
     """
     from lmtk.files.inputs import is_file, open_in
     from lmtk.files.outputs import open_out
     from lmtk.files.registry import load
-    from lmtk.kenlm import probing
 
     name = name_of(source)
     check_outputs(target, inputs=[source])
@@ -77,19 +83,37 @@ def convert(source, target, form):
             raise UsageError(
                 f"{target} is an ARPA file and {name} is not; give the ARPA file first, then the binary file"
             )
-    if form.kind == "probing":
-        with open_in(source) as stream:
-            if is_arpa(stream):
-                with open_out(target) as out:
-                    tables, *positive = probing.read(stream, source, form, out)
-                    check_for_kenlm(form, name, len(tables.sizes), tables.words, positive)
-                    tables.write()
-                return
+    with open_in(source) as stream:
+        if is_arpa(stream):
+            with open_out(target) as out:
+                (convert_to_trie if form.kind == "trie" else convert_to_tables)(stream, source, form, out)
+            return
     with warnings.catch_warnings():
         # `check_for_kenlm` says these
         warnings.filterwarnings("ignore", ".*(positive log probabilit|the model has no )", LmtkWarning)
         model = load(source)
     write_kenlm(model, target, form, name)
+
+
+def convert_to_tables(stream, source, form, out):
+    """Writes the ARPA file `source`, which is open as `stream`, as probing tables."""
+    from lmtk.kenlm import probing
+
+    tables, *positive = probing.read(stream, source, form, out)
+    check_for_kenlm(form, name_of(source), len(tables.sizes), tables.words, positive)
+    tables.write()
+
+
+def convert_to_trie(stream, source, form, out):
+    """Writes the ARPA file `source`, which is open as `stream`, as a trie."""
+    from lmtk.kenlm import slices
+    from lmtk.ngram.arpa import reader
+
+    growing = slices.GrowingSlices(source, form.allows_positive)
+    stated, *positive = growing.read(stream)
+    reader.tell_sizes(source, stated, growing.sizes)
+    check_for_kenlm(form, name_of(source), len(growing.sizes), growing.slices.words, positive)
+    reader.tell_repeated(source, slices.write(out, growing.slices, form))
 
 
 def is_arpa(stream):

@@ -3,13 +3,15 @@
 The trie goes from the last word of an n-gram to its first: the parent of w_1 .. w_k is its suffix w_2 .. w_k, and w_1
 is its label. Siblings are sorted by the numbers of their labels. The n-grams of an estimate are sorted by suffix, so
 siblings are next to each other, and only have to be sorted. Those of a Backoff are sorted by prefix: they are first
-dealt to their parents.
+dealt to their parents. `slices` sorts n-grams that come in any order.
 
-symbol  shape            meaning
-first   (N_(k-1) + 1,)   the first child of each parent, in the order of the trie; int32
-keys    (N_k,)           the n-grams of order k in the order of the trie: the number of the label in the upper 32 bits,
-                         the n-gram's place in its column in the lower ones; uint64
-column  (N_k,)           a number for each n-gram, in the order of the model
+symbol   shape            meaning
+first    (N_(k-1) + 1,)   the first child of each parent, in the order of the trie; int32
+keys     (N_k,)           the n-grams of order k in the order of the trie: the number of the label in the upper 32 bits,
+                          the n-gram's place in its column in the lower ones; uint64
+column   (N_k,)           a number for each n-gram, in the order of the model
+numbers  (N_k, 2)         log10 p and log10 back-off weight of each n-gram as they are in the file, in the order of the
+                          model, float32; (N_k, 1) for the highest order, which has no weights
 """
 
 from collections.abc import Callable
@@ -20,17 +22,18 @@ from itertools import pairwise
 import numpy as np
 
 from lmtk.files.bounded import trim
-from lmtk.kenlm.layout import hash_words, places_of_unknown
+from lmtk.kenlm.layout import ZERO, hash_words, places_of_unknown
 from lmtk.machine.jit import intrinsic, jit
 from lmtk.machine.threads import map_at_once, parts_of, thread_count
 from lmtk.ngram.estimate.engine import IN_MODEL
 from lmtk.ngram.estimate.suffix import orders_at
-from lmtk.ngram.model.nodes import AT, WIDTH
+from lmtk.ngram.model.nodes import AT, WIDTH, freeze, view_records
 from lmtk.ngram.model.searching import shell_sort
 from lmtk.text.vocab import UNK
 
 AHEAD = 16  # n-grams or parents: how far ahead memory is fetched
-u64 = np.uint64
+f32, u64 = np.float32, np.uint64
+MINUS_ZERO = f32(-0.0)
 LOWER = u64(0xFFFFFFFF)  # the half of a key that is the n-gram's place in its column
 prefetch = intrinsic("prefetch")
 
@@ -39,19 +42,23 @@ prefetch = intrinsic("prefetch")
 class Levels:
     """What a trie file needs from a model.
 
-    words: the vocabulary. ids: the ids of words that have a 1-gram. Three lists have the entry of order k at place k:
-    log10p and log10bow, columns with nan for a missing number; is_context, functions that return for each n-gram of the
-    order whether an n-gram extends it. families(numbers): yields `first` and then `keys` of each order from 2 on;
-    numbers (W,) are KenLM's numbers of the words. forget(k): frees the columns of order k if nothing else needs them.
+    words: in the order of their numbers, <unk> first. hashes: of the words from number 1 on. unigrams, place: the
+    `numbers` of the 1-grams, and the number of the word of each. sizes: the number of n-grams of each order, the words
+    being those of order 1. numbers_of(k): those of order k, in any order.
+
+    The trie consists of consecutive slices; the children of a slice's n-grams are in the same slice. parts (S, n): the
+    number of n-grams of each order in each slice. slices: for each slice a function that returns an iterator. This
+    yields `first` and then (keys, numbers) for each order from 2 on; `first` counts the slice's own children.
     """
 
     words: list
-    ids: np.ndarray
-    log10p: list
-    log10bow: list
-    is_context: list
-    families: Callable
-    forget: Callable = lambda k: None
+    hashes: np.ndarray
+    unigrams: np.ndarray
+    place: np.ndarray
+    sizes: list
+    numbers_of: Callable
+    parts: np.ndarray
+    slices: list
 
 
 def number_words(words, ids):
@@ -65,14 +72,34 @@ def number_words(words, ids):
     return numbers, hashes[by_hash], [UNK, *(words[w] for w in ids[by_hash].tolist())]
 
 
+def clip(model):
+    """A Backoff with 0 in place of positive log probabilities."""
+    memory = model.nodes.memory.copy()
+    for level in view_records(memory, model.nodes.where)[1:]:
+        np.minimum(level["log10p"], 0, out=level["log10p"])
+    return replace(model, nodes=replace(model.nodes, memory=freeze(memory), path=""))
+
+
 def of_backoff(model):
     """The Levels of a Backoff that has every suffix and context of its n-grams."""
-    nodes, levels = model.nodes, model.nodes.levels[1:]
-    log10p = [None, *(level["log10p"][:-1] for level in levels)]
-    log10bow = [None, *(level["log10bow"][:-1] for level in levels[:-1])]
-    is_context = [None, *(lambda child=level["child"]: child[1:] > child[:-1] for level in levels[:-1])]
-    families = partial(deal_families, nodes)
-    return Levels(model.vocab.words, levels[0]["word"][:-1], log10p, log10bow, is_context, families)
+    nodes, order = model.nodes, model.order
+    ids = nodes.levels[1]["word"][:-1]
+    numbers, hashes, words = number_words(model.vocab.words, ids)
+    sizes = [len(words), *map(nodes.size, range(2, order + 1))]
+
+    def numbers_of(k):
+        level = nodes.levels[k]
+        if k == order:
+            return make_numbers(level["log10p"][:-1])
+        return make_numbers(level["log10p"][:-1], level["log10bow"][:-1], level["child"][1:] > level["child"][:-1])
+
+    def sort():
+        families = deal_families(nodes, numbers)
+        for k in range(2, order + 1):
+            yield next(families)
+            yield next(families), numbers_of(k)
+
+    return Levels(words, hashes, numbers_of(1), numbers[ids], sizes, numbers_of, np.array([sizes]), [sort])
 
 
 def of_estimate(job):
@@ -84,15 +111,46 @@ def of_estimate(job):
         return None
     work.suffixes = replace(work.suffixes, come=None)
     work.log10p[1] = np.where(job.marks & IN_MODEL, job.log10p, np.float32(np.nan))
-    is_context = [None, *(lambda k=k: work.types[k] > 0 for k in range(1, job.order))]
+    place, hashes, numbered = number_words(words, np.arange(len(words)))
+    sizes = [len(numbered), *job.sizes[1:]]
 
-    def forget(k):
-        for column in (work.log10p, work.log10bow, work.marks, work.types):
-            column[k] = None
-        trim()
+    def numbers_of(k):
+        if k == job.order:
+            return make_numbers(work.log10p[k])
+        return make_numbers(work.log10p[k], work.log10bow[k], work.types[k] > 0)
 
-    families = partial(sort_families, work.suffixes)
-    return Levels(words, np.arange(len(words)), work.log10p, work.log10bow, is_context, families, forget)
+    def sort():
+        families = sort_families(work.suffixes, place)
+        for k in range(2, job.order + 1):
+            yield next(families)
+            yield next(families), numbers_of(k)
+            for column in (work.log10p, work.log10bow, work.marks, work.types):
+                column[k] = None
+            trim()
+
+    return Levels(numbered, hashes, numbers_of(1), place, sizes, numbers_of, np.array([sizes]), [sort])
+
+
+def make_numbers(log10p, log10bow=None, is_context=None, threads=None):
+    """The `numbers` of columns, with nan for a missing number. log10bow: None for the highest order. is_context (N,):
+    whether an n-gram extends each. The logarithm of 0 is -99. A weight of 0 is -0.0 if no n-gram extends the n-gram.
+    threads: as for `map_at_once`.
+    """
+    numbers = np.empty((len(log10p), 1 if log10bow is None else 2), np.float32)
+    columns = (log10p, log10p, np.zeros(0, bool)) if log10bow is None else (log10p, log10bow, is_context)
+    map_at_once(partial(put_numbers, *columns, numbers), parts_of(len(log10p)), threads)
+    return numbers
+
+
+@jit
+def put_numbers(log10p, log10bow, is_context, numbers, part):
+    """numbers <- a part of the columns, as in `make_numbers`."""
+    for i in range(*part):
+        numbers[i, 0] = ZERO if log10p[i] == -np.inf else log10p[i]
+        if numbers.shape[1] > 1:
+            weight = f32(0) if log10bow[i] != log10bow[i] else log10bow[i]
+            weight = ZERO if weight == -np.inf else weight
+            numbers[i, 1] = (f32(0) if is_context[i] else MINUS_ZERO) if weight == 0 else weight
 
 
 def deal_families(nodes, numbers):

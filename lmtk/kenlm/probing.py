@@ -10,7 +10,6 @@ back-off weight of 0 is -0.0 unless the n-gram is a context.
 """
 
 import os
-from dataclasses import replace
 from itertools import compress
 
 import numpy as np
@@ -18,6 +17,7 @@ import numpy as np
 from lmtk.errors import FormatError, LmtkError, name_of
 from lmtk.files import bounded
 from lmtk.files.container import map_output
+from lmtk.kenlm.feeding import Growing
 from lmtk.kenlm.hashed import (
     AT,
     BATCH,
@@ -56,10 +56,8 @@ def read(stream, path, form, out):
     form: a `layout.Form`; out: the open file that the Tables are for. Raises FormatError.
     """
     growing = GrowingTables(out, form, path)
-    sections, stated, positive, worst = reader.read_sections(stream, path, growing)
-    if growing.tables is None:
-        raise FormatError(path, "the model has no 1-grams")
-    for k in range(len(sections) + 1, len(stated) + 1):
+    stated, positive, worst = growing.read(stream)
+    for k in range(len(growing.sizes) + 1, len(stated) + 1):
         growing.check(k, 0, stated)
     return growing.tables, positive, worst
 
@@ -83,48 +81,23 @@ def write(out, model, form):
     tables.write()
 
 
-class GrowingTables:
-    """Tables that grow while an ARPA file is read, in place of `reader.GrowingTrie`. The n-grams of a block are
-    inserted when it is read, and its memory is used again.
-    """
+class GrowingTables(Growing):
+    """Tables that grow while an ARPA file is read."""
 
     def __init__(self, out, form, path):
-        self.out, self.form, self.path, self.unigrams = out, form, path, reader.Unigrams(path)
-        self.tables, self.size = None, 0
+        super().__init__(path)
+        self.out, self.form, self.tables = out, form, None
 
-    def extend(self, section, rows, stated):
-        """Takes Rows that follow the lines that `section` has so far."""
-        k = rows.rows.shape[1] - 2
-        if k == 1:
-            section.append(replace(rows, rows=rows.rows.copy(), text=None))
-        else:
-            self.insert(k, [*section, rows])
-            section.clear()
-        rows.free.append(rows.rows.base)
-
-    def insert(self, k, pieces):
-        """Inserts the n-grams of order k of lines and Rows."""
-        if not pieces:
-            return
+    def take(self, rows):
+        k = rows.shape[1] - 2
         if k > len(self.tables.sizes):
-            self.check(k, len(pieces), {})
-        rows = reader.rows_of_pieces(k, pieces, self.unigrams)
-        self.size += len(rows)
+            self.check(k, len(rows), {})
         self.tables.insert(rows, name_of(self.path))
 
-    def add(self, sections, stated):
-        """Completes the last section."""
-        k = len(sections)
-        if not k:
-            return
+    def end(self, k, size, stated):
         if k > 1:
-            self.insert(k, sections[k])
-            self.check(k, self.size, stated)
+            self.check(k, size, stated)
             self.tables.let_go(k - 1)
-        else:
-            self.start(sections[1], stated)
-        self.size = 0
-        sections[k].clear()
 
     def check(self, k, size, stated):
         """Raises FormatError unless \\data\\ states that there are `size` n-grams of order k."""
@@ -132,7 +105,7 @@ class GrowingTables:
             says = f"says {stated[k]} {k}-grams; there are {size}" if k in stated else f"says nothing of {k}-grams"
             raise FormatError(self.path, f"\\data\\ {says}; KenLM needs the right numbers")
 
-    def start(self, section, stated):
+    def start(self, rows, stated):
         """Makes the tables, and inserts the 1-grams."""
         words = self.unigrams.words
         if sorted(stated) != [*range(1, len(stated) + 1)]:
@@ -148,7 +121,7 @@ class GrowingTables:
         except (MemoryError, OSError):
             reason = f"\\data\\ says {sum(sizes)} n-grams; hash tables for so many do not fit into memory or on disk"
             raise FormatError(self.path, reason) from None
-        self.tables.insert_words(reader.rows_of_pieces(1, section, self.unigrams), words)
+        self.tables.insert_words(rows, words)
 
 
 class Tables:

@@ -5,23 +5,26 @@ their places in tables of numbers (the weight's first); below the highest order,
 array-compressed pointers the upper bits of the pointers are kept in a table of the first record of each value.
 """
 
-from dataclasses import dataclass, replace
+import shutil
+from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 
 import numpy as np
 
+from lmtk.files.bounded import temporary_file
+from lmtk.files.outputs import Output
 from lmtk.kenlm.layout import ZERO, chop_bits, join_words, make_header
-from lmtk.kenlm.levels import AHEAD, LOWER, number_words
+from lmtk.kenlm.levels import AHEAD, LOWER
 from lmtk.machine.jit import inlined, intrinsic, jit
-from lmtk.machine.threads import map_at_once, parts_of, thread_count
-from lmtk.ngram.model.nodes import freeze, view_records
+from lmtk.machine.threads import map_at_once, map_in_order, thread_count
 from lmtk.ngram.model.searching import count_below
 
 f32, u64 = np.float32, np.uint64
 UNIGRAM = np.dtype([("log10p", "<f4"), ("log10bow", "<f4"), ("child", "<u8")])
 P_BITS, BOW_BITS = 31, 32  # of numbers that are not quantized
 QUANTIZED_VERSION, POINTERS_VERSION = 2, 0
-MINUS_ZERO = f32(-0.0)
 SIGN = np.uint32(1 << 31)  # the sign bit
 NONE = (np.empty(0, f32), np.empty(0, f32))  # tables of an order that is not quantized
 load8, store8, prefetch = (intrinsic(name) for name in ("load8", "store8", "prefetch"))
@@ -55,66 +58,121 @@ class Fields:
         return ((1 + self.N) * self.total + 7) // 8 + 8
 
 
+class Section:
+    """The n-grams of one order k > 1 in a file: their records and, with array-compressed pointers, a table before them.
+
+    records, end: where the records begin, and where the section ends. last: the last byte that was written, which may
+    have bits of the first record of the next slice.
+    """
+
+    def __init__(self, k, sizes, form, begin):
+        self.fields, self.begin, self.records, self.last = fields_of(k, sizes, form), begin, begin, 0
+        self.pointers, self.filled = None, 0  # the table of pointers, and how many entries it has so far
+        if k < len(sizes) and form.pointer_bits is not None:
+            self.pointers = np.zeros((self.fields.largest >> self.fields.pointer) + 1, u64)
+            self.records += 8 * (1 + len(self.pointers)) + 7
+            self.pointer_bits = form.pointer_bits
+        self.end = self.records + self.fields.size
+
+    def put(self, file, parts):
+        """Writes the next records."""
+        for part in parts:
+            if part.bit:
+                part.memory[0] |= self.last
+            if part.size:
+                self.last = part.memory[part.size - 1]
+                file.seek(self.records + part.at)
+                file.write(part.memory[: part.size])
+
+    def point(self, record, first, child):
+        """Adds the pointers of the next records, the first of which is number `record`, to the table. first: as in
+        `levels`, from the number `child` on.
+        """
+        if self.pointers is not None:
+            width, begin = self.fields.pointer, self.filled
+            self.filled = (int(first[-1]) + child >> width) + 1
+            values = (np.arange(begin, self.filled) << width) - child
+            self.pointers[begin : self.filled] = record + np.searchsorted(first, values)
+
+    def put_table(self, file):
+        """Writes the table of pointers, if the section has one."""
+        if self.pointers is not None:
+            block = bytearray(self.records - self.begin)
+            block[:2] = POINTERS_VERSION, self.pointer_bits
+            start = -self.begin % 8 + 8
+            block[start : start + self.pointers.nbytes] = self.pointers.tobytes()
+            file.seek(self.begin)
+            file.write(block)
+
+
 def write(out, levels, form):
-    """Writes the Levels of a model of order 2 or more as a KenLM trie. form: a `layout.Form`."""
-    places, hashes, words = number_words(levels.words, levels.ids)
-    order, sizes = len(levels.log10p) - 1, [len(words), *map(len, levels.log10p[2:])]
-    tables = [make_tables(numbers_of(levels, k), form) for k in range(2, order + 1)] if form.bits else []
-    head = make_header(form, sizes) + u64(len(hashes)).tobytes() + hashes.tobytes() + bytes(8)  # 8 bytes for <unk>
-    if tables:
+    """Writes the Levels of a model of order 2 or more as a KenLM trie, from the first byte of `out` on. form: a
+    `layout.Form`.
+    """
+    sizes, order = levels.sizes, len(levels.sizes)
+    tables = [make_tables(levels.numbers_of(k), form) if form.bits else NONE for k in range(2, order + 1)]
+    head = make_header(form, sizes) + u64(len(levels.hashes)).tobytes() + levels.hashes.tobytes() + bytes(8)  # <unk>
+    if form.bits:
         head += bytes([QUANTIZED_VERSION, form.bits, form.weight_bits]).ljust(8, b"\0")
         head += b"".join(table.tobytes() for pair in tables for table in pair)
-    out.write(head)
-    at = len(head)  # of the next byte
-    unigrams = make_unigrams(numbers_of(levels, 1), places[levels.ids], len(words), form)
-    fields = parts = None  # of the order above
-    families = levels.families(places)
+    unigrams, sections, end = make_unigrams(levels.unigrams, levels.place, sizes[0], form), [], len(head)
+    end += unigrams.nbytes
+    for k in range(2, order + 1):
+        sections.append(Section(k, sizes, form, end))
+        end = sections[-1].end
+    begins = np.cumsum(np.vstack((np.zeros_like(levels.parts[:1]), levels.parts)), axis=0).tolist()
+    encode = partial(encode_slice, levels, [section.fields for section in sections], tables, begins)
+    S = len(levels.slices)
+    with by_place(out) as file:
+        for s, orders in enumerate(map_in_order(lambda s: [*encode(s)], range(S)) if S > 1 else [encode(0)]):
+            for k, first, parts in orders:
+                if k == 1:
+                    unigrams["child"][begins[s][0] : begins[s + 1][0] + 1] = first + begins[s][1]
+                    continue
+                sections[k - 2].put(file, parts)
+                if k < order:
+                    sections[k - 2].point(begins[s][k - 1], first, begins[s][k])
+                first = parts = None  # their memory is used for what follows
+        for section in sections:
+            section.put_table(file)
+        file.seek(0)
+        file.write(head)
+        file.write(unigrams)
+        file.seek(end)
+        if form.has_words:
+            file.write(join_words(levels.words))
+        file.truncate()
+
+
+@contextmanager
+def by_place(out):
+    """Yields a file for data in any order, which is `out` or, where that cannot be, comes to `out` at the end."""
+    if isinstance(getattr(out, "raw", None), Output):
+        yield out
+        return
+    with temporary_file() as file:
+        yield file
+        file.seek(0)
+        shutil.copyfileobj(file, out)
+
+
+def encode_slice(levels, fields, tables, begins, s):
+    """Yields for each order of slice s (the order; the first child of each record, as in `levels`; the Parts of the
+    records). The 1-grams have no Parts, the highest order no children. fields, tables: of the orders from 2 on; begins
+    (S + 1, n): the number of the first n-gram of each order in each slice, and the end.
+    """
+    order, families, parts = len(levels.sizes), levels.slices[s](), None
+    is_last, threads = s == len(levels.slices) - 1, thread_count() if len(levels.slices) == 1 else 1
     for k in range(2, order + 1):
         first = next(families)
-        if k == 2:
-            unigrams["child"][:-1] = first
-            out.write(unigrams)
-            at += unigrams.nbytes
-        else:
-            at += write_records(out, at, parts, fields, first, form)
-        first = parts = None  # their memory is used for what follows
-        keys, fields = next(families), fields_of(k, sizes, form)
-        parts = make_records(keys, fields, numbers_of(levels, k), tables[k - 2] if tables else NONE)
-        keys = None
-        levels.forget(k)
-    out.writelines(part.memory[: part.size] for part in parts)
-    if form.has_words:
-        out.write(join_words(words))
-
-
-def clip(model):
-    """A Backoff with 0 in place of positive log probabilities."""
-    memory = model.nodes.memory.copy()
-    for level in view_records(memory, model.nodes.where)[1:]:
-        np.minimum(level["log10p"], 0, out=level["log10p"])
-    return replace(model, nodes=replace(model.nodes, memory=freeze(memory), path=""))
-
-
-def numbers_of(levels, k):
-    """log10 p and weights of the n-grams of order k, (N_k, 2) float32; (N_k, 1) for the highest order, which has no
-    weights. The logarithm of 0 is -99. A weight of 0 is -0.0 if no n-gram extends the n-gram.
-    """
-    log10p, is_last = levels.log10p[k], k == len(levels.log10p) - 1
-    log10bow, is_context = (log10p, np.zeros(0, bool)) if is_last else (levels.log10bow[k], levels.is_context[k]())
-    numbers = np.empty((len(log10p), 1 if is_last else 2), f32)
-    map_at_once(partial(put_numbers, log10p, log10bow, is_context, numbers), parts_of(len(log10p)))
-    return numbers
-
-
-@jit
-def put_numbers(log10p, log10bow, is_context, numbers, part):
-    """numbers <- a part of the columns, as `numbers_of` returns them."""
-    for i in range(*part):
-        numbers[i, 0] = ZERO if log10p[i] == -np.inf else log10p[i]
-        if numbers.shape[1] > 1:
-            weight = f32(0) if log10bow[i] != log10bow[i] else log10bow[i]
-            weight = ZERO if weight == -np.inf else weight
-            numbers[i, 1] = (f32(0) if is_context[i] else MINUS_ZERO) if weight == 0 else weight
+        if parts:
+            map_at_once(partial(point, fields[k - 3], first, begins[s][k - 2], begins[s][k - 1]), parts, threads)
+        yield k - 1, first, parts
+        first = parts = None
+        keys, numbers = next(families)
+        parts = make_records(keys, fields[k - 2], numbers, tables[k - 2], begins[s][k - 1], is_last, threads)
+        keys = numbers = None
+    yield order, None, parts
 
 
 def make_unigrams(numbers, place, size, form):
@@ -140,51 +198,57 @@ def fields_of(k, sizes, form):
 
 @dataclass(frozen=True)
 class Part:
-    """The records from number `first`, a multiple of 8, to before `end` of an order. memory: their `size` bytes, and 8
-    more, since bits are written 8 bytes at a time.
+    """The records from number `first` to before `end` of an order. at, bit: where they begin among the bytes of the
+    order's records. size: how many bytes they touch. memory: these bytes, and 8 more, since bits are written 8 bytes at
+    a time.
     """
 
     first: int
     end: int
+    at: int
+    bit: int
     size: int
     memory: np.ndarray
 
 
-def make_records(keys, fields, numbers, tables):
-    """The Parts of the records of the n-grams `keys`, (N_k,) as in `levels`, one for each thread. numbers: as from
-    `numbers_of`.
+def make_records(keys, fields, numbers, tables, begin, is_last, threads):
+    """The Parts of the records of the n-grams `keys`, (N_k,) as in `levels`, one for each thread. numbers: as in
+    `levels`. begin: the number of the first record in its order. is_last: whether the order ends with them.
     """
-    bounds = np.linspace(0, len(keys), thread_count() + 1).astype(np.int64)
-    bounds[:-1] -= bounds[:-1] % 8
-    sizes = np.diff(np.append(bounds[:-1] * fields.total // 8, fields.size))
+    bounds = np.linspace(begin, begin + len(keys), threads + 1).astype(np.int64)
+    bounds[1:-1] = np.maximum(bounds[1:-1] - bounds[1:-1] % 8, begin)  # between two Parts a byte ends
+    total = fields.total
 
-    def part_of(first, end, size):
+    def part_of(first, end):
+        at, bit = divmod(first * total, 8)
+        is_end = is_last and end == begin + len(keys)
+        size = (fields.size if is_end else (end * total + 7) // 8) - at
         records = np.zeros(size + 8, np.uint8)
-        layout = records, fields.total, fields.label, fields.p, fields.bow
-        put_records(keys, first, end, numbers, layout, tables)
-        return Part(first, end, size, records)
+        layout = records, bit, total, fields.label, fields.p, fields.bow
+        put_records(keys[first - begin : end - begin], numbers, layout, tables)
+        return Part(first, end, at, bit, size, records)
 
-    return map_at_once(lambda part: part_of(*part), zip(bounds.tolist(), bounds[1:].tolist(), sizes.tolist()))
+    return map_at_once(lambda part: part_of(*part), pairwise(bounds.tolist()), threads)
 
 
 @jit
-def put_records(keys, begin, end, numbers, layout, tables):
+def put_records(keys, numbers, layout, tables):
     """Hard to read: bits are packed by hand.
 
-    Puts the n-grams keys[begin:end] into their records. numbers: as from `numbers_of`. layout: (the bytes of the
-    records, the bits of a record, of its label, of log10 p, of its weight). tables: of log10 p and of weights, empty if
-    they are not quantized.
+    Puts the n-grams `keys` into their records. numbers: as in `levels`. layout: (the bytes of the records, the bit
+    where the first record begins, the bits of a record, of its label, of log10 p, of its weight). tables: of log10 p
+    and of weights, empty if they are not quantized.
 
     Bound: a random read an n-gram.
     """
     width, flat = numbers.shape[1], numbers.reshape(-1)
     words = flat.view(np.uint32)
-    records, total, label_bits, p_bits, bow_bits = layout
+    records, start, total, label_bits, p_bits, bow_bits = layout
     tables_p, tables_bow = tables
-    for i in range(begin, end):
-        if i + AHEAD < end:
+    for i in range(len(keys)):
+        if i + AHEAD < len(keys):
             prefetch(flat, width * np.int64(keys[i + AHEAD] & LOWER))
-        at, bit = u64(width) * (keys[i] & LOWER), np.int64(i - begin) * total
+        at, bit = u64(width) * (keys[i] & LOWER), start + i * total
         write_bits(records, bit, keys[i] >> u64(32))
         bit += label_bits
         if len(tables_p):
@@ -216,37 +280,20 @@ def nearest(table, reserved, value):
     return low - (value - table[low - 1] < table[low] - value)
 
 
-def write_records(out, at, parts, fields, first, form):
-    """Writes the records of an order below the highest, with pointers to the first child of each, first (N + 1,). at:
-    where they begin in the file. Returns the number of bytes.
+def point(fields, first, begin, child, part):
+    """Writes the pointers of a Part. first: as in `levels`; begin, child: the number of the slice's first record, and
+    of its first child.
     """
-    inline, size = fields.pointer, fields.size
-    if form.pointer_bits is not None:
-        entries = (fields.largest >> inline) + 1
-        begins = np.searchsorted(first >> inline, np.arange(entries)).astype(np.uint64)
-        begins[0] = 0
-        block = bytearray(8 * (1 + entries) + 7)
-        block[:2] = POINTERS_VERSION, form.pointer_bits
-        start = -at % 8 + 8
-        block[start : start + 8 * entries] = begins.tobytes()
-        out.write(block)
-        size += len(block)
-
-    def point(part):
-        end = part.end + (part is parts[-1])  # KenLM has one record more
-        put_pointers(part.memory, part.first, end, fields.total, inline, first)
-
-    map_at_once(point, parts)
-    out.writelines(part.memory[: part.size] for part in parts)
-    return size
+    end = part.end + (part.at + part.size == fields.size)  # KenLM has one record more
+    put_pointers(part.memory, part.bit, fields.total, fields.pointer, first[part.first - begin : end - begin], child)
 
 
 @jit
-def put_pointers(records, begin, end, total, width, first):
-    """Writes the lowest `width` bits of the pointers first[begin:end] at the end of their records."""
+def put_pointers(records, start, total, width, first, child):
+    """Writes the lowest `width` bits of first + child at the end of each record. start: the bit of the first record."""
     mask = (u64(1) << u64(width)) - u64(1)
-    for i in range(begin, end):
-        write_bits(records, (i + 1 - begin) * total - width, u64(first[i]) & mask)
+    for i in range(len(first)):
+        write_bits(records, start + (i + 1) * total - width, u64(first[i] + child) & mask)
 
 
 def make_tables(numbers, form):

@@ -74,9 +74,7 @@ def read_text(stream, path, seen=(), home=None, linked=True):
         nodes, repeated = nodes_of_few(rows, len(unigrams.vocab.words))
     else:
         nodes, repeated = nodes_of_many(sections, growing, linked)
-    if repeated:
-        text = f"{name_of(path)}: {counted(repeated, 'repeated n-gram')}; only the first occurrence is kept"
-        warnings.warn(text, LmtkWarning, stacklevel=2)
+    tell_repeated(path, repeated)
     return Backoff(unigrams.vocab, nodes)
 
 
@@ -150,6 +148,13 @@ def tell_sizes(path, stated, sizes):
         if stated.get(k) != size:
             text = f"{name_of(path)}: \\data\\ says {stated.get(k, 'nothing of')} {k}-grams; there are {size}"
             warnings.warn(text, LmtkWarning, stacklevel=3)
+
+
+def tell_repeated(path, repeated):
+    """Warns if n-grams were repeated."""
+    if repeated:
+        text = f"{name_of(path)}: {counted(repeated, 'repeated n-gram')}; only the first occurrence is kept"
+        warnings.warn(text, LmtkWarning, stacklevel=3)
 
 
 def numbered(stream, path, unigrams):

@@ -1,0 +1,71 @@
+"""Reads an ARPA file for a KenLM file: n-grams are passed on as they are read, so that the model is never in memory."""
+
+from abc import ABC, abstractmethod
+from dataclasses import replace
+
+from lmtk.errors import FormatError
+from lmtk.ngram.arpa import reader
+
+
+class Growing(ABC):
+    """What takes the n-grams of an ARPA file while it is read, in place of `reader.GrowingTrie`. The memory of a block
+    is used again. unigrams: the `reader.Unigrams` of the file. sizes: {k: N} of the orders that are complete.
+    """
+
+    def __init__(self, path):
+        self.path, self.unigrams, self.sizes, self.size = path, reader.Unigrams(path), {}, 0
+
+    @abstractmethod
+    def start(self, rows, stated):
+        """Takes the 1-grams. rows (N, 3): as in `reader.Rows`; stated: {k: N} according to \\data\\."""
+
+    @abstractmethod
+    def take(self, rows):
+        """Takes n-grams of the next order. rows (N, k + 2): as in `reader.Rows`."""
+
+    @abstractmethod
+    def end(self, k, size, stated):
+        """Is called when order k is complete. size: the number of its n-grams."""
+
+    def read(self, stream):
+        """Reads the file. Returns ({order: the number of n-grams that \\data\\ states}, the number of positive log
+        probabilities, the largest of them). Raises FormatError.
+        """
+        sections, stated, positive, worst = reader.read_sections(stream, self.path, self)
+        if not sections:
+            raise FormatError(self.path, "the model has no 1-grams")
+        return stated, positive, worst
+
+    def extend(self, section, rows, stated):
+        """Takes Rows that follow the lines that `section` has so far."""
+        k = rows.rows.shape[1] - 2
+        if k == 1:
+            section.append(replace(rows, rows=rows.rows.copy(), text=None))
+        else:
+            self.pass_on(k, [*section, rows])
+            section.clear()
+        rows.free.append(rows.rows.base)
+
+    def pass_on(self, k, pieces):
+        """Takes the n-grams of order k of lines and Rows."""
+        if pieces:
+            rows = reader.rows_of_pieces(k, pieces, self.unigrams)
+            self.size += len(rows)
+            self.take(rows)
+
+    def add(self, sections, stated):
+        """Completes the last section."""
+        k = len(sections)
+        if not k:
+            return
+        if k > 1:
+            self.pass_on(k, sections[k])
+        elif not sections[1]:
+            raise FormatError(self.path, "the model has no 1-grams")
+        else:
+            rows = reader.rows_of_pieces(1, sections[1], self.unigrams)
+            self.size = len(rows)
+            self.start(rows, stated)
+        self.end(k, self.size, stated)
+        self.sizes[k], self.size = self.size, 0
+        sections[k].clear()

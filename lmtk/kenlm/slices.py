@@ -1,0 +1,276 @@
+"""Sorts the n-grams of a model for a KenLM trie, slice by slice.
+
+N-grams come in any order. They are dealt to slices by their last words: a small model has one slice, in memory; the
+slices of a large model are in a temporary file, and only those that are worked on are in memory. A slice has every
+suffix of its n-grams, so it can be sorted by itself. Whether an n-gram is a context of longer ones is seen only where
+these are read; therefore each context goes, as a key, to the slice of its last word.
+
+symbol   shape     meaning
+number   -         of a word: KenLM's
+row      (k + 2,)  an n-gram of order k, int32: the numbers of its words, the last word first, and the bits of log10 p
+                   and of the log10 back-off weight
+key      -         of an n-gram, as in `hashed`; uint64
+table    -         of a slice's n-grams of one order: (keys (M,); places (M,) among the rows plus 1, 0 where it is free)
+"""
+
+from functools import partial
+from itertools import pairwise
+
+import numpy as np
+
+from lmtk.files.column import Shelf
+from lmtk.kenlm import trie
+from lmtk.kenlm.feeding import Growing
+from lmtk.kenlm.hashed import A, B
+from lmtk.kenlm.levels import LOWER, Levels, make_numbers, number_words, of_backoff, sort_siblings
+from lmtk.machine.jit import inlined, jit
+from lmtk.ngram.arpa.reader import mended_trie, vocabulary
+from lmtk.ngram.edit.closing import close
+from lmtk.ngram.model.backoff import Backoff
+from lmtk.ngram.model.building import finish
+
+MANY = 1 << 18  # n-grams; a smaller model has one slice
+BITS = 7  # a larger one has up to 2^7 slices
+ROOM = 1 << 21  # int32 numbers of the rows that are dealt to slices together
+f32, u64 = np.float32, np.uint64
+SPREAD = u64(0x9E3779B97F4A7C15)
+
+
+class Unclosed(Exception):
+    """An n-gram occurs twice, or lacks its suffix or its context."""
+
+
+class Slices:
+    """The n-grams of a model, dealt to slices. `insert` takes them, one order after the other; `flush` ends an order.
+
+    words: of the model. rows (N, 3): its 1-grams, as in `reader.Rows`. size: about how many n-grams there will be.
+    clips: whether positive log probabilities become 0.
+    """
+
+    def __init__(self, words, rows, size, clips):
+        ids, first = np.unique(rows[:, 0], return_index=True)
+        self.clips, self.repeated = clips, len(rows) - len(ids)
+        self.unigrams = self.clip(rows[first])
+        self.numbers, self.hashes, self.words = number_words(words, ids)
+        V = len(self.words)
+        self.shift = max(0, (V - 1).bit_length() - BITS) if size > MANY else 31
+        self.count, self.sizes = (V - 1 >> self.shift) + 1, [V]
+        self.shelf, self.is_context = Shelf(spill=size > MANY), np.zeros(V, bool)
+        self.rows, self.keys, self.last = (np.empty(ROOM, kind) for kind in (np.int32, u64, np.int32))
+        self.waiting = self.contexts = 0  # how many rows and contexts wait for `flush`
+
+    def clip(self, rows):
+        """The rows, changed in place if positive log probabilities become 0."""
+        if self.clips:
+            p = rows.view(f32)[:, -2]
+            np.minimum(p, 0, out=p)
+        return rows
+
+    def insert(self, rows):
+        """Takes n-grams of order k > 1. rows (N, k + 2): as in `reader.Rows`."""
+        k = rows.shape[1] - 2
+        self.sizes += [0] * (k - len(self.sizes))
+        self.sizes[k - 1] += len(rows)
+        if k == 2:
+            self.is_context[self.numbers[rows[:, 0]]] = True
+        most = ROOM // (k + 2)
+        turned, begin = self.rows[: most * (k + 2)].reshape(most, k + 2), 0
+        while begin < len(rows):
+            part = rows[begin : begin + most - self.waiting]
+            contexts = self.keys[self.contexts :], self.last[self.contexts :]
+            self.contexts += turn(part, self.numbers, turned[self.waiting :], *contexts)
+            self.waiting, begin = self.waiting + len(part), begin + len(part)
+            if self.waiting == most:
+                self.flush(k)
+
+    def flush(self, k):
+        """Deals the rows of order k that wait, and the contexts, to their slices."""
+        rows = self.clip(self.rows[: self.waiting * (k + 2)].reshape(-1, k + 2))
+        self.shelf.deal(rows, (rows[:, 0] >> self.shift).astype(np.uint8), (k,))
+        contexts = self.keys[: self.contexts]
+        self.shelf.deal(contexts, (self.last[: self.contexts] >> self.shift).astype(np.uint8), ("contexts", k - 1))
+        self.waiting = self.contexts = 0
+
+    def rows_of(self, k, s):
+        """The rows of order k in slice s."""
+        return self.shelf.get((k, s), np.int32).reshape(-1, k + 2)
+
+    def levels(self):
+        """The Levels of the model. Their iterators raise Unclosed where a trie cannot be made of the n-grams."""
+        n, place = len(self.sizes), self.numbers[self.unigrams[:, 0]]
+        unigrams = make_numbers(*self.unigrams.view(f32)[:, 1:].T.copy(), self.is_context[place])
+        each = range(self.count)
+        parts = [[self.shelf.size((k, s)) // (k + 2) for k in range(2, n + 1)] for s in each]
+        firsts = np.minimum(np.arange(self.count + 1) << self.shift, len(self.words))
+        parts = np.column_stack((np.diff(firsts), parts))
+        slices = [partial(self.sort, s, parts[s].tolist()) for s in each]
+        return Levels(self.words, self.hashes, unigrams, place, self.sizes, self.numbers_of, parts, slices)
+
+    def numbers_of(self, k):
+        """The numbers of order k > 1, as in `levels`, but a weight of 0 has any sign."""
+        columns = np.concatenate([self.rows_of(k, s).view(f32)[:, k:] for s in range(self.count)]).T.copy()
+        is_last = k == len(self.sizes)
+        return make_numbers(columns[0]) if is_last else make_numbers(*columns, np.zeros(len(columns[0]), bool))
+
+    def sort(self, s, sizes):
+        """Yields what an iterator of Levels yields, for slice s with `sizes` n-grams of each order."""
+        table = place = None  # of the order above
+        for k, (above, size) in enumerate(pairwise(sizes), 2):
+            rows, parents = self.rows_of(k, s), np.empty(size, np.int32)
+            if k == 2:
+                np.subtract(rows[:, 0], s << self.shift, out=parents)
+            elif find_parents(rows, *table, place, parents):
+                raise Unclosed
+            first = np.append(0, np.cumsum(np.bincount(parents, minlength=above), dtype=np.int32))
+            yield first
+            keys, place = np.empty(size, u64), np.empty(size, np.int32)
+            deal_children(rows, parents, first[:-1].copy(), keys)
+            sort_siblings(first, keys, (0, above))
+            if take_places(first, keys, place):
+                raise Unclosed
+            columns, is_context = rows.view(f32)[:, k:].T.copy(), np.zeros(size, bool)
+            if k == len(sizes):
+                yield keys, make_numbers(columns[0], threads=1)
+                return
+            table = make_table(rows)
+            if mark(self.shelf.get(("contexts", k, s), u64), *table, is_context):
+                raise Unclosed
+            yield keys, make_numbers(*columns, is_context, threads=1)
+
+    def closed(self):
+        """(The Levels of the closed model, as by `closing.close`; the number of repeated n-grams, which it lacks)."""
+        vocab, rows = vocabulary(self.words), [self.unigrams]
+        ids = np.array([vocab.index[w] for w in self.words], np.int32)
+        rows[0][:, 0] = ids[self.numbers[rows[0][:, 0]]]
+        for k in range(2, len(self.sizes) + 1):
+            rows.append(np.concatenate([self.rows_of(k, s) for s in range(self.count)]))
+            rows[-1][:, :k] = ids[rows[-1][:, :k][:, ::-1]]
+        trie, repeated = mended_trie(rows, len(vocab.words))
+        model = Backoff(vocab, finish(trie.memory, trie.where, len(vocab.words)))
+        return of_backoff(close(model)), repeated
+
+
+class GrowingSlices(Growing):
+    """Slices that grow while an ARPA file is read."""
+
+    def __init__(self, path, clips):
+        super().__init__(path)
+        self.clips, self.slices = clips, None
+
+    def start(self, rows, stated):
+        self.slices = Slices(self.unigrams.vocab.words, rows, sum(stated.values()), self.clips)
+
+    def take(self, rows):
+        self.slices.insert(rows)
+
+    def end(self, k, size, stated):
+        if k > 1:
+            self.slices.flush(k)
+
+
+def write(out, slices, form):
+    """Writes Slices as a KenLM trie. Returns how many n-grams were repeated, and are not in the file."""
+    try:
+        trie.write(out, slices.levels(), form)
+        return slices.repeated
+    except Unclosed:
+        closed, repeated = slices.closed()
+        trie.write(out, closed, form)
+        return slices.repeated + repeated
+
+
+@jit
+def turn(rows, numbers, turned, keys, last):
+    """turned (N, k + 2) <- rows as in `reader.Rows`. keys, last <- the contexts, without those like the one before: the
+    key, and the number of the last word. Returns how many contexts there are; none at order 2.
+    """
+    k, many = rows.shape[1] - 2, 0
+    for i in range(len(rows)):
+        for d in range(k):
+            turned[i, d] = numbers[rows[i, k - 1 - d]]
+        turned[i, k], turned[i, k + 1] = rows[i, k], rows[i, k + 1]
+        if k > 2:
+            key = key_of(turned, i, 1, k)
+            if not many or key != keys[many - 1]:
+                keys[many], last[many] = key, turned[i, 1]
+                many += 1
+    return many
+
+
+@inlined
+def key_of(rows, i, begin, end):
+    """The key of the words in the columns from `begin` to below `end` of row i."""
+    key = u64(rows[i, begin])
+    for d in range(begin + 1, end):
+        key = key * A ^ u64(rows[i, d] + 1) * B
+    return key
+
+
+def make_table(rows):
+    """The table of rows (N, k + 2)."""
+    size = 1 << (2 * len(rows)).bit_length()
+    keys, places = np.empty(size, u64), np.zeros(size, np.int32)
+    fill_table(rows, keys, places)
+    return keys, places
+
+
+@jit
+def fill_table(rows, keys, places):
+    for i in range(len(rows)):
+        key = key_of(rows, i, 0, rows.shape[1] - 2)
+        at = look_up(keys, places, key)
+        keys[at], places[at] = key, i + 1
+
+
+@inlined
+def look_up(keys, places, key):
+    """Where a table has a key, or is free for it."""
+    mask = u64(len(keys) - 1)
+    at = (key * SPREAD >> u64(32)) & mask
+    while places[at] and keys[at] != key:
+        at = (at + u64(1)) & mask
+    return at
+
+
+@jit
+def find_parents(rows, keys, places, place, parents):
+    """parents (N,) <- the place in the trie of the suffix of each row. keys, places, place: the table of the suffixes,
+    and the place in the trie of each. Returns whether a suffix is missing.
+    """
+    for i in range(len(rows)):
+        at = look_up(keys, places, key_of(rows, i, 0, rows.shape[1] - 3))
+        if not places[at]:
+            return True
+        parents[i] = place[places[at] - 1]
+    return False
+
+
+@jit
+def deal_children(rows, parents, head, keys):
+    """keys <- the children of each parent, from its `head` on."""
+    label = rows.shape[1] - 3
+    for i in range(len(rows)):
+        keys[u64(head[parents[i]])] = u64(rows[i, label]) << u64(32) | u64(i)
+        head[parents[i]] += 1
+
+
+@jit
+def take_places(first, keys, place):
+    """place (N,) <- the place in the trie of each row. Returns whether an n-gram is repeated."""
+    for parent in range(len(first) - 1):
+        for at in range(first[parent], first[parent + 1]):
+            if at > first[parent] and keys[at] >> u64(32) == keys[at - 1] >> u64(32):
+                return True
+            place[keys[at] & LOWER] = at
+    return False
+
+
+@jit
+def mark(contexts, keys, places, is_context):
+    """is_context (N,) <- True for the rows with the keys `contexts`. Returns whether a context is missing."""
+    for context in contexts:
+        at = look_up(keys, places, context)
+        if not places[at]:
+            return True
+        is_context[places[at] - 1] = True
+    return False
