@@ -112,8 +112,9 @@ def convert_to_trie(stream, source, form, out):
     growing = slices.GrowingSlices(source, form.allows_positive)
     stated, *positive = growing.read(stream)
     reader.tell_sizes(source, stated, growing.sizes)
-    check_for_kenlm(form, name_of(source), len(growing.sizes), growing.slices.words, positive)
-    reader.tell_repeated(source, slices.write(out, growing.slices, form))
+    model, growing = growing.slices, None  # the memory of its table of words is used for what follows
+    check_for_kenlm(form, name_of(source), len(model.sizes), model.words, positive)
+    reader.tell_repeated(source, slices.write(out, model, form))
 
 
 def is_arpa(stream):

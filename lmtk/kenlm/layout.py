@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from lmtk.machine.jit import jit
 from lmtk.ngram.model import nodes
 from lmtk.text.vocab import UNK
 
@@ -26,7 +27,8 @@ KINDS = [
 ]
 PROBING, TRIE, QUANTIZED, ARRAY = 0, 2, 1, 2  # the kind of a trie is TRIE, plus QUANTIZED, plus ARRAY
 FIXED = 88  # bytes of the magic and the test values
-MIX, SHIFT = np.uint64(0xC6A4A7935BD1E995), np.uint64(47)  # of the hashes of words
+u64 = np.uint64
+MIX, SHIFT = u64(0xC6A4A7935BD1E995), u64(47)  # of the hashes of words
 MISSING = np.float32(-100)  # log10 p of <unk> where the ARPA file had none
 ZERO = np.float32(nodes.ZERO)  # the logarithm of 0
 CAPITALS = b"<UNK>"  # another name of <unk>
@@ -90,26 +92,35 @@ def places_of_unknown(words):
 
 
 def hash_words(words):
-    """Hash each word as KenLM does (MurmurHash64A): (N,) uint64."""
-    letters = np.frombuffer(b"".join(words), np.uint8)
-    hash_of, length = np.empty(len(words), np.uint64), np.fromiter(map(len, words), np.int64, len(words))
-    begin = np.cumsum(length) - length
-    for n in np.unique(length).tolist():
-        at = np.flatnonzero(length == n)
-        text = np.zeros((len(at), -(-n // 8) * 8), np.uint8)
-        text[:, :n] = letters[begin[at][:, None] + np.arange(n)]
-        columns = text.view("<u8").T
-        h = np.full(len(at), n * int(MIX) % (1 << 64), np.uint64)
-        for column in columns[: n // 8]:
-            k = column * MIX
-            h = (h ^ ((k ^ (k >> SHIFT)) * MIX)) * MIX
-        for column in columns[n // 8 :]:  # the last bytes, fewer than 8
-            h = (h ^ column) * MIX
+    """Hash each of some Words as KenLM does (MurmurHash64A): (N,) uint64."""
+    hashes = np.empty(len(words), u64)
+    hash_lines(np.frombuffer(words.text, np.uint8), hashes)
+    return hashes
+
+
+@jit
+def hash_lines(text, hashes):
+    """hashes <- that of each line of a text."""
+    at = 0
+    for i in range(len(hashes)):
+        size = 0
+        while text[at + size] != 10:
+            size += 1
+        h, end = u64(size) * MIX, at + size
+        while at < end:
+            k = u64(0)
+            for j in range(min(8, end - at)):
+                k |= u64(text[at + j]) << u64(8 * j)
+            if at + 8 <= end:
+                k *= MIX
+                k = (k ^ (k >> SHIFT)) * MIX
+            h = (h ^ k) * MIX
+            at += 8
         h = (h ^ (h >> SHIFT)) * MIX
-        hash_of[at] = h ^ (h >> SHIFT)
-    return hash_of
+        hashes[i] = h ^ (h >> SHIFT)
+        at = end + 1
 
 
 def join_words(words):
-    """The words of a file in the order of their numbers, <unk> first, as its last bytes."""
-    return b"\0".join(words) + b"\0"
+    """The words of a file in the order of their numbers, <unk> first, as its last bytes. words: Words."""
+    return words.text.replace(b"\n", b"\0")

@@ -22,6 +22,7 @@ from itertools import pairwise
 import numpy as np
 
 from lmtk.files.bounded import trim
+from lmtk.files.words import Words
 from lmtk.kenlm.layout import ZERO, hash_words, places_of_unknown
 from lmtk.machine.jit import intrinsic, jit
 from lmtk.machine.threads import map_at_once, parts_of, thread_count
@@ -42,7 +43,7 @@ prefetch = intrinsic("prefetch")
 class Levels:
     """What a trie file needs from a model.
 
-    words: in the order of their numbers, <unk> first. hashes: of the words from number 1 on. unigrams, place: the
+    words: Words in the order of their numbers, <unk> first. hashes: of the words from number 1 on. unigrams, place: the
     `numbers` of the 1-grams, and the number of the word of each. sizes: the number of n-grams of each order, the words
     being those of order 1. numbers_of(k): those of order k, in any order.
 
@@ -65,11 +66,32 @@ def number_words(words, ids):
     """(KenLM's number of each word, (W,) int32, 0 for <unk> and for a word without a 1-gram; the hashes in the order of
     the numbers, from number 1 on; the words in that order, <unk> first). ids: the words with a 1-gram.
     """
-    ids, words = ids[~np.isin(ids, places_of_unknown(words))], [*words]  # in a list, a place is found faster
-    hashes, numbers = hash_words([words[w] for w in ids.tolist()]), np.zeros(len(words), np.int32)
+    words, numbers = Words.join(words), np.zeros(len(words), np.int32)
+    ids = ids[~np.isin(ids, places_of_unknown(words))]
+    hashes = hash_words(words)[ids]
     by_hash = np.argsort(hashes)
     numbers[ids[by_hash]] = np.arange(1, len(ids) + 1)
-    return numbers, hashes[by_hash], [UNK, *(words[w] for w in ids[by_hash].tolist())]
+    return numbers, hashes[by_hash], Words(Words.join([UNK]).text + take_words(words.text, ids[by_hash]))
+
+
+def take_words(text, places):
+    """The lines of a text at some places, (N,)."""
+    letters = np.frombuffer(text, np.uint8)
+    ends = np.flatnonzero(letters == 10) + 1
+    begins, ends = np.append(0, ends[:-1])[places], ends[places]
+    taken = np.empty(int((ends - begins).sum()), np.uint8)
+    copy_ranges(letters, begins, ends, taken)
+    return taken.tobytes()
+
+
+@jit
+def copy_ranges(text, begins, ends, taken):
+    """taken <- the ranges of a text, one after the other."""
+    size = 0
+    for i in range(len(begins)):
+        for at in range(begins[i], ends[i]):
+            taken[size] = text[at]
+            size += 1
 
 
 def clip(model):

@@ -10,13 +10,13 @@ back-off weight of 0 is -0.0 unless the n-gram is a context.
 """
 
 import os
-from itertools import compress
 
 import numpy as np
 
 from lmtk.errors import FormatError, LmtkError, name_of
 from lmtk.files import bounded
 from lmtk.files.container import map_output
+from lmtk.files.words import Words
 from lmtk.kenlm.feeding import Growing
 from lmtk.kenlm.hashed import (
     AT,
@@ -34,7 +34,7 @@ from lmtk.kenlm.hashed import (
     place_of,
     prefetch_bucket,
 )
-from lmtk.kenlm.layout import ZERO, hash_words, header_size, join_words, make_header, places_of_unknown
+from lmtk.kenlm.layout import CAPITALS, ZERO, hash_words, header_size, join_words, make_header, places_of_unknown
 from lmtk.machine.jit import inlined, jit
 from lmtk.machine.threads import map_in_order
 from lmtk.ngram.arpa import reader
@@ -110,7 +110,7 @@ class GrowingTables(Growing):
         words = self.unigrams.words
         if sorted(stated) != [*range(1, len(stated) + 1)]:
             raise FormatError(self.path, "\\data\\ does not state the number of n-grams of every order")
-        if len(set(words)) < len(words):
+        if np.bincount(rows[:, 0]).max() > 1:
             raise FormatError(self.path, "a word occurs twice among the 1-grams; write a trie, which keeps the first")
         self.check(1, len(words), stated)
         sizes = [stated[k] for k in sorted(stated)]
@@ -138,17 +138,17 @@ class Tables:
         mapped = map_output(out, header_size(len(sizes)), 4 * size)
         self.is_mapped = mapped is not None
         self.memory = mapped.view(np.int32) if self.is_mapped else bounded.zeros(size, np.int32)
-        self.logs, self.words = self.memory.view(f32), [UNK]
+        self.logs, self.words = self.memory.view(f32), None
         self.logs[where[0, AT]], self.logs[where[0, AT] + 1] = form.unknown, 0
 
     def insert_words(self, rows, words):
         """Inserts 1-grams. rows (N, 3): as in `reader.Rows`; words: of the 1-grams."""
         is_word = np.ones(len(words), bool)
         is_word[places_of_unknown(words)] = False
-        self.words += compress(words, is_word.tolist())
+        self.words = Words(Words.join([UNK]).text + Words.join(words).without([UNK, CAPITALS]).text)
         number = np.where(is_word, np.cumsum(is_word), 0)
         self.numbers[rows[:, 0]] = number
-        hash_into(self.memory, np.array([[HEAD, self.word_buckets, WORD]]), hash_words(self.words[1:]))
+        hash_into(self.memory, np.array([[HEAD, self.word_buckets, WORD]]), hash_words(self.words)[1:])
         self.memory[:HEAD] = 0, len(self.words)
         logs = rows[:, 1:].copy()
         logs[logs == LOWEST] = ZERO_BITS

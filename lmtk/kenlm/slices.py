@@ -18,6 +18,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from lmtk.files.bounded import trim
 from lmtk.files.column import Shelf
 from lmtk.kenlm import trie
 from lmtk.kenlm.feeding import Growing
@@ -97,6 +98,8 @@ class Slices:
 
     def levels(self):
         """The Levels of the model. Their iterators raise Unclosed where a trie cannot be made of the n-grams."""
+        self.rows = self.keys = self.last = None
+        trim()  # threads do not use memory that this thread has freed
         n, place = len(self.sizes), self.numbers[self.unigrams[:, 0]]
         unigrams = make_numbers(*self.unigrams.view(f32)[:, 1:].T.copy(), self.is_context[place])
         each = range(self.count)
@@ -121,6 +124,7 @@ class Slices:
                 np.subtract(rows[:, 0], s << self.shift, out=parents)
             elif find_parents(rows, *table, place, parents):
                 raise Unclosed
+            table = place = None  # their memory is used for what follows
             first = np.append(0, np.cumsum(np.bincount(parents, minlength=above), dtype=np.int32))
             yield first
             keys, place = np.empty(size, u64), np.empty(size, np.int32)
@@ -208,7 +212,7 @@ def key_of(rows, i, begin, end):
 
 def make_table(rows):
     """The table of rows (N, k + 2)."""
-    size = 1 << (2 * len(rows)).bit_length()
+    size = len(rows) + len(rows) // 2 + 1
     keys, places = np.empty(size, u64), np.zeros(size, np.int32)
     fill_table(rows, keys, places)
     return keys, places
@@ -225,10 +229,11 @@ def fill_table(rows, keys, places):
 @inlined
 def look_up(keys, places, key):
     """Where a table has a key, or is free for it."""
-    mask = u64(len(keys) - 1)
-    at = (key * SPREAD >> u64(32)) & mask
+    at = (key * SPREAD >> u64(32)) * u64(len(keys)) >> u64(32)
     while places[at] and keys[at] != key:
-        at = (at + u64(1)) & mask
+        at += u64(1)
+        if at == u64(len(keys)):
+            at = u64(0)
     return at
 
 

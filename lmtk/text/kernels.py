@@ -339,6 +339,29 @@ def read_lines(text, at, k, table, unknown, rows, numbers):
     return at, row, lines, positive, worst, outside
 
 
+@jit
+def take_second(text, at, words):
+    """words <- the second field of each line of a text from `at` on, a line each; lines without one give nothing.
+    Returns the number of bytes.
+    """
+    size, fields = 0, 0
+    while at < len(text):
+        c = text[at]
+        if c == 10:
+            fields = 0
+        if c == 32 or c == 9 or c == 13 or c == 10:
+            at += 1
+            continue
+        n, fields = span(text, at), fields + 1
+        if fields == 2:
+            for i in range(n):
+                words[size + i] = text[at + i]
+            words[size + n] = 10
+            size += n + 1
+        at += n
+    return size
+
+
 @inlined
 def settle(text, k, words, table, rows, span, outside):
     """Sets the ids of the rows from span[0] up to span[1]. words: where each word that is not SAME begins, its length

@@ -17,6 +17,7 @@ from lmtk.errors import FormatError, LmtkWarning, counted, name_of, shown
 from lmtk.files import bounded
 from lmtk.files.declared import MAX_ORDER
 from lmtk.files.decoding import WORD, decode_blocks, split_lines
+from lmtk.files.words import Words
 from lmtk.machine import memory
 from lmtk.machine.large import LARGE, pays
 from lmtk.machine.threads import map_in_order
@@ -26,7 +27,7 @@ from lmtk.ngram.model.backoff import Backoff
 from lmtk.ngram.model.building import build_nodes, finish
 from lmtk.ngram.model.nodes import ROOT, ZERO, wrap_records
 from lmtk.text.corpus import TOKEN, Table
-from lmtk.text.kernels import read_lines
+from lmtk.text.kernels import read_lines, take_second
 from lmtk.text.vocab import EOS, SOS, UNK, Vocab
 
 NUMBER = re.compile(rb"([-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?|-[Ii]nf(inity)?)$")
@@ -34,7 +35,6 @@ BLOCK = 1 << 20  # bytes read together: their ids and numbers stay in a cache
 MOST = 1 << 25  # n-grams of an order for which memory is allocated on the word of \data\ alone
 SECTION = re.compile(rb"\\(\d{1,9})-grams:$")
 DAMAGED = "the file may be damaged or cut short"
-SECOND = re.compile(rb"^[ \t\r]*[^ \t\r\n]+[ \t\r]+([^ \t\r\n]+)", re.M)  # field of each line: a 1-gram's word
 ENDED = -1  # the order after \end\, or after the head of a section that cannot stand there
 NO_UNIGRAM = -2  # the id of a word that has no 1-gram
 # what happens if a model lacks the 1-gram of a mark
@@ -131,7 +131,7 @@ def read_sections(stream, path, growing):
             if entry[0] > 0:
                 positive, worst = positive + 1, max(worst, entry[0])
             if order == 1 and growing.unigrams.table is None:  # `read_block` takes the words of a large file
-                growing.unigrams.words += entry[1]
+                growing.unigrams.lines.append(entry[1][0] + b"\n")
             sections[order].append(entry)
     else:
         if order is None:
@@ -219,12 +219,18 @@ def order_after(block, order):
 
 
 class Unigrams:
-    """The words of the 1-grams of the file `path`, in order. vocab: the model's vocabulary, once all of them are read.
-    table: of a large file, the words' ids for look-ups by several threads.
+    """The 1-grams of the file `path`, in order. lines: their words as they are read, a line each. Once all of them are
+    read, words: a list or, of a large file, `files.words.Words`; and vocab: the model's vocabulary. table: of a large
+    file, the words' ids for look-ups by several threads.
     """
 
     def __init__(self, path):
-        self.path, self.words, self.table = path, [], None
+        self.path, self.lines, self.table = path, [], None
+
+    @cached_property
+    def words(self):
+        words = Words(b"".join(self.lines))
+        return words.items if self.table is None else words
 
     @cached_property
     def vocab(self):
@@ -322,7 +328,8 @@ def read_block(block, order, unigrams, free):
             if size:
                 unknown = None
                 if order == 1:
-                    unigrams.words += SECOND.findall(block, start, at)
+                    words = np.empty(at - start, np.uint8)
+                    unigrams.lines.append(words[: take_second(text[:at], start, words)].tobytes())
                 elif outside >= 0:
                     lists = [fields for row in block[start:at].split(b"\n") if (fields := WORD.findall(row))]
                     unknown = lists[outside // order][1 + outside % order]
@@ -336,7 +343,7 @@ def read_block(block, order, unigrams, free):
         if before == 1 and order == 2:
             unigrams.table = unigrams.vocab.table
         if before == order == 1 and not isinstance(entry := parse(piece, 1), str):
-            unigrams.words += entry[1]
+            unigrams.lines.append(entry[1][0] + b"\n")
     return items, line, order
 
 
@@ -352,7 +359,15 @@ def lent(free, size, width):
 
 
 def vocabulary(words):
-    """The Vocab of a model with these 1-grams. It never predicts <s>, and </s> and <unk> only if they have 1-grams."""
+    """The Vocab of a model with these 1-grams, a list or Words. It never predicts <s>, and </s> and <unk> only if they
+    have 1-grams.
+    """
+    if isinstance(words, Words):
+        predicted = words.without([SOS])
+        missing = [w for w in (SOS, EOS, UNK) if w not in predicted]
+        vocab = Vocab(Words(predicted.text + Words.join(missing).text), len(predicted))
+        if vocab.table.n_words == len(vocab.words):  # else a word occurs twice
+            return vocab
     predicted = dict.fromkeys(words)
     predicted.pop(SOS, None)
     missing = [w for w in (SOS, EOS, UNK) if w not in predicted]
