@@ -26,6 +26,7 @@ from lmtk.ngram.model.building import build_nodes
 from lmtk.programs.kenlm import binary_form
 from lmtk.reports import kenlm
 from lmtk.text.corpus import Marks, read_corpus
+from lmtk.text.vocab import vocab_of_unigrams
 
 # options of build_binary, and the first 32 digits of the SHA-256 of the file that KenLM's build_binary (commit of 2024)
 # makes of lacking.arpa. That model has no <unk>, and lacks many of the n-grams that its longer n-grams end with.
@@ -208,7 +209,7 @@ def test_kenlms_tries_are_read(kind, tmp_path):
 
 def test_words_keep_kenlms_numbers():
     words = [b"<unk>", b"b", b"<s>", b"a", b"</s>"]
-    vocab = reader.vocabulary(words)
+    vocab = vocab_of_unigrams(words)
     assert [words[i] for i in reading.kenlm_numbers(vocab, words)] == vocab.words
 
 

@@ -81,13 +81,25 @@ class Shelf:
         """Add an array at the end of the array `name`. If the disk is full, raises OSError with the folder of temporary
         files.
         """
+        self.add_parts({name: array.size}, array)
+
+    def add_parts(self, sizes, array):
+        """Add the parts of an array at the ends of several arrays. sizes: {name: size of its part}, in the order of the
+        parts. Raises OSError as `add` does.
+        """
         array = np.ascontiguousarray(array).reshape(-1)
         if self.file is None:
-            self.parts.setdefault(name, []).append((len(array), array.copy()))
-            return
+            array = array.copy()
         with self.lock:
-            at, self.end = self.end, self.end + array.nbytes
-            self.parts.setdefault(name, []).append((len(array), at))
+            at, begin = self.end, 0
+            self.end += array.nbytes
+            for name, size in sizes.items():
+                end = begin + size
+                where = array[begin:end] if self.file is None else at + begin * array.itemsize
+                self.parts.setdefault(name, []).append((size, where))
+                begin = end
+        if self.file is None:
+            return
         try:
             put_at(self.file.fileno(), array.view(np.uint8), at)
         except OSError as e:
@@ -98,13 +110,11 @@ class Shelf:
         """Add each of `rows` (N, ...), of numbers of 4 or 8 bytes, at the end of the array (*name, i), where i is its
         number in `numbers` (N,).
         """
-        if not len(rows):
-            return
-        sizes, dealt = np.bincount(numbers), np.empty_like(rows)
-        ends = np.cumsum(sizes)
-        scatter(as_matrix(rows), np.asarray(numbers, np.int32), ends - sizes, as_matrix(dealt))
-        for i in np.flatnonzero(sizes).tolist():
-            self.add((*name, i), dealt[ends[i] - sizes[i] : ends[i]])
+        if len(rows):
+            sizes, dealt = np.bincount(numbers), np.empty_like(rows)
+            scatter(as_matrix(rows), np.asarray(numbers, np.int32), np.cumsum(sizes) - sizes, as_matrix(dealt))
+            width = rows.size // len(rows)
+            self.add_parts({(*name, i): int(sizes[i]) * width for i in np.flatnonzero(sizes).tolist()}, dealt)
 
     def size(self, name):
         return sum(size for size, _ in self.parts.get(name, ()))

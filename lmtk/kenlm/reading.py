@@ -18,7 +18,7 @@ from lmtk.kenlm.layout import FIXED, INCOMPLETE, KINDS, MAGIC, MISSING, VERSION,
 from lmtk.ngram.arpa import reader
 from lmtk.ngram.model.backoff import Backoff
 from lmtk.ngram.model.building import finish
-from lmtk.text.vocab import UNK
+from lmtk.text.vocab import UNK, vocab_of_unigrams
 
 
 def read(stream, path):
@@ -81,7 +81,7 @@ def read_probing(data, counts, multiplier, path):
         raise IndexError
     words = read_words(data, at, V, path)
     first = int(memory.view("<f4")[where[0, 0]] == MISSING)  # such an <unk>, the first word, is not predicted
-    vocab = reader.vocabulary(words[first:])
+    vocab = vocab_of_unigrams(words[first:])
     return Hashed(vocab, len(counts), kenlm_numbers(vocab, words), memory, where, counts)
 
 
@@ -199,7 +199,7 @@ def read_words(data, at, V, path):
 def build_model(levels, words):
     """The Backoff model of levels (rows of KenLM's ids, log10 p, log10 weights)."""
     first = int(levels[0][1][0] == MISSING)  # such an <unk>, the first word, is not predicted
-    vocab = reader.vocabulary(words[first:])
+    vocab = vocab_of_unigrams(words[first:])
     ids = np.array([vocab.index[w] for w in words], np.int32)
     rows_of_orders = []
     for rows, p, bow in levels:

@@ -25,14 +25,15 @@ from lmtk.kenlm.feeding import Growing
 from lmtk.kenlm.hashed import A, B
 from lmtk.kenlm.levels import LOWER, Levels, make_numbers, number_words, of_backoff, sort_siblings
 from lmtk.machine.jit import inlined, jit
-from lmtk.ngram.arpa.reader import mended_trie, vocabulary
+from lmtk.ngram.arpa.reader import mended_trie
 from lmtk.ngram.edit.closing import close
 from lmtk.ngram.model.backoff import Backoff
 from lmtk.ngram.model.building import finish
+from lmtk.text.vocab import vocab_of_unigrams
 
 MANY = 1 << 18  # n-grams; a smaller model has one slice
 BITS = 7  # a larger one has up to 2^7 slices
-ROOM = 1 << 21  # int32 numbers of the rows that are dealt to slices together
+ROOM = 1 << 19  # int32 numbers of the rows that are dealt to slices together
 f32, u64 = np.float32, np.uint64
 SPREAD = u64(0x9E3779B97F4A7C15)
 
@@ -143,7 +144,7 @@ class Slices:
 
     def closed(self):
         """(The Levels of the closed model, as by `closing.close`; the number of repeated n-grams, which it lacks)."""
-        vocab, rows = vocabulary(self.words), [self.unigrams]
+        vocab, rows = vocab_of_unigrams(self.words), [self.unigrams]
         ids = np.array([vocab.index[w] for w in self.words], np.int32)
         rows[0][:, 0] = ids[self.numbers[rows[0][:, 0]]]
         for k in range(2, len(self.sizes) + 1):

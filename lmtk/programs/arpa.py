@@ -150,6 +150,7 @@ def filter_arpa(path, outs, where, context=False, pad=False):
     import tempfile  # this import takes as long as a small file
 
     from lmtk.ngram.arpa import filtering, reader
+    from lmtk.text.vocab import vocab_of_unigrams
 
     stated, sizes, words, criterion = {}, {}, [], None
     with contextlib.ExitStack() as files:
@@ -164,7 +165,7 @@ def filter_arpa(path, outs, where, context=False, pad=False):
             if isinstance(piece, reader.Rows):
                 text = piece.text
                 if k > 1 and piece.unknown is None:
-                    criterion = criterion or filtering.sentences_of(reader.vocabulary(words).words, where)
+                    criterion = criterion or filtering.sentences_of(vocab_of_unigrams(words).words, where)
                     text, number = filtering.lines_of(text, piece.rows, k - context, criterion)
                     if len(outs) == 1:
                         bodies[0].write(text)

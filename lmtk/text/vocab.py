@@ -121,6 +121,20 @@ def make_vocab(words, unk=False, eos=True, unk_word=UNK, source="the vocabulary"
     return Vocab(Words(b"".join(texts)) if as_lines else first + plain + last, len(first) + len(plain), unk_word)
 
 
+def vocab_of_unigrams(words):
+    """The Vocab of a model with these 1-grams, a list or Words. It never predicts <s>, and </s> and <unk> only if they
+    have 1-grams.
+    """
+    as_lines = isinstance(words, Words)
+    predicted = words.without([SOS]) if as_lines else [w for w in dict.fromkeys(words) if w != SOS]
+    missing = [w for w in (SOS, EOS, UNK) if w not in predicted]
+    every = Words(predicted.text + Words.join(missing).text) if as_lines else predicted + missing
+    vocab = Vocab(every, len(predicted))
+    if as_lines and vocab.table.n_words < len(every):  # a word occurs twice
+        return vocab_of_unigrams(words.items)
+    return vocab
+
+
 def lower(text):
     """A text, bytes, in Unicode's lower case; bytes that are not UTF-8 stay as they are."""
     return text.decode("utf-8", "surrogateescape").lower().encode("utf-8", "surrogateescape")

@@ -2,7 +2,7 @@
 
 A file is read forward only, so that it can be a pipe. A small file is parsed line by line; a large one in blocks whose
 n-grams the kernels of `rows` sort into a trie. A log10 of -99 in the file, for the logarithm of 0, becomes -inf.
-Readers of other forms also make models by `vocabulary`, `make_rows`, `nodes_of_few` and `mended_trie`.
+Readers of other forms also make models by `make_rows`, `nodes_of_few` and `mended_trie`.
 """
 
 import re
@@ -28,7 +28,7 @@ from lmtk.ngram.model.building import build_nodes, finish
 from lmtk.ngram.model.nodes import ROOT, ZERO, wrap_records
 from lmtk.text.corpus import TOKEN, Table
 from lmtk.text.kernels import read_lines, take_second
-from lmtk.text.vocab import EOS, SOS, UNK, Vocab
+from lmtk.text.vocab import EOS, SOS, vocab_of_unigrams
 
 NUMBER = re.compile(rb"([-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?|-[Ii]nf(inity)?)$")
 BLOCK = 1 << 20  # bytes read together: their ids and numbers stay in a cache
@@ -234,7 +234,7 @@ class Unigrams:
 
     @cached_property
     def vocab(self):
-        return vocabulary(self.words)
+        return vocab_of_unigrams(self.words)
 
     @property
     def ids(self):
@@ -356,22 +356,6 @@ def lent(free, size, width):
     if len(whole) < size * width:
         whole = np.empty(size * width, np.int32)
     return whole[: size * width].reshape(size, width)
-
-
-def vocabulary(words):
-    """The Vocab of a model with these 1-grams, a list or Words. It never predicts <s>, and </s> and <unk> only if they
-    have 1-grams.
-    """
-    if isinstance(words, Words):
-        predicted = words.without([SOS])
-        missing = [w for w in (SOS, EOS, UNK) if w not in predicted]
-        vocab = Vocab(Words(predicted.text + Words.join(missing).text), len(predicted))
-        if vocab.table.n_words == len(vocab.words):  # else a word occurs twice
-            return vocab
-    predicted = dict.fromkeys(words)
-    predicted.pop(SOS, None)
-    missing = [w for w in (SOS, EOS, UNK) if w not in predicted]
-    return Vocab([*predicted, *missing], len(predicted))
 
 
 def nodes_of_few(rows, W):
