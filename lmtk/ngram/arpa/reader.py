@@ -219,9 +219,8 @@ def order_after(block, order):
 
 
 class Unigrams:
-    """The 1-grams of the file `path`, in order. lines: their words as they are read, a line each. Once all of them are
-    read, words: a list or, of a large file, `files.words.Words`; and vocab: the model's vocabulary. table: of a large
-    file, the words' ids for look-ups by several threads.
+    """The words of the 1-grams of the file `path`. lines: as they are read, a line each. words: once all are read, a
+    list or, of a large file, Words. table: of a large file, the words' ids for look-ups by several threads.
     """
 
     def __init__(self, path):
@@ -353,8 +352,7 @@ def lent(free, size, width):
         whole = free.pop()
     except IndexError:
         whole = np.empty(0, np.int32)
-    if len(whole) < size * width:
-        whole = np.empty(size * width, np.int32)
+    whole = whole if len(whole) >= size * width else np.empty(size * width, np.int32)
     return whole[: size * width].reshape(size, width)
 
 
@@ -440,9 +438,7 @@ def mend(rows, W):
 
 def changes(ids):
     """(N,) bool: whether a row of ids (N, k) differs from the row before."""
-    new = np.ones(len(ids), bool)
-    new[1:] = (ids[1:] != ids[:-1]).any(axis=1)
-    return new
+    return np.append(True, (ids[1:] != ids[:-1]).any(axis=1))[: len(ids)]
 
 
 def make_rows(ids, p, bow):
