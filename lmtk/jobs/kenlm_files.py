@@ -20,8 +20,9 @@ KENLM_RULES = (
 
 def write_kenlm(model, path, form, name):
     """Writes a model as a KenLM file. name: what messages call the model. Raises LmtkError."""
+    from lmtk.files import bounded
     from lmtk.files.outputs import open_out
-    from lmtk.kenlm import probing, trie
+    from lmtk.kenlm import probing, slices, trie
     from lmtk.kenlm.hashed import NO_WORDS, Hashed
     from lmtk.kenlm.levels import clip, of_backoff
     from lmtk.lm import kind_of_model
@@ -33,14 +34,16 @@ def write_kenlm(model, path, form, name):
         if not isinstance(model, Hashed):
             reason = "has no list of n-grams; give an ARPA file or lmtk's binary form"
         raise LmtkError(f"{name}: this model, {kind_of_model(model)}, {reason}")
-    levels, words = model.nodes.levels[1:], model.vocab.words
-    marks = [words[w] for w in (model.vocab.index[SOS], model.vocab.index[EOS]) if w in levels[0]["word"][:-1]]
+    levels, vocab = model.nodes.levels[1:], model.vocab
+    marks = [mark for mark, w in ((SOS, vocab.sos_id), (EOS, vocab.eos_id)) if w in levels[0]["word"][:-1]]
     check_for_kenlm(form, name, len(levels), marks, positive_of([level["log10p"][:-1] for level in levels]))
     with open_out(path) as out:
-        if form.kind == "trie":
-            trie.write(out, of_backoff(close(clip(model) if form.allows_positive else model)), form)
-        else:
+        if form.kind == "probing":
             probing.write(out, model, form)
+        elif bounded.bound:  # the other way reads the model's memory at random
+            slices.write(out, slices.slices_of(model, form.allows_positive), form)
+        else:
+            trie.write(out, of_backoff(close(clip(model) if form.allows_positive else model)), form)
 
 
 def write_estimate(model, path, form):

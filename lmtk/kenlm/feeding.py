@@ -1,10 +1,17 @@
-"""Reads an ARPA file for a KenLM file: n-grams are passed on as they are read, so that the model is never in memory."""
+"""Where the n-grams of a KenLM file come from, piece by piece: an ARPA file, which is never in memory as a whole, or a
+Backoff.
+"""
 
 from abc import ABC, abstractmethod
 from dataclasses import replace
 
+import numpy as np
+
 from lmtk.errors import FormatError
+from lmtk.machine.threads import map_in_order
 from lmtk.ngram.arpa import reader
+from lmtk.ngram.arpa.printing import PIECE
+from lmtk.ngram.arpa.sorting import rows_of
 
 
 class Growing(ABC):
@@ -69,3 +76,11 @@ class Growing(ABC):
         self.end(k, self.size, stated)
         self.sizes[k], self.size = self.size, 0
         sections[k].clear()
+
+
+def pieces_of(model, k):
+    """Yields the n-grams of order k > 1 of a Backoff in rows (M, k + 2) as in `reader.Rows`, without bare prefixes."""
+    nodes, ids = model.nodes, np.arange(len(model.vocab.words), dtype=np.int32)
+    unused = np.zeros(nodes.size(k), np.uint8)  # the flags of `rows_of`, which are cut off
+    make = lambda first: np.ascontiguousarray(rows_of(nodes, k, first, ids, unused)[:, :-1])
+    return map_in_order(make, range(0, nodes.size(k), PIECE))

@@ -17,7 +17,7 @@ from lmtk.errors import FormatError, LmtkError, name_of
 from lmtk.files import bounded
 from lmtk.files.container import map_output
 from lmtk.files.words import Words
-from lmtk.kenlm.feeding import Growing
+from lmtk.kenlm.feeding import Growing, pieces_of
 from lmtk.kenlm.hashed import (
     AT,
     BATCH,
@@ -36,10 +36,7 @@ from lmtk.kenlm.hashed import (
 )
 from lmtk.kenlm.layout import CAPITALS, ZERO, hash_words, header_size, join_words, make_header, places_of_unknown
 from lmtk.machine.jit import inlined, jit
-from lmtk.machine.threads import map_in_order
 from lmtk.ngram.arpa import reader
-from lmtk.ngram.arpa.printing import PIECE
-from lmtk.ngram.arpa.sorting import rows_of
 from lmtk.ngram.edit.closing import close
 from lmtk.text.vocab import UNK
 
@@ -71,11 +68,8 @@ def write(out, model, form):
     rows.view(f32)[is_bare, -2] = np.where(is_unknown, form.unknown, ZERO)
     tables = Tables(out, form, [nodes.size(k) for k in range(1, nodes.order + 1)], len(words))
     tables.insert_words(rows, [words[w] for w in rows[:, 0].tolist()])
-    ids = np.arange(len(words), dtype=np.int32)
     for k in range(2, nodes.order + 1):
-        unused = np.zeros(nodes.size(k), np.uint8)  # the flags of `rows_of`, which are cut off
-        make = lambda first, k=k, unused=unused: np.ascontiguousarray(rows_of(nodes, k, first, ids, unused)[:, :-1])
-        for rows in map_in_order(make, range(0, nodes.size(k), PIECE)):
+        for rows in pieces_of(model, k):
             tables.insert(rows, "the model")
         tables.let_go(k - 1)
     tables.write()

@@ -21,11 +21,11 @@ import numpy as np
 from lmtk.files.bounded import trim
 from lmtk.files.column import Shelf
 from lmtk.kenlm import trie
-from lmtk.kenlm.feeding import Growing
+from lmtk.kenlm.feeding import Growing, pieces_of
 from lmtk.kenlm.hashed import A, B
 from lmtk.kenlm.levels import LOWER, Levels, make_numbers, number_words, of_backoff, sort_siblings
 from lmtk.machine.jit import inlined, jit
-from lmtk.ngram.arpa.reader import mended_trie
+from lmtk.ngram.arpa.reader import make_rows, mended_trie
 from lmtk.ngram.edit.closing import close
 from lmtk.ngram.model.backoff import Backoff
 from lmtk.ngram.model.building import finish
@@ -171,6 +171,17 @@ class GrowingSlices(Growing):
     def end(self, k, size, stated):
         if k > 1:
             self.slices.flush(k)
+
+
+def slices_of(model, clips):
+    """The Slices of a Backoff."""
+    sizes = map(model.nodes.size, range(1, model.order + 1))
+    slices = Slices(model.vocab.words, make_rows(*model.ngrams(1)), sum(sizes), clips)
+    for k in range(2, model.order + 1):
+        for rows in pieces_of(model, k):
+            slices.insert(rows)
+        slices.flush(k)
+    return slices
 
 
 def write(out, slices, form):

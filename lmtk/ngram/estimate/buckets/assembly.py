@@ -90,9 +90,9 @@ def put_from_shelf(job, size, records):
     """Fills the records from order 2 on from the shelf, `size` at once. Returns how many n-grams lack their suffix."""
     lacking = 0
     for k, (above, level) in enumerate(pairwise(records), 2):
-        base = place_children(job, k, size, above)
-        dealt = Shelf()
+        base, dealt = place_children(job, k, size, above), Shelf()
         lacking += sum(job.each(partial(deal_events, job, k, size, base, dealt), f"nodes of order {k}"))
+        job.forget()
         for r in range(-(-len(level) // size)):
             place, word, p, end = dealt.get((r,), np.int32).reshape(-1, 4).T
             level["word"][place], level["log10p"][place], level["suffix"][place] = word, p.view(f32), end
@@ -106,9 +106,8 @@ def place_children(job, k, size, above):
     """Sets the weights and the first children of the records of order k - 1. Returns a function, bucket -> where the
     children of its n-grams of that order begin, (H,), numbered as in `contexts`.
     """
-    child = above["child"]
+    child, task = above["child"], f"nodes of order {k - 1}"
     dealt, back, total = Shelf(), Shelf(), 0
-    task = f"nodes of order {k - 1}"
     if k == 2:
         for types in job.each(partial(count_extensions, job, k), task):
             child[:-1] += types
@@ -122,6 +121,7 @@ def place_children(job, k, size, above):
         dealt.deal(rows, ranges_of(rows[:, 0], size), (b,))
 
     job.each(deal, task)
+    job.forget()
     for r in range(-(-len(above) // size)):
         for b in job.rank_buckets:
             place, types, bow = dealt.get((b, r), np.int32).reshape(-1, 3).T
