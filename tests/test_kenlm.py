@@ -4,8 +4,10 @@ import hashlib
 import io
 import re
 import struct
+import warnings
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,7 +19,7 @@ from lmtk.errors import FormatError, LmtkError
 from lmtk.files.declared import MAX_ORDER
 from lmtk.files.registry import describe, load
 from lmtk.jobs.kenlm_files import convert, write_kenlm
-from lmtk.kenlm import reading
+from lmtk.kenlm import reading, slices
 from lmtk.kenlm.layout import FIXED, Form
 from lmtk.ngram.arpa import reader, writer
 from lmtk.ngram.edit.closing import close, is_closed
@@ -91,7 +93,46 @@ def test_a_trie_is_the_same_without_a_model_in_between(seed, tmp_path, large_fro
     run(f"{count} {kenlm.replace('FILE', 'direct')}")
     run(f"{count} -write-bin model")
     run(f"ngram -lm model {kenlm.replace('FILE', 'through')}")
-    assert (tmp_path / "direct").read_bytes() == (tmp_path / "through").read_bytes()
+    run(f"{count} -memory 100M {kenlm.replace('FILE', 'bounded')}")
+    assert Path("direct").read_bytes() == Path("through").read_bytes() == Path("bounded").read_bytes()
+
+
+@pytest.mark.parametrize("seed", range(16))
+def test_a_trie_is_the_same_in_any_number_of_slices(seed, tmp_path, large_from, monkeypatch):
+    """`build_binary` sorts the n-grams of an ARPA file as they come, in slices if there are many of them; a model in
+    memory is sorted already. The lines are in any order, n-grams may be repeated, and suffixes may be missing.
+    """
+    random = np.random.default_rng(seed)
+    large_from(int(random.choice([1, 1 << 40])))
+    monkeypatch.chdir(tmp_path)
+    lines = [" ".join(random.choice([*"abcdefgh"], random.integers(0, 7))) for _ in range(random.integers(30, 120))]
+    Path("text").write_text("\n".join(lines) + "\n")
+    order = int(random.integers(2, 6))
+    run(f"ngram-count -text text -order {order} -wbdiscount -lm model")
+    if random.random() < 0.5:
+        run("ngram -lm model -prune 1e-2 -write-lm model")
+
+    def shuffled(match):
+        ngrams = match[2].splitlines(True)
+        ngrams += ngrams[: random.choice([0, 0, 2])]
+        random.shuffle(ngrams)
+        return match[1] + "".join(ngrams)
+
+    Path("arpa").write_text(re.sub(r"(-grams:\n)((?:[^\n]+\n)+)", shuffled, Path("model").read_text()))
+    bits = int(random.choice([0, 4]))
+    form = Form("trie", bits=bits, weight_bits=bits, pointer_bits=random.choice([None, 3]))
+    with warnings.catch_warnings(record=True) as expected:
+        write_kenlm(load("arpa"), "loaded", form, "arpa")
+    for name, value in {"MANY": 0, "BITS": random.integers(1, 9), "ROOM": random.integers(20, 400)}.items():
+        monkeypatch.setattr(slices, name, int(value))
+    with warnings.catch_warnings(record=True) as actual:
+        convert("arpa", "read", form)
+    assert Path("read").read_bytes() == Path("loaded").read_bytes()
+    assert sorted(str(w.message) for w in actual) == sorted(str(w.message) for w in expected)
+    out = io.BytesIO()  # a stream without places, such as a pipe
+    slices.write(out, slices.slices_of(load("model"), clips=False), form)
+    write_kenlm(load("model"), "whole", form, "model")
+    assert out.getvalue() == Path("whole").read_bytes()
 
 
 def run(command):

@@ -71,8 +71,6 @@ class Slices:
     def insert(self, rows):
         """Takes n-grams of order k > 1. rows (N, k + 2): as in `reader.Rows`."""
         k = rows.shape[1] - 2
-        self.sizes += [0] * (k - len(self.sizes))
-        self.sizes[k - 1] += len(rows)
         if k == 2:
             self.is_context[self.numbers[rows[:, 0]]] = True
         most = ROOM // (k + 2)
@@ -87,6 +85,8 @@ class Slices:
 
     def flush(self, k):
         """Deals the rows of order k that wait, and the contexts, to their slices."""
+        self.sizes += [0] * (k - len(self.sizes))
+        self.sizes[k - 1] += self.waiting
         rows = self.clip(self.rows[: self.waiting * (k + 2)].reshape(-1, k + 2))
         self.shelf.deal(rows, (rows[:, 0] >> self.shift).astype(np.uint8), (k,))
         contexts = self.keys[: self.contexts]
