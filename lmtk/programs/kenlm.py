@@ -21,7 +21,8 @@ BUILD_BINARY_OPTIONS = """  -q BITS  quantize log probabilities (trie)
   -s       allow a model without <s> or </s>
   -i       make positive log probabilities 0
   -v       leave out the words
-  -T, -S, -w: no effect; accepted for KenLM scripts."""
+  -T DIR   the folder for temporary files (default: that of TMPDIR)
+  -S, -w: no effect; accepted for KenLM scripts."""
 MODES = "copy", "single", "union", "multiple"
 # options of ngram-count: the names that lmplz has for them
 LMPLZ = {"-order": "--order", "-text": "--text", "-lm": "--arpa", "-prune-by-count": "--prune", "-memory": "--memory"}
@@ -121,7 +122,7 @@ def lmplz(words):
     if o.intermediate or o.collapse_values:
         raise UsageError("--intermediate and --collapse_values write files that only KenLM reads; use --arpa")
     if o.temp_prefix:
-        os.environ["TMPDIR"] = o.temp_prefix if os.path.isdir(o.temp_prefix) else os.path.dirname(o.temp_prefix) or "."
+        use_folder_of(o.temp_prefix)
     typed.update(LMPLZ)
     out = ["-kenlm", "-layout", "kenlm", "-open-end", "-order", str(o.order), "-text", o.text, "-lm", o.arpa]
     out += ["-prune-by-count", *o.prune] if o.prune else []
@@ -133,6 +134,11 @@ def lmplz(words):
     out += ["-verbose-header"] if o.verbose_header else []
     out += ["-skip-symbols"] if o.skip_symbols else []
     return [("ngram-count", out)]
+
+
+def use_folder_of(prefix):
+    """Puts temporary files into a folder, or into the folder of the path `prefix`."""
+    os.environ["TMPDIR"] = prefix if os.path.isdir(prefix) else os.path.dirname(prefix) or "."
 
 
 def memory(size):
@@ -155,10 +161,13 @@ def build_binary(words):
         raise UsageError(f"the type is probing or trie, not {rest[0]}")
     if not 2 <= len(rest) <= 3 or (rest[0] in ("probing", "trie") and len(rest) == 2 and not os.path.exists(rest[0])):
         raise UsageError(f"give a model and an output file; usage: {BUILD_BINARY}")
+    values = dict(options)
+    if prefix := values.get("-T") or values.get("-t"):
+        use_folder_of(prefix)
     import_numpy()
     from lmtk.jobs.kenlm_files import convert
 
-    convert(rest[-2], rest[-1], binary_form(rest[0] if len(rest) == 3 else "probing", dict(options)))
+    convert(rest[-2], rest[-1], binary_form(rest[0] if len(rest) == 3 else "probing", values))
 
 
 def binary_form(kind, values):
