@@ -100,7 +100,7 @@ class Slices:
     def levels(self):
         """The Levels of the model. Their iterators raise Unclosed where a trie cannot be made of the n-grams."""
         self.rows = self.keys = self.last = None
-        trim()  # threads do not use memory that this thread has freed
+        trim()  # what reading took
         n, place = len(self.sizes), self.numbers[self.unigrams[:, 0]]
         unigrams = make_numbers(*self.unigrams.view(f32)[:, 1:].T.copy(), self.is_context[place])
         each = range(self.count)
@@ -112,9 +112,14 @@ class Slices:
 
     def numbers_of(self, k):
         """The numbers of order k > 1, as in `levels`, but a weight of 0 has any sign."""
-        columns = np.concatenate([self.rows_of(k, s).view(f32)[:, k:] for s in range(self.count)]).T.copy()
-        is_last = k == len(self.sizes)
-        return make_numbers(columns[0]) if is_last else make_numbers(*columns, np.zeros(len(columns[0]), bool))
+        is_last, end = k == len(self.sizes), 0
+        numbers = np.empty((1 if is_last else 2, self.sizes[k - 1]), f32).T  # its columns are sorted in place
+        for s in range(self.count):
+            columns = self.rows_of(k, s).view(f32)[:, k:].T.copy()
+            begin, end = end, end + columns.shape[1]
+            unmarked = np.zeros(end - begin, bool)
+            numbers[begin:end] = make_numbers(columns[0]) if is_last else make_numbers(*columns, unmarked)
+        return numbers
 
     def sort(self, s, sizes):
         """Yields what an iterator of Levels yields, for slice s with `sizes` n-grams of each order."""

@@ -13,7 +13,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from lmtk.files.bounded import temporary_file
+from lmtk.files.bounded import temporary_file, trim
 from lmtk.files.outputs import Output
 from lmtk.kenlm.layout import ZERO, chop_bits, join_words, make_header
 from lmtk.kenlm.levels import AHEAD, LOWER
@@ -123,6 +123,7 @@ def write(out, levels, form):
     begins = np.cumsum(np.vstack((np.zeros_like(levels.parts[:1]), levels.parts)), axis=0).tolist()
     encode = partial(encode_slice, levels, [section.fields for section in sections], tables, begins)
     S = len(levels.slices)
+    trim()  # threads do not use memory that this thread has freed
     with by_place(out) as file:
         for s, orders in enumerate(map_in_order(lambda s: [*encode(s)], range(S)) if S > 1 else [encode(0)]):
             for k, first, parts in orders:
@@ -297,9 +298,10 @@ def put_pointers(records, start, total, width, first, child):
 
 
 def make_tables(numbers, form):
-    """The tables of the numbers of an order: (of log10 p; of weights, empty for the highest order). numbers: as from
-    `numbers_of`.
+    """The tables of the numbers of an order: (of log10 p; of weights, empty for the highest order). numbers: as in
+    `levels`; they are sorted, each column by itself.
     """
+    numbers.sort(axis=0)
     p = make_bins(numbers[:, 0], 1 << form.bits)
     if numbers.shape[1] == 1:
         return p, np.empty(0, f32)
@@ -308,11 +310,11 @@ def make_tables(numbers, form):
 
 
 def make_bins(values, bins):
-    """The means of `bins` equal parts of the sorted values (Federico and Bertoldi 2006): (bins,) float32. An empty part
-    has the mean of the part before it.
+    """The means of `bins` equal parts of sorted values (Federico and Bertoldi 2006): (bins,) float32. An empty part has
+    the mean of the part before it.
     """
     means = np.empty(bins, f32)
-    take_means(np.sort(values), means)
+    take_means(np.ascontiguousarray(values), means)
     return means
 
 
