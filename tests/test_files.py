@@ -15,6 +15,7 @@ from helpers import ENVIRONMENT
 
 from lmtk.errors import UsageError
 from lmtk.files import decoding, inputs, outputs
+from lmtk.files.column import Shelf
 from lmtk.nmt import alignment
 
 # writes half of a file or of a folder, says so, and waits
@@ -186,3 +187,19 @@ def test_a_file_is_locked_until_it_has_its_name(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "replace", replace_locked)
     write(tmp_path, "out")
     assert len(locked) == 1 and names(tmp_path) == ["out"]
+
+
+@pytest.mark.parametrize("spill", [True, False])
+@pytest.mark.parametrize("kind, width", [(np.int32, 3), (np.uint64, 1)])
+def test_rows_that_are_dealt_stay_in_their_order(spill, kind, width):
+    random, shelf, expected = np.random.default_rng(width), Shelf(spill), [[] for _ in range(5)]
+    for size in (1, 0, 7, 40):
+        rows, numbers = random.integers(0, 99, (size, width)).astype(kind), random.integers(0, 5, size).astype(np.uint8)
+        shelf.deal(rows[:, ::-1], numbers, ("rows",))
+        for i in range(5):
+            expected[i].append(rows[numbers == i, ::-1].ravel())
+        rows[:] = 0  # the shelf has a copy
+    for i, parts in enumerate(expected):
+        whole = np.concatenate(parts)
+        assert np.array_equal(shelf.get(("rows", i), kind), whole)
+        assert np.array_equal(shelf.get(("rows", i), kind, 2, len(whole) - 1), whole[2:-1])

@@ -111,7 +111,7 @@ class Shelf:
         number in `numbers` (N,).
         """
         if len(rows):
-            sizes, dealt = np.bincount(numbers), np.empty_like(rows)
+            sizes, dealt = np.bincount(numbers), np.empty(rows.shape, rows.dtype)
             scatter(as_matrix(rows), np.asarray(numbers, np.int32), np.cumsum(sizes) - sizes, as_matrix(dealt))
             width = rows.size // len(rows)
             self.add_parts({(*name, i): int(sizes[i]) * width for i in np.flatnonzero(sizes).tolist()}, dealt)
