@@ -15,7 +15,7 @@ from helpers import FILES
 
 import lmtk
 from lmtk import cli
-from lmtk.errors import FormatError, LmtkError
+from lmtk.errors import FormatError, LmtkError, LmtkWarning
 from lmtk.files.declared import MAX_ORDER
 from lmtk.files.registry import describe, load
 from lmtk.jobs.kenlm_files import convert, write_kenlm
@@ -355,3 +355,43 @@ def test_a_search_in_a_full_table_ends():
 def test_only_blanks_tabs_and_line_ends_separate_the_words_of_an_arpa_file(tmp_path):
     (tmp_path / "m").write_bytes(b"\\data\\\nngram 1=2\n\n\\1-grams:\n-1\ta\x0bb\t0\n-1\tc\r\n\n\\end\\\n")
     assert kenlm.arpa_words(str(tmp_path / "m")) == [b"a\x0bb", b"c"]
+
+
+def test_both_names_of_unk_are_one_word(tmp_path):
+    """KenLM takes the last 1-gram; of equal 2-grams the first is kept."""
+    text = b"""\\data\\
+ngram 1=5
+ngram 2=2
+
+\\1-grams:
+-1\t<unk>\t-0.1
+-2\t<UNK>\t-0.2
+-1\t<s>\t-0.3
+-1\t</s>
+-1\ta\t-0.4
+
+\\2-grams:
+-0.5\ta <unk>
+-0.6\ta NAME
+
+\\end\\
+"""
+    out, again = str(tmp_path / "out"), str(tmp_path / "again")
+    for name in (b"<unk>", b"<UNK>"):
+        (tmp_path / "in").write_bytes(text.replace(b"NAME", name))
+        with pytest.warns(LmtkWarning, match="1 repeated n-gram"):
+            convert(str(tmp_path / "in"), out, form_of("trie"))
+        assert list(lmtk.load(out).full_scores("a zz"))[1:] == [
+            (pytest.approx(-0.5), 2, True),
+            (pytest.approx(-1.2), 1, False),
+        ]
+    write_kenlm(reader.read_text(io.BytesIO(text.replace(b"NAME", b"<UNK>")), "m"), again, form_of("trie"), "m")
+    assert Path(again).read_bytes() == Path(out).read_bytes()
+
+
+@pytest.mark.parametrize("kind", ["probing", "trie"])
+def test_a_file_that_is_cut_short_is_called_so(kind, tmp_path, either):
+    """Also if the last word is cut, and the rest of it has no 1-gram."""
+    (tmp_path / "in").write_text((FILES / "wb.arpa").read_text().split("\n\n\\end")[0][:-1])
+    with pytest.raises(FormatError, match="the file is incomplete"):
+        convert(str(tmp_path / "in"), str(tmp_path / "out"), form_of(kind))

@@ -24,6 +24,7 @@ def write_kenlm(model, path, form, name):
     from lmtk.files.outputs import open_out
     from lmtk.kenlm import probing, slices, trie
     from lmtk.kenlm.hashed import NO_WORDS, Hashed
+    from lmtk.kenlm.layout import places_of_unknown
     from lmtk.kenlm.levels import clip, of_backoff
     from lmtk.lm import kind_of_model
     from lmtk.ngram.edit.closing import close
@@ -40,7 +41,8 @@ def write_kenlm(model, path, form, name):
     with open_out(path) as out:
         if form.kind == "probing":
             probing.write(out, model, form)
-        elif bounded.bound:  # the other way reads the model's memory at random
+        elif bounded.bound or len(places_of_unknown(vocab.words)) > 1:
+            # the other way reads memory at random, and takes the two names of <unk> for different words
             slices.write(out, slices.slices_of(model, form.allows_positive), form)
         else:
             trie.write(out, of_backoff(close(clip(model) if form.allows_positive else model)), form)

@@ -21,6 +21,7 @@ class Growing(ABC):
 
     def __init__(self, path):
         self.path, self.unigrams, self.sizes, self.size = path, reader.Unigrams(path), {}, 0
+        self.problem = None  # of the first word without a 1-gram; if the file is cut short, this is said instead
 
     @abstractmethod
     def start(self, rows, stated):
@@ -41,6 +42,8 @@ class Growing(ABC):
         sections, stated, positive, worst = reader.read_sections(stream, self.path, self)
         if not sections:
             raise FormatError(self.path, "the model has no 1-grams")
+        if self.problem:
+            raise self.problem
         return stated, positive, worst
 
     def extend(self, section, rows, stated):
@@ -55,10 +58,15 @@ class Growing(ABC):
 
     def pass_on(self, k, pieces):
         """Takes the n-grams of order k of lines and Rows."""
-        if pieces:
+        if not pieces or self.problem:
+            return
+        try:
             rows = reader.rows_of_pieces(k, pieces, self.unigrams)
-            self.size += len(rows)
-            self.take(rows)
+        except FormatError as e:
+            self.problem = e
+            return
+        self.size += len(rows)
+        self.take(rows)
 
     def add(self, sections, stated):
         """Completes the last section."""

@@ -52,8 +52,9 @@ class Slices:
     def __init__(self, words, rows, size, clips):
         ids, first = np.unique(rows[:, 0], return_index=True)
         self.clips, self.repeated = clips, len(rows) - len(ids)
-        self.unigrams = self.clip(rows[first])
         self.numbers, self.hashes, self.words = number_words(words, ids)
+        unknown = np.flatnonzero(self.numbers[ids] == 0)  # of both names of <unk>, KenLM takes the last
+        self.unigrams = self.clip(np.delete(rows[first], unknown[:-1], 0))
         V = len(self.words)
         self.shift = max(0, (V - 1).bit_length() - BITS) if size > MANY else 31
         self.count, self.sizes = (V - 1 >> self.shift) + 1, [V]

@@ -13,7 +13,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from lmtk.files.bounded import temporary_file, trim
+from lmtk.files.bounded import temporary_file, temporary_folder, trim
 from lmtk.files.outputs import Output
 from lmtk.kenlm.layout import ZERO, chop_bits, join_words, make_header
 from lmtk.kenlm.levels import AHEAD, LOWER
@@ -152,7 +152,11 @@ def by_place(out):
         yield out
         return
     with temporary_file() as file:
-        yield file
+        try:
+            yield file
+        except OSError as e:
+            e.filename = e.filename or temporary_folder()
+            raise
         file.seek(0)
         shutil.copyfileobj(file, out)
 

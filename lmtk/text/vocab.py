@@ -130,7 +130,7 @@ def vocab_of_unigrams(words):
     missing = [w for w in (SOS, EOS, UNK) if w not in predicted]
     every = Words(predicted.text + Words.join(missing).text) if as_lines else predicted + missing
     vocab = Vocab(every, len(predicted))
-    if as_lines and vocab.table.n_words < len(every):  # a word occurs twice
+    if as_lines and (SOS in predicted or vocab.table.n_words < len(every)):  # a word occurs twice
         return vocab_of_unigrams(words.items)
     return vocab
 
