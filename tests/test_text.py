@@ -33,7 +33,7 @@ from lmtk.ngram.counting.counts import (
 from lmtk.text import corpus, subwords
 from lmtk.text.corpus import Closed, Growing, Marks, Table, contexts, count_words, ids_of, read_corpus, read_ids, tokens
 from lmtk.text.normalize import normalize
-from lmtk.text.vocab import Vocab, make_vocab, vocab_of
+from lmtk.text.vocab import Vocab, make_vocab, vocab_of, vocab_of_unigrams
 
 words = st.sampled_from([b"a", b"b", b"c", b"dd", b"\xe9", b"<unk>"])
 text = st.lists(st.lists(words, max_size=7), min_size=1, max_size=8)
@@ -442,6 +442,15 @@ def test_the_words_of_a_file_are_a_list():
             of_file.index(other)
     for a, b in ((own, of_file), (of_file, own), (own, own)):
         assert Vocab(a, 4) == pickle.loads(pickle.dumps(Vocab(b, 4)))
+
+
+@pytest.mark.parametrize(
+    "words", ["a b", "<s> a </s>", "</s> <s> <unk> a", "a b a", "<s> a <s>", "<s> <s> </s> a </s>"]
+)
+def test_the_words_of_a_large_model_make_the_same_vocabulary(words):
+    words = words.encode().split()
+    assert vocab_of_unigrams(Words.join(words)) == vocab_of_unigrams(words)
+    assert not vocab_of_unigrams(words).predicts(b"<s>")
 
 
 @pytest.mark.parametrize("large", [False, True])
