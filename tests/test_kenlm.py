@@ -215,6 +215,7 @@ def test_bad_models(tmp_path):
         refused(arpa.replace("<s>", "<S>"), "the model has no <s>; .* -s", kind)
         refused(arpa.replace("-99\t<s>", "0.5\t<s>"), "1 positive log probability, up to 0.5; .* -i", kind)
         refused("just text", "not a model", kind)
+        refused(arpa.replace("\tthe cat", "\tthe lion"), "the word lion of an n-gram is not among the 1-grams", kind)
     refused(arpa.replace("ngram 2=", "ngram 2=9"), "there are", "probing")
     refused(arpa.replace("ngram 2=", "ngram 2=9999999999999"), "says 9999999999999.* do not fit into memory", "probing")
     refused(arpa.replace("ngram 1=11", "ngram 1=10"), "says 10 1-grams; there are 11", "probing")

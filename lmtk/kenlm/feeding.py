@@ -81,7 +81,8 @@ class Growing(ABC):
             rows = reader.rows_of_pieces(1, sections[1], self.unigrams)
             self.size = len(rows)
             self.start(rows, stated)
-        self.end(k, self.size, stated)
+        if not self.problem:
+            self.end(k, self.size, stated)
         self.sizes[k], self.size = self.size, 0
         sections[k].clear()
 

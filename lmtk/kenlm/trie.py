@@ -181,8 +181,8 @@ def encode_slice(levels, fields, tables, begins, s):
 
 
 def make_unigrams(numbers, place, size, form):
-    """Returns the records of 1-grams, (size + 2,), with empty pointers to children. numbers: as from `numbers_of`.
-    place: KenLM's number of each 1-gram.
+    """Returns the records of 1-grams, (size + 2,), with empty pointers to children. numbers: as in `levels`. place:
+    KenLM's number of each 1-gram.
     """
     (log10p, log10bow), unigrams, unknown = numbers.T, np.zeros(size + 2, UNIGRAM), f32(form.unknown)
     unigrams["log10p"][0] = unknown
