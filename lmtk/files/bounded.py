@@ -67,6 +67,18 @@ def temporary_folder():
     return tempfile.gettempdir()
 
 
+@contextlib.contextmanager
+def naming_folder():
+    """Lets an OSError of a block, such as that of a full disk, name the folder of temporary files, unless it already names
+    a file.
+    """
+    try:
+        yield
+    except OSError as e:
+        e.filename = e.filename or temporary_folder()
+        raise
+
+
 def zeros(size, kind):
     """(size,) zeros; if memory is bounded, a large array is in a file without a name. Raises OSError, naming the folder
     of temporary files, if the disk is full.
@@ -77,11 +89,8 @@ def zeros(size, kind):
     if bound is None or length < SMALL:
         return np.zeros(size, kind)
     with temporary_file() as file:
-        try:
+        with naming_folder():
             os.posix_fallocate(file.fileno(), 0, length)  # else a page without room on the disk would end the process
-        except OSError as e:
-            e.filename = temporary_folder()
-            raise
         return array_of(file, kind)
 
 

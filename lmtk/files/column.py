@@ -29,12 +29,9 @@ class Column:
         if self.file is None:
             self.parts.append(array)
             return
-        try:
+        with bounded.naming_folder():
             self.file.write(array.data)
             self.file.flush()
-        except OSError as e:
-            e.filename = bounded.temporary_folder()
-            raise
 
     def array(self):
         """All that was appended so far, (N,). An array in a file is mapped: pages are read when they are used."""
@@ -98,13 +95,9 @@ class Shelf:
                 where = array[begin:end] if self.file is None else at + begin * array.itemsize
                 self.parts.setdefault(name, []).append((size, where))
                 begin = end
-        if self.file is None:
-            return
-        try:
-            put_at(self.file.fileno(), array.view(np.uint8), at)
-        except OSError as e:
-            e.filename = bounded.temporary_folder()
-            raise
+        if self.file is not None:
+            with bounded.naming_folder():
+                put_at(self.file.fileno(), array.view(np.uint8), at)
 
     def deal(self, rows, numbers, name=()):
         """Add each of `rows` (N, ...), of numbers of 4 or 8 bytes, at the end of the array (*name, i), where i is its

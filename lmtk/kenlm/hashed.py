@@ -125,7 +125,7 @@ def score_tokens(tables, number, before, zero, log10p, used):
         for i in range(start, end):
             key = u64(number[i])
             for k in range(2, min(n, before[i] + 1) + 1):
-                key = key * A ^ u64(number[i - k + 1] + 1) * B
+                key = longer_key(key, number[i - k + 1])
                 keys[i - start, k] = key
                 places[i - start, k] = place_of(where, k, key)
                 prefetch_bucket(memory, places[i - start, k])
@@ -154,6 +154,12 @@ def score_tokens(tables, number, before, zero, log10p, used):
             for k in range(2, longest + 1):
                 bow = logs[u64(places[i - start, k] + BOW)]
                 weights[k] = zero if bow == ZERO else bow
+
+
+@inlined
+def longer_key(key, word):
+    """The key of an n-gram that has one word more, the number `word`, before the n-gram with this key."""
+    return key * A ^ u64(word + 1) * B
 
 
 @inlined

@@ -115,12 +115,7 @@ def of_backoff(model):
             return make_numbers(level["log10p"][:-1])
         return make_numbers(level["log10p"][:-1], level["log10bow"][:-1], level["child"][1:] > level["child"][:-1])
 
-    def sort():
-        families = deal_families(nodes, numbers)
-        for k in range(2, order + 1):
-            yield next(families)
-            yield next(families), numbers_of(k)
-
+    sort = lambda: with_numbers(deal_families(nodes, numbers), order, numbers_of)
     return Levels(words, hashes, numbers_of(1), numbers[ids], sizes, numbers_of, np.array([sizes]), [sort])
 
 
@@ -141,16 +136,23 @@ def of_estimate(job):
             return make_numbers(work.log10p[k])
         return make_numbers(work.log10p[k], work.log10bow[k], work.types[k] > 0)
 
-    def sort():
-        families = sort_families(work.suffixes, place)
-        for k in range(2, job.order + 1):
-            yield next(families)
-            yield next(families), numbers_of(k)
-            for column in (work.log10p, work.log10bow, work.marks, work.types):
-                column[k] = None
-            trim()
+    def forget(k):
+        for column in (work.log10p, work.log10bow, work.marks, work.types):
+            column[k] = None
+        trim()
 
+    sort = lambda: with_numbers(sort_families(work.suffixes, place), job.order, numbers_of, forget)
     return Levels(numbered, hashes, numbers_of(1), place, sizes, numbers_of, np.array([sizes]), [sort])
+
+
+def with_numbers(families, order, numbers_of, forget=lambda k: None):
+    """Yields what `families` yields, `first` and then keys of each order, with numbers_of(k) beside the keys. forget(k)
+    is called when order k is not needed any more.
+    """
+    for k in range(2, order + 1):
+        yield next(families)
+        yield next(families), numbers_of(k)
+        forget(k)
 
 
 def make_numbers(log10p, log10bow=None, is_context=None, threads=None):

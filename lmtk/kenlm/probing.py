@@ -27,10 +27,9 @@ from lmtk.kenlm.hashed import (
     LOG10P,
     ONE,
     WORD,
-    A,
-    B,
     find_from,
     lay_out,
+    longer_key,
     place_of,
     prefetch_bucket,
 )
@@ -253,7 +252,7 @@ def make_keys(word, keys):
     key = u64(word[0])
     keys[0] = key
     for d in range(1, len(word)):
-        key = key * A ^ u64(word[d] + 1) * B
+        key = longer_key(key, word[d])
         keys[d] = key
 
 

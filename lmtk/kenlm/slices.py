@@ -22,7 +22,7 @@ from lmtk.files.bounded import trim
 from lmtk.files.column import Shelf
 from lmtk.kenlm import trie
 from lmtk.kenlm.feeding import Growing, pieces_of
-from lmtk.kenlm.hashed import A, B
+from lmtk.kenlm.hashed import longer_key
 from lmtk.kenlm.levels import LOWER, Levels, make_numbers, number_words, of_backoff, sort_siblings
 from lmtk.machine.jit import inlined, jit
 from lmtk.ngram.arpa.reader import make_rows, mended_trie
@@ -224,7 +224,7 @@ def key_of(rows, i, begin, end):
     """The key of the words in the columns from `begin` to below `end` of row i."""
     key = u64(rows[i, begin])
     for d in range(begin + 1, end):
-        key = key * A ^ u64(rows[i, d] + 1) * B
+        key = longer_key(key, rows[i, d])
     return key
 
 

@@ -13,7 +13,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from lmtk.files.bounded import temporary_file, temporary_folder, trim
+from lmtk.files.bounded import naming_folder, temporary_file, trim
 from lmtk.files.outputs import Output
 from lmtk.kenlm.layout import ZERO, chop_bits, join_words, make_header
 from lmtk.kenlm.levels import AHEAD, LOWER
@@ -85,8 +85,8 @@ class Section:
                 file.write(part.memory[: part.size])
 
     def point(self, record, first, child):
-        """Adds the pointers of the next records, the first of which is number `record`, to the table. first: as in
-        `levels`, from the number `child` on.
+        """Adds the pointers of a slice's records to the table. record, child: the number of the slice's first record,
+        and of its first child. first: as in `levels`.
         """
         if self.pointers is not None:
             width, begin = self.fields.pointer, self.filled
@@ -152,11 +152,8 @@ def by_place(out):
         yield out
         return
     with temporary_file() as file:
-        try:
+        with naming_folder():
             yield file
-        except OSError as e:
-            e.filename = e.filename or temporary_folder()
-            raise
         file.seek(0)
         shutil.copyfileobj(file, out)
 
