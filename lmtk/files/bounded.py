@@ -69,8 +69,8 @@ def temporary_folder():
 
 @contextlib.contextmanager
 def naming_folder():
-    """Lets an OSError of a block, such as that of a full disk, name the folder of temporary files, unless it already names
-    a file.
+    """Lets an OSError of a block, such as that of a full disk, name the folder of temporary files, unless it names a
+    file already.
     """
     try:
         yield

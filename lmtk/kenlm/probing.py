@@ -181,7 +181,7 @@ class Tables:
 
 @jit
 def hash_into(memory, table, hashes):
-    """Inserts words, numbered from 1 on, by their hashes (N,). table (1, 3): `where` of the table of words."""
+    """Inserts the hashes of words, or keys, (N,), numbered from 1 on. table (1, 3): `where` of the table."""
     for i in range(len(hashes)):
         at, _ = find_from(memory, table, 1, place_of(table, 1, hashes[i]), FREE)
         put_key(memory, at, hashes[i])

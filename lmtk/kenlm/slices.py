@@ -10,7 +10,8 @@ number   -         of a word: KenLM's
 row      (k + 2,)  an n-gram of order k, int32: the numbers of its words, the last word first, and the bits of log10 p
                    and of the log10 back-off weight
 key      -         of an n-gram, as in `hashed`; uint64
-table    -         of a slice's n-grams of one order: (keys (M,); places (M,) among the rows plus 1, 0 where it is free)
+table    -         of a slice's n-grams of one order: (memory, where), a hash table as in `hashed`, with their keys and
+                   the numbers of their rows, counted from 1
 """
 
 from functools import partial
@@ -22,8 +23,9 @@ from lmtk.files.bounded import trim
 from lmtk.files.column import Shelf
 from lmtk.kenlm import trie
 from lmtk.kenlm.feeding import Growing, pieces_of
-from lmtk.kenlm.hashed import longer_key
+from lmtk.kenlm.hashed import WORD, count_buckets, longer_key
 from lmtk.kenlm.levels import LOWER, Levels, make_numbers, number_words, of_backoff, sort_siblings
+from lmtk.kenlm.probing import find_key, hash_into
 from lmtk.machine.jit import inlined, jit
 from lmtk.ngram.arpa.reader import make_rows, mended_trie
 from lmtk.ngram.edit.closing import close
@@ -35,7 +37,7 @@ MANY = 1 << 18  # n-grams; a smaller model has one slice
 BITS = 7  # a larger one has up to 2^7 slices
 ROOM = 1 << 19  # int32 numbers of the rows that are dealt to slices together
 f32, u64 = np.float32, np.uint64
-SPREAD = u64(0x9E3779B97F4A7C15)
+FILL = 1.5  # places of a table for each of its keys
 
 
 class Unclosed(Exception):
@@ -230,41 +232,30 @@ def key_of(rows, i, begin, end):
 
 def make_table(rows):
     """The table of rows (N, k + 2)."""
-    size = len(rows) + len(rows) // 2 + 1
-    keys, places = np.empty(size, u64), np.zeros(size, np.int32)
-    fill_table(rows, keys, places)
-    return keys, places
+    keys, buckets = np.empty(len(rows), u64), count_buckets(len(rows), FILL)
+    memory, where = np.zeros(WORD * buckets, np.int32), np.array([[0, buckets, WORD]])
+    put_keys(rows, keys)
+    hash_into(memory, where, keys)
+    return memory, where
 
 
 @jit
-def fill_table(rows, keys, places):
+def put_keys(rows, keys):
+    """keys (N,) <- those of the rows (N, k + 2)."""
     for i in range(len(rows)):
-        key = key_of(rows, i, 0, rows.shape[1] - 2)
-        at = look_up(keys, places, key)
-        keys[at], places[at] = key, i + 1
-
-
-@inlined
-def look_up(keys, places, key):
-    """Where a table has a key, or is free for it."""
-    at = (key * SPREAD >> u64(32)) * u64(len(keys)) >> u64(32)
-    while places[at] and keys[at] != key:
-        at += u64(1)
-        if at == u64(len(keys)):
-            at = u64(0)
-    return at
+        keys[i] = key_of(rows, i, 0, rows.shape[1] - 2)
 
 
 @jit
-def find_parents(rows, keys, places, place, parents):
-    """parents (N,) <- the place in the trie of the suffix of each row. keys, places, place: the table of the suffixes,
+def find_parents(rows, memory, where, place, parents):
+    """parents (N,) <- the place in the trie of the suffix of each row. memory, where, place: the table of the suffixes,
     and the place in the trie of each. Returns whether a suffix is missing.
     """
     for i in range(len(rows)):
-        at = look_up(keys, places, key_of(rows, i, 0, rows.shape[1] - 3))
-        if not places[at]:
+        at, is_there = find_key(memory, where, 1, key_of(rows, i, 0, rows.shape[1] - 3))
+        if not is_there:
             return True
-        parents[i] = place[places[at] - 1]
+        parents[i] = place[memory[at + 2] - 1]
     return False
 
 
@@ -289,11 +280,13 @@ def take_places(first, keys, place):
 
 
 @jit
-def mark(contexts, keys, places, is_context):
-    """is_context (N,) <- True for the rows with the keys `contexts`. Returns whether a context is missing."""
+def mark(contexts, memory, where, is_context):
+    """is_context (N,) <- True for the rows with the keys `contexts`. memory, where: the table of the rows. Returns
+    whether a context is missing.
+    """
     for context in contexts:
-        at = look_up(keys, places, context)
-        if not places[at]:
+        at, is_there = find_key(memory, where, 1, context)
+        if not is_there:
             return True
-        is_context[places[at] - 1] = True
+        is_context[memory[at + 2] - 1] = True
     return False
