@@ -64,7 +64,7 @@ def whole_of(suffixes, vocab, recipe):
 
 
 def by_suffixes(ids, marks, vocab, methods, kenlm, tell):
-    ngrams = suffix.suffix_order([ids], len(methods), len(vocab.words) - 1, marks)
+    ngrams = suffix.suffix_order([ids], len(ids), len(methods), len(vocab.words) - 1, marks)
     return whole_of(ngrams, vocab, Recipe(methods, (0.5, 1, 1.5), tell, kenlm=kenlm))
 
 

@@ -102,7 +102,7 @@ def test_discounts_are_tuned_as_in_memory(seed, monkeypatch):
         text.words = text.words[:1]
     monkeypatch.setattr(division, "PART", 1 + 7 * (seed % 30))
     monkeypatch.setattr(division, "BYTES", (1 << 30) // 600)
-    x = suffix.suffix_order([ids], len(methods), len(vocab.words) - 1, marks)
+    x = suffix.suffix_order([ids], len(ids), len(methods), len(vocab.words) - 1, marks)
     recipe = Recipe(methods, heldout=text)
     model, _ = whole_of(x, vocab, recipe)
     job = estimating.count(Parts(ids, marks), vocab, recipe, (seed % 4 < 2) << 30, ALONE)

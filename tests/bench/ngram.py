@@ -107,7 +107,8 @@ def stages(text, folder):
         left["ids"] = [*counted.parts(left["vocab"])]
 
     def order():
-        left["ngrams"] = suffix.suffix_order(left["ids"], ORDER, len(left["vocab"].words) - 1, marks)
+        ids, W = left["ids"], len(left["vocab"].words) - 1
+        left["ngrams"] = suffix.suffix_order(ids, sum(map(len, ids)), ORDER, W, marks)
 
     def smooth():
         recipe = Recipe([lmplz(k) for k in range(1, ORDER + 1)], (0.5, 1, 1.5), kenlm=True)

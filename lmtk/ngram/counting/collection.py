@@ -103,9 +103,13 @@ class Text:
         return counts[:-1].astype(np.int64)
 
     def parts(self, vocab):
-        """Yields the ids, int32, that a model's vocabulary gives the words, block by block; 0 is the border."""
-        new_id = self.new_id(vocab)
-        for part in bordered(self.blocks, self.rank_words.index(SOS), self.rank_words.index(EOS), self.marks):
+        """Yields the ids, int32, that a model's vocabulary gives the words, block by block; 0 is the border. Blocks in
+        memory can be read once: each becomes free.
+        """
+        new_id, blocks = self.new_id(vocab), self.blocks
+        if self.is_in_memory:
+            blocks = (self.blocks.pop(0) for _ in range(len(self.blocks)))
+        for part in bordered(blocks, self.rank_words.index(SOS), self.rank_words.index(EOS), self.marks):
             ids = np.empty_like(part)
             renumber(part, new_id, ids)
             yield ids

@@ -12,13 +12,15 @@ from functools import partial
 import numpy as np
 
 from lmtk.errors import LmtkError
+from lmtk.files.bounded import trim
 from lmtk.machine.jit import jit
-from lmtk.machine.threads import Scratch, map_at_once
+from lmtk.machine.threads import Scratch, map_at_once, thread_count
 from lmtk.ngram.estimate import suffix
 from lmtk.ngram.estimate.smoothing import Order, counts_of_counts, estimate_order, probability, smooth_large
 
 f32 = np.float32
 PIECE = 1 << 16  # places counted together
+LARGE = 1 << 17  # places of a segment; one with more takes as much memory as many others
 IN_MODEL, NEEDED = 1, 2  # marks: an n-gram is in the model; the ARPA file needs it, or its weight, for a longer one
 
 
@@ -137,15 +139,29 @@ class Estimator:
         """Estimates the orders from 2 on, and the weights of their contexts. Returns how many n-grams are left out, not
         counting those with an <unk> that is not predicted.
         """
-        p = probability(self.log10p[1])
-        left_out = sum(map_at_once(partial(self.estimate, methods, kenlm, p), self.suffixes.segments))
+        estimate = partial(self.estimate, methods, kenlm, probability(self.log10p[1]))
+        segments = self.suffixes.segments  # the largest first
+        n_large = sum(end - begin > LARGE for *_, begin, end in segments)
+        step = max(thread_count() // 2, 1)  # large segments take much memory, so not all threads work at them
+
+        def estimate_large(segments):
+            """`estimate` of some segments, one after the other."""
+            scratch = Scratch()
+            left_out = sum(estimate(scratch, segment) for segment in segments)
+            scratch.free.clear()
+            trim()
+            return left_out
+
+        turns = [partial(estimate_large, segments[i:n_large:step]) for i in range(min(step, n_large))]
+        turns += [partial(estimate, self.scratch, segment) for segment in segments[n_large:]]
+        left_out = sum(map_at_once(lambda turn: turn(), turns))
         vocab, kept = self.vocab, self.marks[1] > 0
         return left_out + np.count_nonzero(~kept[vocab.V :]) - (vocab.unk_id >= vocab.V and not kept[vocab.unk_id])
 
-    def estimate(self, methods, kenlm, lower_p, segment):
-        """`estimate_all` for a segment. lower_p: 10^log10p of order 1."""
+    def estimate(self, methods, kenlm, lower_p, scratch, segment):
+        """`estimate_all` for a segment. lower_p: 10^log10p of order 1; scratch: a Scratch."""
         left_out, below = 0, slice(None)
-        with self.scratch.lent() as room:
+        with scratch.lent() as room:
             for method, (k, grams, count, predicted, unknowns) in zip(methods[1:], self.orders(segment, room)):
                 node, raw = grams.node[predicted], grams.raw[predicted]
                 if self.outside:

@@ -45,7 +45,7 @@ def in_suffix_order(counts, vocab, recipe):
     if isinstance(counts, Text):
         from lmtk.ngram.estimate.suffix import suffix_order
 
-        return suffix_order([*counts.parts(vocab)], order, len(vocab.words) - 1, counts.marks)
+        return suffix_order(counts.parts(vocab), int(counts.counts.sum()), order, len(vocab.words) - 1, counts.marks)
     counts = counts.up_to(order)
     suits = order > 1 and not recipe.trusting and vocab.predicts(EOS)
     if suits and pays("ngrams", sum(len(level.keys) for level in counts.levels)):

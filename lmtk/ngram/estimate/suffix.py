@@ -33,6 +33,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from lmtk.files.bounded import give_back
 from lmtk.machine.jit import inlined, intrinsic, jit
 from lmtk.machine.threads import Scratch, map_at_once, map_in_order, parts_of, thread_count
 from lmtk.text.corpus import Marks
@@ -100,15 +101,25 @@ class Suffixes:
         return nodes
 
 
-def suffix_order(text, n, W, marks):
-    """The Suffixes, up to order n, 2 or more, of a text: a list of arrays of ids below W. marks: whether <s> and </s>
-    count.
+def suffix_order(text, N, n, W, marks):
+    """The Suffixes, up to order n, 2 or more, of a text: arrays of ids below W, with N ids in all. marks: whether <s>
+    and </s> count.
     """
-    N, threads = sum(map(len, text)), thread_count()
-    around = np.empty(n + N, np.int32)  # what `compare` calls x
-    x = np.concatenate(text, out=around[n - 1 : -1])
-    del text  # its memory is free now, unless the caller holds it
+    around, filled = np.empty(n + N, np.int32), 0  # what `compare` calls x
+    x = around[n - 1 : -1]
+    for part in text:
+        x[filled : filled + len(part)] = part
+        filled += len(part)
     around[: n - 1], around[-1] = x[np.arange(1 - n, 0) % N], x[0]
+    order, come, start = sort_positions(x, n, W)
+    suffixes = compared(around, order, come, n, start, marks)
+    blocks, by = blocks_of(suffixes.begins, start, suffixes.oldest(2))
+    return replace(suffixes, blocks=blocks, by=by, marks=marks)
+
+
+def sort_positions(x, n, W):
+    """(order, come, start) of a text x, as in the table above. Stable sorts by one word each, the oldest first."""
+    N, threads = len(x), thread_count()
     parts = np.linspace(0, N, threads + 1).astype(np.int64)
     counts = pairs_in(x, parts, np.zeros(W, np.int32), 1)[:, 0]
     start = np.concatenate(([0], np.cumsum(counts.sum(0))))
@@ -124,9 +135,7 @@ def suffix_order(text, n, W, marks):
         order, other = other, order
     come = other
     map_at_once(lambda s: sort_next(x, order, *edges[s], heads[s].copy(), True, come), shares)
-    suffixes = compared(around, order, come, n, start, marks)
-    blocks, by = blocks_of(suffixes.begins, start, suffixes.oldest(2))
-    return replace(suffixes, blocks=blocks, by=by, marks=marks)
+    return order, come, start
 
 
 def compared(x, order, come, n, start, marks, threads=None):
@@ -149,6 +158,8 @@ def compared(x, order, come, n, start, marks, threads=None):
         for k, column in enumerate(oldest, 2):
             words[ends[k] :][: len(column)] = column
             ends[k] += len(column)
+    for end, limit in zip(ends[2:], [*base[3:], len(words)], strict=True):
+        give_back(words[end:limit])  # memory that was used before has pages there
     rank = ranks_of(begins, n, threads)
     return Suffixes(begins, rank, words, base, rank[:, -1, 1].tolist(), start, start, come)
 

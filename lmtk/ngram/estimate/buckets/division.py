@@ -65,10 +65,8 @@ class Buckets:
         return self.cuts[b][k, to : to + 2].tolist()
 
     def forget(self):
-        """Gives back a step's memory that the next step would not use; nothing where the one bucket is in memory."""
-        if self.estimator:
-            return
-        self.scratch = threads.Scratch()
+        """Gives back memory that the steps so far have used."""
+        self.scratch.free.clear()
         trim()
 
     def each(self, work, task):

@@ -36,7 +36,9 @@ def count(ngrams, vocab, recipe, memory=None, comm=ALONE, show=lambda share, tas
     if isinstance(ngrams, suffix.Suffixes):
         seen = np.diff(ngrams.start)
         job, sort = Buckets(vocab, n, ALONE, seen, np.array([0, len(seen)])), count_suffixes
+        job.forget()
         job.estimator = engine.Estimator(ngrams, vocab, methods, seen, types, inside)
+        job.estimator.scratch = job.scratch
         seen = ngrams.raw[1] if ngrams.raw else engine.seen_words(job.seen, vocab, ngrams.marks)
         if ngrams.raw and (kenlm or not engine.ends_in_words(ngrams, vocab)):
             engine.need_seen(seen, vocab)
@@ -59,6 +61,7 @@ def count(ngrams, vocab, recipe, memory=None, comm=ALONE, show=lambda share, tas
     order_1 = partial(engine.smooth_unigrams, vocab, recipe, (inside, size), seen, bigrams, counted, features)
     job.methods, job.log10p, job.marks = comm.share(order_1)
     job.log10bow = np.full(len(job.log10p), np.nan, f32)
+    job.forget()
     return job
 
 
