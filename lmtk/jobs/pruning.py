@@ -50,14 +50,14 @@ def prune_model(job, files, model, threshold, context, may_reuse):
             size = f"; to keep {threshold:.0f} n-grams, give -prune-to {threshold:.0f}" if threshold < 1e12 else ""
             warnings.warn(f"{meaning}, not {threshold:g}{size}", LmtkWarning, stacklevel=1)
         return prune.prune(model, threshold, job.minprune, context, may_reuse), f"-prune {threshold:g}"
-    arrays, limits = prune.find_limits(model, job.minprune, context, may_reuse)
+    model, limits = prune.find_limits(model, job.minprune, context, may_reuse)
 
     def cut_to(most):
         """(the model with at most `most` n-grams, the threshold)."""
         wanted = most
         while True:
             limit = prune.threshold_for(limits, wanted)
-            pruned = prune.cut(model, arrays, limits, limit)
+            pruned = prune.cut(model, limits, limit)
             excess = sum(pruned.sizes) - most  # prefixes without a probability, which longer n-grams need
             if excess <= 0 or limit == float("inf"):
                 return pruned, limit

@@ -12,18 +12,18 @@ from lmtk.lm import LN10
 from lmtk.machine.jit import jit
 from lmtk.ngram.counting.counts import find_rows
 from lmtk.ngram.edit.renormalize import log10p_of_all
-from lmtk.ngram.model.nodes import children_of, find_unigrams, view_records
+from lmtk.ngram.model.nodes import children_of, find_unigrams
 from lmtk.ngram.model.searching import search
 from lmtk.text.corpus import Corpus
 from lmtk.text.vocab import SOS
 
 
-def context_probabilities(arrays, vocab):
+def context_probabilities(model):
     """Return log10 p(h) of every context h, an array for each order below the highest. p(h) is the probability of the
     n-gram h as a sequence of words. A first <s> counts as </s>, since a text has as many of both. Other words that the
     model does not predict are left out of the product.
     """
-    levels = view_records(arrays[0], arrays[2])
+    vocab, levels = model.vocab, model.nodes.levels
     words, first = levels[1]["word"][:-1], levels[1]["log10p"][:-1].copy()
     first[np.isnan(first)] = -np.inf
     first[np.isneginf(first) & (words >= vocab.V)] = 0
@@ -31,7 +31,7 @@ def context_probabilities(arrays, vocab):
     first[words == vocab.sos_id] = closing[0] if len(closing) else -np.inf
     out = [first]
     for k in range(2, len(levels) - 1):
-        log10p = log10p_of_all(arrays, k)
+        log10p = log10p_of_all(model.nodes, k)
         log10p[np.isneginf(log10p) & (levels[k]["word"][:-1] >= vocab.V)] = 0
         out.append(np.repeat(out[-1], np.diff(levels[k - 1]["child"])) + log10p)
     return out

@@ -30,9 +30,9 @@ import numpy as np
 
 from lmtk.machine.jit import jit
 from lmtk.ngram.edit.prune import first_marks, keep_marked
-from lmtk.ngram.edit.renormalize import copied
+from lmtk.ngram.edit.renormalize import writable
 from lmtk.ngram.model.backoff import Backoff
-from lmtk.ngram.model.nodes import AT, CHILD, WIDTH, N, view_records
+from lmtk.ngram.model.nodes import AT, CHILD, WIDTH, N
 
 TRIALS, NEAR = 30, 0.995  # thresholds tried for a size, at most; the share of the size that is near enough
 LOWEST, HIGHEST = 1e-12, 1e3  # thresholds that keep all n-grams, and as few as possible
@@ -40,13 +40,11 @@ LOWEST, HIGHEST = 1e-12, 1e3  # thresholds that keep all n-grams, and as few as 
 
 @dataclass(frozen=True)
 class KneserNey:
-    """An interpolated Kneser-Ney model before pruning. model: a Backoff with the suffixes of its n-grams. arrays: of
-    its copy, as for `renormalize`. times, counts: as in the table above. D: for each order. tokens: the predicted words
-    of the text.
+    """An interpolated Kneser-Ney model before pruning. model: a Backoff, from `writable`, with the suffixes of its
+    n-grams. times, counts: as in the table above. D: for each order. tokens: the predicted words of the text.
     """
 
     model: Backoff
-    arrays: tuple
     times: np.ndarray
     counts: np.ndarray
     D: list
@@ -54,18 +52,14 @@ class KneserNey:
 
     @cached_property
     def base(self):
-        return first_marks(self.arrays[2])
-
-    @cached_property
-    def levels(self):
-        return view_records(self.arrays[0], self.arrays[2])
+        return first_marks(self.model.nodes)
 
     def of_order(self, k):
         """(the contexts of the n-grams of order k, as places in S; their suffixes, as places in `counts`)."""
         if k == 1:
             return np.zeros(self.base[1], np.int64), None
-        below = self.base[k - 2]
-        return 1 + below + self.model.nodes.parents(k), below + self.levels[k]["suffix"][:-1].astype(np.int64)
+        below, nodes = self.base[k - 2], self.model.nodes
+        return 1 + below + nodes.parents(k), below + nodes.levels[k]["suffix"][:-1].astype(np.int64)
 
     @cached_property
     def sums(self):
@@ -100,7 +94,7 @@ class KneserNey:
         state = self.times, counts, stays, needed
         for k in range(len(self.D), max(minorder, 2) - 1, -1):
             rule = self.D[k - 1], self.D[k - 2], 1 / self.model.vocab.V, limit
-            prune_order(self.arrays, k, self.base, state, (S, G), self.lower, rule)
+            prune_order(self.model.nodes.arrays, k, self.base, state, (S, G), self.lower, rule)
         stays |= needed
         stays[: self.base[1]] = 1
         return stays, counts, S, G
@@ -109,7 +103,7 @@ class KneserNey:
         """(the result of `mark` with at most `most` n-grams, the threshold). The threshold is the lowest from `low` on
         that the search finds; it is inf if more n-grams always stay.
         """
-        bare = np.count_nonzero(np.isnan(self.levels[1]["log10p"][:-1]))  # words without a probability
+        bare = np.count_nonzero(np.isnan(self.model.nodes.levels[1]["log10p"][:-1]))  # words without a probability
         size = lambda marks: int(np.count_nonzero(marks[0])) - bare
         best = self.mark(low, minorder)
         if (above := size(best)) <= most:
@@ -132,7 +126,7 @@ class KneserNey:
     def cut(self, stays, counts, S, G):
         """The Backoff with the n-grams that stay. The arguments are the result of `mark`."""
         p, V = self.probabilities(counts, S, G), self.model.vocab.V
-        for k, level in enumerate(self.levels[1:], 1):
+        for k, level in enumerate(self.model.nodes.levels[1:], 1):
             part = slice(self.base[k - 1], self.base[k])
             with np.errstate(divide="ignore"):
                 log10p = np.log10(p[part]).astype(np.float32)
@@ -140,7 +134,7 @@ class KneserNey:
                 level["log10p"][:-1] = np.where(level["word"][:-1] < V, log10p, level["log10p"][:-1])
             else:
                 level["log10p"][:-1] = np.where(counts[part] > 0, log10p, np.nan)
-        return keep_marked(self.model, self.arrays, stays)
+        return keep_marked(self.model, stays)
 
 
 def kneser_ney(model, times, tokens, methods):
@@ -157,7 +151,7 @@ def kneser_ney(model, times, tokens, methods):
         column[level["word"][:-1] >= model.vocab.V] = 0
     c = np.arange(4.0)
     D = [c - method.discount(c) for method in methods[: model.order]]
-    return KneserNey(model, copied(model, may_reuse=True), *map(np.concatenate, (times, counts)), D, tokens)
+    return KneserNey(writable(model, may_reuse=True), *map(np.concatenate, (times, counts)), D, tokens)
 
 
 @jit

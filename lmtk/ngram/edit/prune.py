@@ -1,9 +1,9 @@
 """Pruning of back-off models: by relative entropy (Stolcke 1998), and of n-grams below their backed-off probability.
 
-An edit goes in four steps: the records are copied, n-grams are marked that stay, the marked records are copied to new
+An edit goes in four steps: the model is copied, n-grams are marked that stay, the marked records are copied to new
 memory with their suffixes, and the back-off weights are made anew. Pruning by entropy first computes for each n-gram
 the threshold up to which it stays, so that a model of a wanted size needs no trials. The kernels' arguments are those
-of `renormalize`; kept, needed: uint8 marks of n-grams, in order of their nodes.
+of `renormalize`; kept, needed: uint8 marks of the n-grams of all orders, in order of their nodes.
 """
 
 import math
@@ -15,10 +15,10 @@ from lmtk.lm import LN10
 from lmtk.machine.jit import jit
 from lmtk.machine.threads import map_at_once, parts_of
 from lmtk.ngram.edit.contexts import context_probabilities
-from lmtk.ngram.edit.renormalize import AHEAD, copied, fetch_suffix, lower_p, renormalize, update_all_weights
+from lmtk.ngram.edit.renormalize import AHEAD, fetch_suffix, lower_p, renormalize, update_all_weights, writable
 from lmtk.ngram.mass import left_of_one
 from lmtk.ngram.model.building import finish
-from lmtk.ngram.model.nodes import AT, BOW, CHILD, WIDTH, N, P, allocate, mark_suffixes, suffix_of, view_records
+from lmtk.ngram.model.nodes import AT, BOW, CHILD, WIDTH, N, P, allocate, mark_suffixes, suffix_of
 
 PART = 1 << 16  # n-grams in one step of `copy_staying`
 f32 = np.float32
@@ -28,13 +28,12 @@ def prune(model, threshold, minorder=2, context=None, may_reuse=False):
     """Remove the n-grams of `minorder` words or more whose removal raises the model's own perplexity by a smaller share
     than `threshold` (Stolcke 1998), and recompute the weights. The arguments are those of `find_limits`.
     """
-    arrays, limits = find_limits(model, minorder if threshold > 0 else model.order + 1, context, may_reuse)
-    return cut(model, arrays, limits, threshold)
+    return cut(*find_limits(model, minorder if threshold > 0 else model.order + 1, context, may_reuse), threshold)
 
 
 def find_limits(model, minorder=2, context=None, may_reuse=False):
-    """The threshold up to which `prune` keeps each n-gram: (the arrays of the model's copy, limits). limits float32:
-    of all n-grams, in order of their nodes; inf if they always stay (below `minorder` words), -inf for bare prefixes.
+    """The threshold up to which `prune` keeps each n-gram: (a copy of the model, limits). limits float32: of all
+    n-grams, in order of their nodes; inf if they always stay (below `minorder` words), -inf for bare prefixes.
 
     Leaving out the n-gram h w changes bow(h) to bow'(h), and the entropy by
         -p(h) {p(w|h) [log p(w|h') + log bow'(h) - log p(w|h)] + (1 - sum p(v|h)) [log bow'(h) - log bow(h)]}.
@@ -44,25 +43,25 @@ def find_limits(model, minorder=2, context=None, may_reuse=False):
     context: log10 p(h) of every context h, an array for each order; None: from the model itself, but a Kneser-Ney model
     gives poor p(h) (Chelba et al. 2010). may_reuse: whether the caller gives up the model; its memory is then reused.
     """
-    arrays = copied(model, may_reuse)
-    where, context = arrays[2], context or context_probabilities(arrays, model.vocab)
-    base = first_marks(where)
+    model = writable(model, may_reuse)
+    nodes, context = model.nodes, context or context_probabilities(model)
+    base = first_marks(nodes)
     limits = np.full(base[-1], np.inf, f32)
-    needed = [np.full(size, -np.inf, f32) for size in where[:, N]]
-    for k in range(len(where), 1, -1):
+    needed = [np.full(size, -np.inf, f32) for size in nodes.where[:, N]]
+    for k in range(nodes.order, 1, -1):
         of_order = context[k - 2], limits[base[k - 1] : base[k]], (needed[k - 1], needed[k - 2])
-        judge_part = lambda part, k=k, of_order=of_order: judge(arrays, k, part, *of_order, k >= minorder)
-        map_at_once(judge_part, parts_of(where[k - 2, N]))
-        mark_suffixes(model.nodes, k, needed)
-    return arrays, limits
+        judge_part = lambda part, k=k, of_order=of_order: judge(nodes.arrays, k, part, *of_order, k >= minorder)
+        map_at_once(judge_part, parts_of(nodes.size(k - 1)))
+        mark_suffixes(nodes, k, needed)
+    return model, limits
 
 
-def cut(model, arrays, limits, threshold):
-    """The model without the n-grams whose limits are below the threshold, with new weights. arrays, limits: the results
+def cut(model, limits, threshold):
+    """The model without the n-grams whose limits are below the threshold, with new weights. model, limits: the results
     of `find_limits`; they can be used again.
     """
     kept = (limits >= f32(threshold)).view(np.uint8)
-    return keep_marked(model, arrays, kept, mark_needed(model, arrays, kept))
+    return keep_marked(model, kept, mark_needed(model.nodes, kept))
 
 
 def threshold_for(limits, most):
@@ -75,69 +74,64 @@ def prune_low(model, minorder=2):
     """Remove the n-grams of `minorder` words or more whose probability is below the backed-off one (SRILM's
     -prune-lowprobs). Weights are recomputed and n-grams judged again until none is removed.
     """
-    arrays = _, _, where, _ = copied(model)
-    order, dropped = len(where), True
-    extended = [np.zeros(n, np.uint8) for n in where[:, N]]  # the n-grams in which longer contexts end
-    for shorter, level in zip(extended, model.nodes.levels[2:order]):
+    model = writable(model)
+    nodes, dropped = model.nodes, True
+    extended = [np.zeros(n, np.uint8) for n in nodes.where[:, N]]  # the n-grams in which longer contexts end
+    for shorter, level in zip(extended, nodes.levels[2 : nodes.order]):
         suffix = level["suffix"][:-1][np.diff(level["child"]) > 0]
         shorter[suffix[(suffix >= 0) & (suffix < len(shorter))]] = 1
     while dropped:
         dropped = 0
-        for k in range(minorder, order + 1):
-            drop = lambda part, k=k: drop_low(*arrays, k, *part, extended[k - 2])
-            dropped += sum(map_at_once(drop, parts_of(where[k - 2, N])))
-        update_all_weights(arrays, model.vocab)
-    kept = stated(arrays)
-    kept[: where[0, N]] = 1
-    return keep_marked(model, arrays, kept | mark_needed(model, arrays, kept))
+        for k in range(minorder, nodes.order + 1):
+            drop = lambda part, k=k: drop_low(nodes.arrays, k, part, extended[k - 2])
+            dropped += sum(map_at_once(drop, parts_of(nodes.size(k - 1))))
+        update_all_weights(model)
+    kept = stated(nodes)
+    kept[: nodes.size(1)] = 1
+    return keep_marked(model, kept | mark_needed(nodes, kept))
 
 
 def drop_empty(model):
     """Remove the bare prefixes that no n-gram extends. Probabilities and weights stay."""
-    arrays = copied(model)
-    return replace(model, nodes=select(arrays, len(model.vocab.words), stated(arrays)))
+    return replace(model, nodes=select(model, stated(model.nodes)))
 
 
-def first_marks(where):
+def first_marks(nodes):
     """(n + 1,): where the marks of each order begin in an array for the n-grams of all orders, and its end."""
-    return np.concatenate(([0], np.cumsum(where[:, N])))
+    return np.concatenate(([0], np.cumsum(nodes.where[:, N])))
 
 
-def stated(arrays):
+def stated(nodes):
     """Whether each n-gram has a probability of its own: uint8, all orders in one array."""
-    levels = view_records(arrays[0], arrays[2])[1:]
-    return np.concatenate([~np.isnan(level["log10p"][:-1]) for level in levels]).astype(np.uint8)
+    return np.concatenate([~np.isnan(level["log10p"][:-1]) for level in nodes.levels[1:]]).astype(np.uint8)
 
 
-def mark_needed(model, arrays, kept):
+def mark_needed(nodes, kept):
     """The marks of n-grams that need a weight: the contexts of kept n-grams, and the suffixes of these contexts."""
-    memory, _, where, _ = arrays
-    levels, base, needed = view_records(memory, where), first_marks(where), np.zeros_like(kept)
-    for k in range(len(where), 1, -1):
-        mark_contexts(levels, k, kept, needed, base)
-        mark_suffixes(model.nodes, k, np.split(needed, base[1:-1]))
+    base, needed = first_marks(nodes), np.zeros_like(kept)
+    for k in range(nodes.order, 1, -1):
+        mark_contexts(nodes.levels, k, kept, needed, base)
+        mark_suffixes(nodes, k, np.split(needed, base[1:-1]))
     return needed
 
 
-def keep_marked(model, arrays, kept, weighted=None):
+def keep_marked(model, kept, weighted=None):
     """The model with the n-grams that are kept, with new weights. kept: marks of all n-grams. A removed n-gram that is
     the prefix of a kept one becomes a bare prefix, which gets its backed-off probability. weighted: marks of the
     n-grams that have a weight; None: all have one.
     """
-    nodes = select(arrays, len(model.vocab.words), kept, weighted)
-    return renormalize(replace(model, nodes=nodes), may_reuse=True)
+    return renormalize(replace(model, nodes=select(model, kept, weighted)), may_reuse=True)
 
 
-def select(arrays, W, kept, weighted=None):
-    """Copy n-grams that are kept, and their prefixes, to new Nodes of W words. kept, weighted: as for `keep_marked`."""
-    memory, _, where, _ = arrays
-    levels, stays, base = view_records(memory, where), kept.copy(), first_marks(where)
-    for k in range(len(where), 1, -1):
+def select(model, kept, weighted=None):
+    """Copy n-grams that are kept, and their prefixes, to new Nodes. kept, weighted: as for `keep_marked`."""
+    levels, stays, base = model.nodes.checked_levels(len(model.vocab.words)), kept.copy(), first_marks(model.nodes)
+    for k in range(len(levels) - 1, 1, -1):
         mark_contexts(levels, k, stays, stays, base)
     new, new_where, records = allocate([np.count_nonzero(part) for part in np.split(stays, base[1:-1])])
     marks = kept, stays, stays if weighted is None else weighted
     map_at_once(lambda k: copy_staying(levels, k, marks, base, records[k - 1]), range(1, len(levels)))
-    return finish(new, new_where, W)
+    return finish(new, new_where, len(model.vocab.words))
 
 
 def mark_contexts(levels, k, stays, marked, base):
@@ -173,7 +167,7 @@ def copy_staying(levels, k, marks, base, records):
 @jit
 def judge(arrays, k, contexts, p_context, limits, needs, judged):
     """Stolcke's rule for the n-grams of order k, as in `find_limits`: limits (N_k,) float32 <- the threshold up to
-    which each stays. contexts: the first and the end of the contexts to work on; p_context: log10 p of the contexts.
+    which each stays. p_context: log10 p of the contexts.
     needs: for each n-gram of order k, (N_k,), and of order k - 1, (N_(k-1),), the highest limit of the n-grams that
     need it; the latter is raised in place. Without `judged` all n-grams stay.
     """
@@ -192,7 +186,7 @@ def judge(arrays, k, contexts, p_context, limits, needs, judged):
         for child in range(begin, end if judged else begin):
             fetch_suffix(memory, where, k, child + AHEAD)
             log10p = logs[p + width * child]
-            q = lower_p(memory, logs, where, far, k, child, after_order, after, weights)
+            q = lower_p(arrays, k, child, after_order, after, weights)
             lower[child - begin] = q
             if log10p == log10p:
                 seen += math.exp(np.float64(log10p) * LN10)
@@ -215,11 +209,12 @@ def judge(arrays, k, contexts, p_context, limits, needs, judged):
 
 
 @jit
-def drop_low(memory, logs, where, far, k, first, last, extended):
+def drop_low(arrays, k, contexts, extended):
     """Makes an n-gram of order k bare, in place, if backing off gives it a higher probability. If nothing extends a
     context any more, its weight (log10) becomes 0. Returns the number of n-grams that became bare. extended
     (N_(k-1),) uint8: whether a context of order k ends in an n-gram.
     """
+    (memory, logs, where, far), (first, last) = arrays, contexts
     weights, gone = np.empty(len(where) + 1, np.float32), 0
     above, wide, below, width = where[k - 2, AT], where[k - 2, WIDTH], where[k - 1, AT], where[k - 1, WIDTH]
     for i in range(first, last):
@@ -228,7 +223,7 @@ def drop_low(memory, logs, where, far, k, first, last, extended):
         for child in range(memory[at + CHILD], memory[at + wide + CHILD]):
             fetch_suffix(memory, where, k, child + AHEAD)
             p = below + width * child + where[k - 1, P]
-            lower = lower_p(memory, logs, where, far, k, child, after_order, after, weights)
+            lower = lower_p(arrays, k, child, after_order, after, weights)
             if logs[at + BOW] + lower > logs[p]:
                 logs[p] = np.nan
                 gone += 1

@@ -3,12 +3,13 @@
     p(w | h) = p of the n-gram h w where the model has it, else bow(h) p(w | h')        h' is h without its oldest word
     bow(h) = (1 - sum p(w | h)) / (1 - sum p(w | h')),  sums over the words w of the n-grams h w
 
-The kernels change the records of `nodes` in place. Sums of probabilities are in double precision; probabilities and
-weights are log10 in single precision, as in SRILM: pruning and the last digits of the file depend on it.
+Sums of probabilities are in double precision; probabilities and weights are log10 in single precision, as in SRILM:
+pruning and the last digits of the file depend on it.
 
-memory, logs  the records of the model that is changed, int32, and the same memory as float32
-where, far    as in `nodes`
-order k       the order of the n-grams that a kernel works at; `first` .. `last` are contexts, nodes of order k - 1
+model     a copy that can be changed, from `writable`
+arrays    memory, logs, where and far of its nodes, as in `nodes`; the kernels change the records in memory
+order k   the order of the n-grams that a kernel works at
+contexts  the range (first, end) of nodes of order k - 1 that it works at
 
 Loops go over contexts and their n-grams in storage order. Bound: a random read of each suffix, and the exponentials.
 """
@@ -27,7 +28,7 @@ from lmtk.machine.jit import inlined, intrinsic, jit
 from lmtk.machine.threads import map_at_once, parts_of
 from lmtk.ngram.estimate.methods import EPSILON
 from lmtk.ngram.mass import left_of_one, weight_of_one
-from lmtk.ngram.model.nodes import AT, BOW, CHILD, WIDTH, N, P, freeze, suffix_of, view_records, writable_memory
+from lmtk.ngram.model.nodes import AT, BOW, CHILD, WIDTH, N, P, freeze, suffix_of, writable_memory
 from lmtk.ngram.model.walking import backed_off
 
 AHEAD = 8  # n-grams: how far ahead memory is fetched
@@ -45,19 +46,19 @@ def renormalize(model, may_reuse=False):
 
     may_reuse: whether the caller gives up the model; its memory is then reused.
     """
-    arrays = copied(model, may_reuse)
-    warn_of_sums(arrays, model.vocab.words, *update_all_weights(arrays, model.vocab, shown=True))
-    for k, level in enumerate(view_records(arrays[0], arrays[2])[2:], 2):
-        level["log10p"][:-1] = log10p_of_all(arrays, k)
-    return replace(model, nodes=replace(model.nodes, memory=freeze(arrays[0]), path=""))
+    model = writable(model, may_reuse)
+    warn_of_sums(model, *update_all_weights(model, shown=True))
+    for k, level in enumerate(model.nodes.levels[2:], 2):
+        level["log10p"][:-1] = log10p_of_all(model.nodes, k)
+    return replace(model, nodes=replace(model.nodes, memory=freeze(model.nodes.memory)))
 
 
-def warn_of_sums(arrays, words, contexts, k, node):
+def warn_of_sums(model, contexts, k, node):
     """Warn if the probabilities after `contexts` contexts sum to more than one. One of them is a node of order k."""
-    levels, context = view_records(arrays[0], arrays[2]), []
+    levels, context = model.nodes.levels, []
     if contexts:
         for level, above in zip(levels[k:0:-1], levels[k - 1 :: -1]):
-            context.insert(0, words[level["word"][node]])
+            context.insert(0, model.vocab.words[level["word"][node]])
             node = np.searchsorted(above["child"], node, "right") - 1
         after = f"'{shown(b' '.join(context))}'" if k else "the empty context"
         after += f" and {counted(contexts - 1, 'other context')}" if contexts > 1 else ""
@@ -65,11 +66,11 @@ def warn_of_sums(arrays, words, contexts, k, node):
         warnings.warn(f"the probabilities after {after} sum to more than one; {remedy}", LmtkWarning, stacklevel=3)
 
 
-def log10p_of_all(arrays, k):
+def log10p_of_all(nodes, k):
     """log10 p of the n-grams of order k > 1, (N_k,) float32, backed off for bare prefixes."""
-    log10p = view_records(arrays[0], arrays[2])[k]["log10p"][:-1].copy()
+    log10p = nodes.levels[k]["log10p"][:-1].copy()
     if np.isnan(log10p).any():
-        map_at_once(lambda part: fill_bare(arrays, k, part, log10p), parts_of(arrays[2][k - 2, N]))
+        map_at_once(lambda part: fill_bare(nodes.arrays, k, part, log10p), parts_of(nodes.size(k - 1)))
     return log10p
 
 
@@ -79,17 +80,17 @@ def leaves_mass(model):
     return 1 - np.nansum(probability(unigrams["log10p"][unigrams["word"] != model.vocab.sos_id])) >= EPSILON
 
 
-def update_all_weights(arrays, vocab, shown=False):
+def update_all_weights(model, shown=False):
     """Complete the 1-grams and set all back-off weights, in place. shown: as for `update_weights`. Returns the number
     of contexts whose probabilities sum to more than one, and the order and the node of one of them.
     """
-    (memory, _, where, _), example = arrays, (0, 0)
-    unigrams = view_records(memory, where)[1][:-1]
+    nodes, example = model.nodes, (0, 0)
+    unigrams = nodes.levels[1][:-1]
     with np.errstate(divide="ignore", invalid="ignore"):
-        unigrams["log10p"], over = complete_unigrams(unigrams["log10p"].copy(), unigrams["word"], vocab)
-    for k in range(2, len(where) + 1):
-        update = lambda part, k=k: update_weights(*arrays, k, *part, shown)
-        for number, node in map_at_once(update, parts_of(where[k - 2, N])):
+        unigrams["log10p"], over = complete_unigrams(unigrams["log10p"].copy(), unigrams["word"], model.vocab)
+    for k in range(2, nodes.order + 1):
+        update = lambda part, k=k: update_weights(nodes.arrays, k, part, shown)
+        for number, node in map_at_once(update, parts_of(nodes.size(k - 1))):
             over, example = over + number, (k - 1, node) if number else example
     return over, *example
 
@@ -108,25 +109,25 @@ def complete_unigrams(log10p, words, vocab):
     return np.where(takers, np.log10(p).astype(f32), log10p), 0
 
 
-def copied(model, may_reuse=False):
-    """Copy a model's nodes and return their (memory, logs, where, far). With `may_reuse`, nodes in memory are taken
-    over instead, and the caller must not use the model afterwards. Raises FormatError if a file's nodes are damaged.
+def writable(model, may_reuse=False):
+    """Copy a model; the records of the copy can be changed. With `may_reuse`, nodes in memory are taken over instead,
+    and the caller must not use the model afterwards. Raises FormatError if a file's nodes are damaged.
     """
     model.nodes.checked_levels(len(model.vocab.words))
-    nodes, memory = model.nodes, writable_memory(model.nodes) if may_reuse else None
+    memory = writable_memory(model.nodes) if may_reuse else None
     if memory is None:
-        memory = zeros(nodes.memory.size, np.int32)
-        memory[:] = nodes.memory
-    return memory, memory.view(f32), nodes.where, nodes.far
+        memory = zeros(model.nodes.memory.size, np.int32)
+        memory[:] = model.nodes.memory
+    return replace(model, nodes=replace(model.nodes, memory=memory, path=""))
 
 
 @inlined
-def lower_p(memory, logs, where, far, k, node, above, context, weights):
+def lower_p(arrays, k, node, above, context, weights):
     """log10 p of the last word of a node of order k, from its longest proper suffix with a probability and the weights
     of `context`, a node of order `above`, and of that context's suffixes. context: the longest suffix of the n-gram's
     context; for a bare prefix, the context itself. weights (n,): scratch.
     """
-    p, many = f32(-np.inf), 0
+    (memory, logs, where, far), p, many = arrays, f32(-np.inf), 0
     k, node = suffix_of(memory, where, far, k, node)
     while k:
         value = logs[where[k - 1, AT] + where[k - 1, WIDTH] * node + where[k - 1, P]]
@@ -150,10 +151,11 @@ def fetch_suffix(memory, where, k, node):
 
 
 @jit
-def update_weights(memory, logs, where, far, k, first, last, shown):
+def update_weights(arrays, k, contexts, shown):
     """Sets the weights of contexts from the n-grams of order k, and scales n-grams as `renormalize` does. shown:
     store a weight that becomes 0, or was -0.0, as -0.0. Returns how many contexts sum to more than 1, and one of them.
     """
+    (memory, logs, where, far), (first, last) = arrays, contexts
     weights, n_over, example = np.empty(len(where) + 1, np.float32), 0, 0
     above, wide, below, width = where[k - 2, AT], where[k - 2, WIDTH], where[k - 1, AT], where[k - 1, WIDTH]
     p, start = below + where[k - 1, P], np.int64(memory[above + wide * first + CHILD])
@@ -168,7 +170,7 @@ def update_weights(memory, logs, where, far, k, first, last, shown):
             higher[child - start] = lower[child - start] = -np.inf
             if value == value:
                 higher[child - start] = value
-                lower[child - start] = lower_p(memory, logs, where, far, k, child, after_order, after, weights)
+                lower[child - start] = lower_p(arrays, k, child, after_order, after, weights)
     powers(higher, len(higher))
     powers(lower, len(lower))
     for i in range(first, last):
@@ -190,13 +192,11 @@ def update_weights(memory, logs, where, far, k, first, last, shown):
 
 @jit
 def fill_bare(arrays, k, contexts, log10p):
-    """Replaces nan in log10p (N_k,), log10 p of the n-grams of order k, by the value that backing off gives. contexts:
-    the range (first, end) of contexts to work on.
-    """
-    (memory, logs, where, far), (first, last) = arrays, contexts
+    """Replaces nan in log10p (N_k,), log10 p of the n-grams of order k, by the value that backing off gives."""
+    (memory, _, where, _), (first, last) = arrays, contexts
     weights = np.empty(len(where) + 1, np.float32)
     above, wide = where[k - 2, AT], where[k - 2, WIDTH]
     for i in range(first, last):
         for child in range(memory[above + wide * i + CHILD], memory[above + wide * (i + 1) + CHILD]):
             if log10p[child] != log10p[child]:
-                log10p[child] = lower_p(memory, logs, where, far, k, child, k - 1, i, weights)
+                log10p[child] = lower_p(arrays, k, child, k - 1, i, weights)

@@ -239,9 +239,9 @@ def with_words(x, chosen):
     last = np.zeros(len(x.begins), bool)
     for ends in (x.ended, x.start):  # of a bucket's events, and of its contexts
         last[ends[0] : ends[-1]] = np.repeat(chosen[:-1], np.diff(ends))
-    orders, (f, m) = [None, chosen], suffix.orders_in(x.begins)
+    orders = [None, chosen]
     for k in range(2, x.order + 1):
-        place = np.flatnonzero((f <= k) & (k <= m))
+        place = np.flatnonzero(suffix.is_begin(x.begins, k))
         shorter = last[place] if k == 2 else orders[k - 1][x.nodes(k - 1, place + 1) - 1]
         orders.append(shorter | chosen[x.oldest(k)])
     return orders
@@ -326,8 +326,7 @@ def count_last(counted, x, word, vocab):
     first, changes = 0, [np.zeros_like(n) for n in counted]
     a, b = (0, 0) if word is None else x.ended[word : word + 2]
     for k, n in enumerate(changes[:-1], 2):
-        f, m = suffix.orders_in(x.begins[a:b])
-        at = a + np.flatnonzero((f <= k) & (k <= m))
+        at = a + np.flatnonzero(suffix.is_begin(x.begins[a:b], k))
         nodes = x.nodes(k, at)
         oldest = x.oldest(k)[nodes]
         rank = np.where(oldest == vocab.unk_id, 1, np.where(oldest == vocab.sos_id, 2, oldest + 3))

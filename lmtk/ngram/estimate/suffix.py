@@ -175,6 +175,12 @@ def orders_in(begins):
     return begins & ((1 << half) - 1), begins >> half
 
 
+def is_begin(begins, k):
+    """(N,) bool: whether an n-gram of order k begins at each place."""
+    f, m = orders_in(begins)
+    return (f <= k) & (k <= m)
+
+
 @inlined
 def orders_at(begins, j):
     """f and m of the place j."""

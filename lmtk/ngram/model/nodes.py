@@ -72,6 +72,10 @@ class Nodes:
         return self.memory, self.where, self.slots, self.spans
 
     @property
+    def arrays(self):
+        return self.memory, self.logs, self.where, self.far
+
+    @property
     def order(self):
         return len(self.where)
 

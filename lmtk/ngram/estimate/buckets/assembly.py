@@ -147,20 +147,18 @@ def ranges_of(place, size):
 
 def contexts_of(job, k, b):
     """(`contexts` of a bucket's events of order k; whether the model has each, (N_k,))."""
-    begins, _, sizes = stored(job, b, "events")
+    begins, sizes = stored(job, b, "events")
     in_model = job.shelf.get(("marks", b, k), np.uint8) & np.uint8(engine.IN_MODEL)
     if k == 2:
         return job.shelf.get(("events", "words", b), np.int32, 0, int(sizes[1])), in_model
-    f, m = suffix.orders_in(begins)
-    places, contexts = job.shelf.get(("come", b), np.int32)[(f <= k) & (k <= m)], np.empty(len(in_model), np.int64)
-    suffix.numbers(stored(job, b, "contexts")[1], k - 1, places + np.int64(1), contexts)
-    return (contexts - 1).astype(np.int32), in_model
+    nodes = np.cumsum(suffix.is_begin(stored(job, b, "contexts")[0], k - 1), dtype=np.int32) - np.int32(1)
+    return nodes[job.shelf.get(("come", b), np.int32)[suffix.is_begin(begins, k)]], in_model
 
 
 def count_extensions(job, k, b):
     """How many n-grams of order k extend each of a bucket's n-grams of order k - 1; at k = 2, each word."""
     contexts, in_model = contexts_of(job, k, b)
-    H = len(job.log10p) if k == 2 else int(stored(job, b, "contexts")[2][k - 2])
+    H = len(job.log10p) if k == 2 else int(stored(job, b, "contexts")[1][k - 2])
     return np.bincount(contexts[in_model > 0], minlength=H).astype(np.int32)
 
 

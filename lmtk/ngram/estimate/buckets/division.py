@@ -130,10 +130,9 @@ def cut_ranges(seen, ranks, most, even):
 
 
 def stored(job, b, name):
-    """(begins, rank, sizes) of a bucket's "events" or "contexts", as in suffix.Suffixes."""
-    kinds = {"begins": kind_of_begins(job.order), "rank": np.uint64, "sizes": np.int64}
-    begins, rank, sizes = (job.shelf.get((name, column, b), kind) for column, kind in kinds.items())
-    return begins, rank.reshape(job.order, -1, 2), sizes
+    """(begins, sizes) of a bucket's "events" or "contexts", as in suffix.Suffixes."""
+    get = job.shelf.get
+    return get((name, "begins", b), kind_of_begins(job.order)), get((name, "sizes", b), np.int64)
 
 
 def ends_of(job, b, name):

@@ -111,20 +111,16 @@ def load(job, b):
     if job.estimator:
         return job.estimator
     get, vocab = job.shelf.get, job.vocab
-    (e, e_rank, e_sizes), (c, c_rank, c_sizes) = (stored(job, b, name) for name in ("events", "contexts"))
-    ended, edge = ends_of(job, b, "events"), -(-len(e) // 64) * 64  # the contexts begin at `edge`
-    begins = np.concatenate((e, np.zeros(edge - len(e), e.dtype), c))
-    rank = np.concatenate((e_rank[:, : edge // 64], c_rank), 1)
-    rank[:, edge // 64 :, 1] += e_sizes[:, None].astype(np.uint64)
-    sizes = (e_sizes + c_sizes).tolist()
+    (events, e_sizes), (contexts, c_sizes) = (stored(job, b, name) for name in ("events", "contexts"))
+    begins, edge = np.concatenate((events, contexts)), np.int32(len(events))  # the contexts begin at `edge`
+    rank, sizes, ended = suffix.ranks_of(begins, job.order, 1), (e_sizes + c_sizes).tolist(), ends_of(job, b, "events")
     both = [get((name, "words", b), np.int32) for name in ("events", "contexts")]
     ends = np.cumsum([(0, 0), *zip(e_sizes[1:], c_sizes[1:])], 0).tolist()
     words = [words[a:z] for at, to in pairwise(ends) for words, a, z in zip(both, at, to)]
     words = np.concatenate([*words, np.zeros(1, np.int32)])  # words_of may read one word before the first: the last
     base, start = np.cumsum([0, 0, 0, *sizes[1:]]), edge + ends_of(job, b, "contexts")
     blocks = suffix.blocks_of(begins, ended, words[: e_sizes[1]])
-    come = get(("come", b), np.int32) + np.int32(edge)
-    x = suffix.Suffixes(begins, rank, words, base, sizes, start, ended, come, *blocks)
+    x = suffix.Suffixes(begins, rank, words, base, sizes, start, ended, get(("come", b), np.int32) + edge, *blocks)
     if job.is_of_counts:
         raw = [None, None, *(get(("raw", b, k), np.int64) for k in range(2, job.order + 1))]
         continuations = [None, None, *(get(("continuations", b, k), np.int32) for k in range(2, job.order))]

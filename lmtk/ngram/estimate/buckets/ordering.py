@@ -33,7 +33,7 @@ def put_bucket(job, b, last, events, contexts):
     n, W, shelf, vocab = job.order, len(job.seen), job.shelf, job.vocab
     for name, x in (("events", events), ("contexts", contexts)):
         nonempty = np.flatnonzero(np.diff(x.ended))
-        columns = {"begins": x.begins, "rank": x.rank, "sizes": np.array(x.sizes)}
+        columns = {"begins": x.begins, "sizes": np.array(x.sizes)}
         columns["words"] = np.concatenate([x.oldest(k) for k in range(2, n + 1)])
         columns["ends"] = np.stack((nonempty, x.ended[nonempty + 1] - x.ended[nonempty]))
         for field, column in columns.items():

@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from lmtk.ngram.estimate.suffix import kind_of_begins, orders_in
+from lmtk.ngram.estimate.buckets.division import stored
+from lmtk.ngram.estimate.suffix import is_begin
 
 
 def fetch(job, k, kinds):
@@ -24,8 +25,8 @@ def received_places(job, b, k):
     """(N,): the place of each context of order k in bucket b among the numbers that all buckets send, rank by rank. A
     context's number comes from the bucket of its last word but one, which is the first word of a bigram.
     """
-    f, m = orders_in(job.shelf.get(("contexts", "begins", b), kind_of_begins(job.order)))
-    bigram = (np.cumsum((f <= 2) & (m >= 2), dtype=np.int32) - 1)[(f <= k) & (k <= m)]
+    begins, _ = stored(job, b, "contexts")
+    bigram = (np.cumsum(is_begin(begins, 2), dtype=np.int32) - 1)[is_begin(begins, k)]
     sender = job.bucket_of[job.shelf.get(("contexts", "words", b), np.int32)[bigram]]
     turn, place = np.argsort(job.by_rank).astype(np.uint16), np.empty(len(sender), np.int64)
     place[np.argsort(turn[sender], kind="stable")] = np.arange(len(sender))

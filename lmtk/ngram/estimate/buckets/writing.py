@@ -120,10 +120,10 @@ def orders_of(job, k):
         yield None, () if job.comm.rank else (job.log10p, job.log10bow, job.marks)
     else:
         for b, (p, marks) in zip(job.rank_buckets, fetch(job, k, {"p": f32, "marks": np.uint8})):
-            begins, rank, sizes = stored(job, b, "contexts")
+            begins, sizes = stored(job, b, "contexts")
             base = np.cumsum([0, 0, 0, *sizes[1:]])
             # one word more, since words_of may read one word before the first: the last
             words = np.append(job.shelf.get(("contexts", "words", b), np.int32, 0, int(base[k + 1])), np.int32(0))
             start = ends_of(job, b, "contexts")
-            x = suffix.Suffixes(begins, rank, words, base, sizes.tolist(), start)
+            x = suffix.Suffixes(begins, suffix.ranks_of(begins, job.order), words, base, sizes.tolist(), start)
             yield x, (p, job.shelf.get(("bow", b, k), f32), marks)
