@@ -9,16 +9,15 @@ row      (k + 3,)  int32: the numbers of an n-gram's words, log10 p and log10 of
 weighted (N_k,)    uint8: whether the file states the weight of a node; (0,) for the highest order
 """
 
+from bisect import bisect_left, bisect_right
+
 import numpy as np
 
 from lmtk.files import bounded
 from lmtk.files.column import Shelf
-from lmtk.machine.jit import jit
 from lmtk.machine.threads import Scratch, map_in_order
 from lmtk.ngram.arpa.printing import PIECE, weights_written
 from lmtk.ngram.counting.counts import sorted_by
-from lmtk.ngram.model.nodes import AT, BOW, CHILD, WIDE, WIDTH, N, P
-from lmtk.ngram.model.searching import count_below
 
 BYTES, LEAST = 512, 1 << 16  # bytes of memory for each row of a range; rows of a range, at least
 f32 = np.float32
@@ -76,31 +75,17 @@ def ranges(nodes, k, lead, rank, weighted, most):
 
 def rows_of(nodes, k, first, rank, weighted):
     """The rows of PIECE nodes of order k from `first` on, without bare prefixes."""
-    rows = np.empty((min(PIECE, nodes.size(k) - first), k + 3), np.int32)
-    return rows[: fill_rows(nodes.memory, nodes.logs, nodes.where, first, rank, weighted, rows)]
-
-
-@jit
-def fill_rows(memory, logs, where, first, rank, weighted, rows):
-    """rows (N, k + 3) <- the nodes with a probability among N of order k, from `first` on. Returns their number."""
-    k, row = rows.shape[1] - 3, 0
-    bow, p, words = k < len(where), where[k - 1, P], np.full(k + 1, -1, np.int32)
-    at = np.full(k + 1, first)  # the node of the prefix of each length
-    for j in range(k - 1, 0, -1):
-        at[j] = count_below(memory, where[j - 1, AT] + CHILD, WIDE, where[j - 1, N], at[j + 1] + 1) - 1
-    for node in range(first, first + len(rows)):
-        at[k], j, record = node, k, where[k - 1, AT] + where[k - 1, WIDTH] * node
-        while j > 1 and (words[j - 1] < 0 or memory[where[j - 2, AT] + WIDE * (at[j - 1] + 1) + CHILD] <= at[j]):
-            while memory[where[j - 2, AT] + WIDE * (at[j - 1] + 1) + CHILD] <= at[j]:
-                at[j - 1] += 1
-            j -= 1
-            words[j] = rank[memory[where[j - 1, AT] + WIDE * at[j]]]
-        if logs[record + p] != logs[record + p]:
-            continue
-        words[k] = rank[memory[record]]
-        for d in range(k):
-            rows[row, d] = words[d + 1]
-        rows[row, k], rows[row, k + 1] = memory[record + p], memory[record + BOW] if bow else 0
-        rows[row, k + 2] = 3 if bow and weighted[node] else 1
-        row += 1
-    return row
+    end = min(first + PIECE, nodes.size(k))
+    level, rows = nodes.levels[k][first:end], np.empty((end - first, k + 3), np.int32)
+    rows[:, k - 1], rows[:, k] = rank[level["word"]], level["log10p"].view(np.int32)
+    rows[:, k + 1], rows[:, k + 2] = 0, 1
+    if k < nodes.order:
+        rows[:, k + 1], rows[:, k + 2] = level["log10bow"].view(np.int32), 1 | weighted[first:end] << 1
+    has_p, place = ~np.isnan(level["log10p"]), np.arange(end - first)
+    for j in range(k - 1, 0, -1):  # the contexts of the nodes from `first` to `end`, then those of these contexts
+        child = nodes.levels[j]["child"]
+        begin, stop = bisect_right(child, first) - 1, bisect_left(child, end)
+        place = np.repeat(np.arange(stop - begin), np.diff(child[begin : stop + 1].clip(first, end)))[place]
+        rows[:, j - 1] = rank[nodes.levels[j]["word"][begin:stop]][place]
+        first, end = begin, stop
+    return rows if has_p.all() else rows[has_p]
