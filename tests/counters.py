@@ -117,13 +117,13 @@ def small_job():
 LIMITS = {
     "record classes for n-grams": (14, 14),
     "lines that ask `pays`": (12, 12),
-    "functions with more than 7 parameters": (7, 7),
+    "functions with more than 7 parameters": (4, 4),
     "functions of more than 60 lines": (6, 6),
     "functions of more than 100 lines": (0, 0),
     "names that say nothing, such as `given`": (0, 0),
     "modules that a small ngram-count enters": (16, 16),
     "calls between modules of a small ngram-count": (64, 64),
-    "lines of lmtk/ngram": (9966, 9000),
+    "lines of lmtk/ngram": (9962, 9000),
     "lines of lmtk/machine": (1759, 1400),
 }
 

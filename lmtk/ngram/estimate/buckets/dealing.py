@@ -3,26 +3,22 @@
 import numpy as np
 
 from lmtk.files.column import Shelf
-from lmtk.machine.jit import jit
 
 BATCH = 1 << 18  # positions dealt out together
 
 
 def deal_out(job, parts):
     """Deals the records of this rank's part of the text to their buckets, on all ranks: job.records."""
-    n, B, comm = job.order, len(job.bounds) - 1, job.comm
+    n, comm, rounds = job.order, job.comm, len(job.rank_buckets)
     pieces, longest, done, total = overlapping(parts, n), 1, 0, int(job.seen.sum())
-    job.records, by_rank, rounds = Shelf(), job.by_rank, len(job.rank_buckets)
+    turn_of, job.records = job.turns[job.bucket_of], Shelf()
     while longest:
         x = next(pieces, np.zeros(n, np.int32))
         longest = comm.largest(len(x) - n)
-        counts = np.bincount(job.bucket_of[x[n - 1 : -1]], minlength=B)[by_rank]
-        rows = np.empty((len(x) - n, n + 1), np.int32)
-        ends = np.cumsum(counts)
-        head = np.empty(B, np.int64)
-        head[by_rank] = ends - counts
-        deal(x, n, job.bucket_of, head, rows)
-        parts = np.split(rows, ends[rounds - 1 : -1 : rounds])
+        turn = turn_of[x[n - 1 : -1]]
+        rows = x[np.argsort(turn, kind="stable")[:, None] + np.arange(n + 1)]
+        counts = np.bincount(turn, minlength=len(job.turns))
+        parts = np.split(rows, np.cumsum(counts)[rounds - 1 : -1 : rounds])
         done += len(rows)
         rows, counts = comm.swap(parts), comm.swap(np.split(counts, comm.size))
         job.show(min(1.0, done * comm.size / total), "dealing out")
@@ -44,13 +40,3 @@ def overlapping(parts, n):
             before = x[-n:]
     if first is not None:
         yield np.concatenate((before, first))
-
-
-@jit
-def deal(x, n, bucket_of, head, rows):
-    """rows (M, n + 1) <- the records of x (M + n,); each bucket's begin at head (B,), which advances in place."""
-    for i in range(len(rows)):
-        b = bucket_of[x[i + n - 1]]
-        for d in range(n + 1):
-            rows[head[b], d] = x[i + d]
-        head[b] += 1

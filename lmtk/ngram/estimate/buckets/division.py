@@ -25,7 +25,7 @@ class Buckets:
     the bucket of each word, and of <s>.
 
     cuts: {bucket: (n + 1, B + 1)}, how many of its events of each order end in a word before each bucket's words.
-    received (B, n + 1, R): how many events of each order every bucket, in the order of `by_rank`, has in common with
+    received (B, n + 1, R): how many events of each order every bucket, in the order of `turns`, has in common with
     each of this rank's R buckets, where they are contexts. log10p, log10bow, marks: those of order 1, on every rank.
     sizes: the number of n-grams of each order in the model.
 
@@ -53,9 +53,10 @@ class Buckets:
         return range(rank, len(self.bounds) - 1, self.comm.size)
 
     @property
-    def by_rank(self):
-        """(B,): the buckets in the order of their ranks."""
-        return np.arange(len(self.bounds) - 1).reshape(-1, self.comm.size).T.ravel()
+    def turns(self):
+        """(B,) uint16, of which numpy makes a radix sort: the place of each bucket in the order of their ranks."""
+        turn, rank = np.divmod(np.arange(len(self.bounds) - 1), self.comm.size)
+        return (rank * len(self.rank_buckets) + turn).astype(np.uint16)
 
     def positions(self, b):
         return int(self.seen[self.bounds[b] : self.bounds[b + 1]].sum())

@@ -28,6 +28,6 @@ def received_places(job, b, k):
     begins, _ = stored(job, b, "contexts")
     bigram = (np.cumsum(is_begin(begins, 2), dtype=np.int32) - 1)[is_begin(begins, k)]
     sender = job.bucket_of[job.shelf.get(("contexts", "words", b), np.int32)[bigram]]
-    turn, place = np.argsort(job.by_rank).astype(np.uint16), np.empty(len(sender), np.int64)
-    place[np.argsort(turn[sender], kind="stable")] = np.arange(len(sender))
+    place = np.empty(len(sender), np.int64)
+    place[np.argsort(job.turns[sender], kind="stable")] = np.arange(len(sender))
     return place
