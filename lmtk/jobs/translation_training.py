@@ -110,8 +110,10 @@ class Texts:
 def train(job):
     """Runs a TrainTranslationJob: trains, and writes the model of the best epoch."""
     from lmtk import run
+    from lmtk.machine.parallel import tell_alone
     from lmtk.machine.threads import use
 
+    tell_alone("; nmt-train runs in one process")
     if job.life.finish:
         run.finish("nmt-train", job.model, job.life.debug)
         return

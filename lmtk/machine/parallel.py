@@ -215,10 +215,10 @@ def split_by_machine(comm):
     return node, heads if node.rank == 0 else None, comm.total(int(node.rank == 0))
 
 
-def tell_alone():
-    """Warns, on the first rank, if mpiexec started several processes of a job that does not share its work."""
+def tell_alone(remedy="; with -mpi they share the job"):
+    """Warns, on the first rank, if mpiexec started several processes that share no work. remedy: the warning's end."""
     if (size := mpiexec.started()) > 1 and mpiexec.first():
-        text = f"mpiexec started {size} processes, and each does the whole job; with -mpi they share the job"
+        text = f"mpiexec started {size} processes, and each does the whole job{remedy}"
         warnings.warn(text, LmtkWarning, stacklevel=2)
 
 
