@@ -1,13 +1,14 @@
 """Prints the n-grams of large models as lines of ARPA files, by kernels.
 
-`write_order` prints an order of an estimated model in suffix order. `write_sorted` prints a Backoff in SRILM's order.
-Both gather n-grams piece by piece, in threads; `srilm_layout` makes the lines from the cells of numbers and words
+`pieces_of` prints an order of an estimated model in suffix order. `write_sorted` prints a Backoff in SRILM's order.
+Both gather n-grams piece by piece, for threads; `srilm_layout` makes the lines from the cells of numbers and words
 (`text.cells`).
 """
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -54,9 +55,10 @@ def srilm_layout(words):
     return Layout(b"\n", lines)
 
 
-def write_order(write, x, columns, k, layout, scratch):
-    """Calls write(bytes) with the lines of the n-grams of order k in Suffixes x, which are not used at order 1.
-    columns: log10p, log10bow and marks, (N,) each, as in an engine.Estimator; at the highest order log10bow is (0,).
+def pieces_of(x, columns, k, layout, scratch):
+    """Functions without arguments, a list; each returns the lines of a piece, bytes. They print the n-grams of order k
+    in Suffixes x, which are not used at order 1. columns: log10p, log10bow and marks, (N,) each, as in an
+    engine.Estimator; at the highest order log10bow is (0,).
     """
     if k == 1:
         cuts = np.append(np.arange(0, len(columns[0]), len(columns[0]) if layout.siblings else PIECE), len(columns[0]))
@@ -84,8 +86,7 @@ def write_order(write, x, columns, k, layout, scratch):
             weights = np.where(is_bare, np.float32(0), log10bow)
             return bytes(layout.lines(rows, log10p, weights, flags, k, room))
 
-    for text in map_in_order(lines_of, range(len(cuts) - 1)):
-        write(text)
+    return [partial(lines_of, q) for q in range(len(cuts) - 1)]
 
 
 def write_sorted(out, model, rank, may_reuse=False):

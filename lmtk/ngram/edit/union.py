@@ -1,7 +1,7 @@
 """Puts the n-grams of several models into one trie, under the ids of a common vocabulary.
 
 `unite` goes through the orders and writes the records. `merge_children` merges the children of each context, and
-`mix_numbers` or `copy_numbers` sets their probabilities and weights.
+`mix_numbers` or `put_records` sets their probabilities and weights.
 
 symbol  shape      meaning
 tries   (T, 2)     the address and the size of each trie's memory, int64; the memory is as in `nodes`
@@ -100,11 +100,12 @@ def merge_children(united, k, above, most, child, word, place):
     return n
 
 
-def put_records(memory, where, k, part):
+def put_records(memory, where, k, model, part):
     """memory <- the words of the n-grams of order k after some contexts, and the contexts' children. part: (the first
-    node of these n-grams, a piece of `merged_order`).
+    node of these n-grams, a piece of `merged_order`). model: the first model, if its log10 p and weights are put there
+    too, those of n-grams that it lacks being bare; None: `mix_numbers` sets them.
     """
-    begin, (first, last, child, word, _) = part
+    begin, (first, last, child, word, place) = part
     at, width = where[k - 1, [AT, WIDTH]]
     records = memory[at + width * begin :][: width * len(word)].reshape(-1, width)
     records[:, 0] = word
@@ -113,6 +114,17 @@ def put_records(memory, where, k, part):
     else:
         contexts = memory[where[k - 2, AT] + WIDE * first :][: WIDE * (last - first)].reshape(-1, WIDE)
         contexts[:, CHILD] = begin + child[:-1]
+    if not model:
+        return
+    numbers, log10p = records.view(f32), where[k - 1, P]
+    numbers[:, log10p] = np.nan
+    if width == WIDE:
+        numbers[:, BOW] = 0
+    if k <= model.nodes.order:
+        level, has_ngram = model.nodes.levels[k], np.flatnonzero(place[:, 0] >= 0)
+        numbers[has_ngram, log10p] = level["log10p"][place[has_ngram, 0]]
+        if k < model.nodes.order:
+            numbers[has_ngram, BOW] = level["log10bow"][place[has_ngram, 0]]
 
 
 @jit
@@ -185,21 +197,6 @@ def mix_numbers(united, weights, k, part, arrays, suffixes):
                 logs[at + BOW] = rows[base[k] + node0 + begin + i, 0, 2]
 
 
-@jit
-def copy_numbers(united, k, part, logs, where):
-    """logs <- log10 p and weights of some n-grams of order k, from the first trie. N-grams that the first trie lacks
-    become bare. united, part: as for `mix_numbers`.
-    """
-    (tries, old, _), (_, node0, place) = united, part
-    source, target = array_at(tries[0, 0], tries[0, 1], np.float32), where[k - 1, AT] + where[k - 1, WIDTH] * node0
-    for i in range(len(place)):
-        has_ngram, at = place[i, 0] >= 0, old[0, k - 1, AT] + old[0, k - 1, WIDTH] * np.int64(place[i, 0])
-        logs[target + where[k - 1, P]] = source[at + old[0, k - 1, P]] if has_ngram else np.nan
-        if k < len(where):
-            logs[target + BOW] = source[at + BOW] if has_ngram and old[0, k, WIDTH] else 0
-        target += where[k - 1, WIDTH]
-
-
 def unite(models, ids, W, weights=None, may_reuse=False):
     """Unite the n-grams of all models over W words: (memory, where, far), the arrays of `nodes`. ids[m]: the new ids of
     the words of model m, -1 for words that are left out.
@@ -216,7 +213,7 @@ def unite(models, ids, W, weights=None, may_reuse=False):
     memory, where = np.empty(int((most + 1) @ widths), np.int32), np.zeros((n, 4), np.int64)
     where[:, WIDTH], where[:, P] = widths, [PLACE[width] for width in widths]
     one, far, table = np.full(W, -1, np.int32), ROOT, NO_TABLE
-    logs, parts = memory.view(f32), [(0, np.zeros((1, len(models)), np.int32))]
+    parts = [(0, np.zeros((1, len(models)), np.int32))]
     base, rows = np.zeros(n, np.int64), np.empty((1 + most[:-1].sum(), len(models), 3), f32)
     rows[0] = -np.inf, 0, 0
     for k in range(1, n + 1):
@@ -234,24 +231,22 @@ def unite(models, ids, W, weights=None, may_reuse=False):
         if k < n:
             where[k, AT], base[k] = end + width, base[k - 1] + (where[k - 2, N] if k > 1 else 1)
 
-        map_at_once(partial(put_records, memory, where, k), zip(begins, pieces))
+        map_at_once(partial(put_records, memory, where, k, None if weights else models[0]), zip(begins, pieces))
         if k > 1:
             far = add_suffixes((memory, where, table, np.array([[0, len(table)]] * n)), k, one, far)
 
-        def numbers(pair, k=k, far=far):
+        def mix(pair, k=k, far=far):
             begin, (first, *_, place) = pair
-            part = first, begin, place
-            if weights is None:
-                copy_numbers(united, k, part, logs, where)
-            else:
-                mix_numbers(united, np.array(weights, float), k, part, (memory, logs, where, far), (base, rows))
+            arrays = memory, memory.view(f32), where, far
+            mix_numbers(united, np.array(weights, float), k, (first, begin, place), arrays, (base, rows))
 
         def find(k=k):  # for the suffixes of the next order
             return build_table(memory, where, k) if 1 < k < n else NO_TABLE
 
-        table, *_ = map_at_once(lambda job: job(), [find, *(partial(numbers, pair) for pair in zip(begins, pieces))])
+        mixing = [partial(mix, pair) for pair in zip(begins, pieces)] if weights else []
+        table, *_ = map_at_once(lambda job: job(), [find, *mixing])
         parts = [(begin, place) for begin, (*_, place) in zip(begins, pieces)]
-        del pieces, numbers
+        del pieces, mixing
     for model in models if may_reuse else ():
         release_order(model.nodes, n)
     return memory[: where[-1, AT] + NARROW * (where[-1, N] + 1)], where, far

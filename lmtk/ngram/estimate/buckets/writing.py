@@ -4,6 +4,8 @@ import contextlib
 import io
 import os
 from collections import deque
+from functools import partial
+from itertools import chain
 
 import numpy as np
 
@@ -35,11 +37,11 @@ def write_arpa(out, job, path=None, layout=None, may_reuse=False):
         for k in range(1, job.order + 1):
             if out:
                 write(b"\n\\%d-grams:\n" % k)
-            for t, (x, columns) in enumerate(orders_of(job, k), 1):
-                if columns:
-                    printing.write_order(write, x, columns, k, layout, scratch)
+            buckets = pieces_of(job, k, layout, scratch)
+            for group in [buckets] if comm.size == 1 else ([bucket] for bucket in buckets):  # ranks keep step
+                for text in threads.map_in_order(lambda piece: piece(), chain.from_iterable(group)):
+                    write(text)
                 done()
-                job.show(t / len(job.rank_buckets), f"writing {k}-grams")
             for columns in (work.log10p, work.log10bow, work.marks) if work else ():
                 give_back(columns[k])
         if out:
@@ -109,15 +111,16 @@ def open_shared(out, comm):
     return name, file
 
 
-def orders_of(job, k):
-    """Yields, for each of a rank's buckets, its contexts of order k, whose lines it has: their Suffixes, and log10p,
-    log10bow and marks, (N,) each. At order 1 the Suffixes are None, and only rank 0 yields arrays, of all words.
+def pieces_of(job, k, layout, scratch):
+    """Yields, for each of a rank's buckets, what printing.pieces_of makes of the contexts of order k in the bucket. At
+    order 1 only rank 0 has lines, those of all words.
     """
+    pieces = partial(printing.pieces_of, k=k, layout=layout, scratch=scratch)
     if job.estimator:
         work = job.estimator
-        yield work.suffixes, (work.log10p[k], work.log10bow[k], work.marks[k])
+        yield pieces(work.suffixes, (work.log10p[k], work.log10bow[k], work.marks[k]))
     elif k == 1:
-        yield None, () if job.comm.rank else (job.log10p, job.log10bow, job.marks)
+        yield [] if job.comm.rank else pieces(None, (job.log10p, job.log10bow, job.marks))
     else:
         for b, (p, marks) in zip(job.rank_buckets, fetch(job, k, {"p": f32, "marks": np.uint8})):
             begins, sizes = stored(job, b, "contexts")
@@ -126,4 +129,5 @@ def orders_of(job, k):
             words = np.append(job.shelf.get(("contexts", "words", b), np.int32, 0, int(base[k + 1])), np.int32(0))
             start = ends_of(job, b, "contexts")
             x = suffix.Suffixes(begins, suffix.ranks_of(begins, job.order), words, base, sizes.tolist(), start)
-            yield x, (p, job.shelf.get(("bow", b, k), f32), marks)
+            yield pieces(x, (p, job.shelf.get(("bow", b, k), f32), marks))
+            job.show((b + 1) / (len(job.bounds) - 1), f"writing {k}-grams")
