@@ -142,19 +142,19 @@ class Estimator:
         estimate = partial(self.estimate, methods, kenlm, probability(self.log10p[1]))
         segments = self.suffixes.segments  # the largest first
         n_large = sum(end - begin > LARGE for *_, begin, end in segments)
-        step = max(thread_count() // 2, 1)  # large segments take much memory, so not all threads work at them
+        n_turns = min(max(thread_count() // 2, 1), n_large)  # so many threads work at large segments, to save memory
 
-        def estimate_large(segments):
-            """`estimate` of some segments, one after the other."""
+        def estimate_large(first):
+            """`estimate` of every n_turns-th large segment, one after the other."""
             scratch = Scratch()
-            left_out = sum(estimate(scratch, segment) for segment in segments)
+            left_out = sum(estimate(scratch, segment) for segment in segments[first:n_large:n_turns])
             scratch.free.clear()
             trim()
             return left_out
 
-        turns = [partial(estimate_large, segments[i:n_large:step]) for i in range(min(step, n_large))]
-        turns += [partial(estimate, self.scratch, segment) for segment in segments[n_large:]]
-        left_out = sum(map_at_once(lambda turn: turn(), turns))
+        tasks = [partial(estimate_large, first) for first in range(n_turns)]
+        tasks += [partial(estimate, self.scratch, segment) for segment in segments[n_large:]]
+        left_out = sum(map_at_once(lambda task: task(), tasks))
         vocab, kept = self.vocab, self.marks[1] > 0
         return left_out + np.count_nonzero(~kept[vocab.V :]) - (vocab.unk_id >= vocab.V and not kept[vocab.unk_id])
 
