@@ -231,7 +231,7 @@ def unite(models, ids, W, weights=None, may_reuse=False):
         if k < n:
             where[k, AT], base[k] = end + width, base[k - 1] + (where[k - 2, N] if k > 1 else 1)
 
-        map_at_once(partial(put_records, memory, where, k, None if weights else models[0]), zip(begins, pieces))
+        map_at_once(partial(put_records, memory, where, k, models[0] if weights is None else None), zip(begins, pieces))
         if k > 1:
             far = add_suffixes((memory, where, table, np.array([[0, len(table)]] * n)), k, one, far)
 
@@ -243,7 +243,7 @@ def unite(models, ids, W, weights=None, may_reuse=False):
         def find(k=k):  # for the suffixes of the next order
             return build_table(memory, where, k) if 1 < k < n else NO_TABLE
 
-        mixing = [partial(mix, pair) for pair in zip(begins, pieces)] if weights else []
+        mixing = [] if weights is None else [partial(mix, pair) for pair in zip(begins, pieces)]
         table, *_ = map_at_once(lambda job: job(), [find, *mixing])
         parts = [(begin, place) for begin, (*_, place) in zip(begins, pieces)]
         del pieces, mixing

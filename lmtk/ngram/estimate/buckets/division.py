@@ -54,7 +54,7 @@ class Buckets:
 
     @property
     def turns(self):
-        """(B,) uint16, of which numpy makes a radix sort: the place of each bucket in the order of their ranks."""
+        """(B,) uint16, which numpy sorts by a radix sort: the place of each bucket in the order of their ranks."""
         turn, rank = np.divmod(np.arange(len(self.bounds) - 1), self.comm.size)
         return (rank * len(self.rank_buckets) + turn).astype(np.uint16)
 

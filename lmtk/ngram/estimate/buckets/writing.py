@@ -38,7 +38,7 @@ def write_arpa(out, job, path=None, layout=None, may_reuse=False):
             if out:
                 write(b"\n\\%d-grams:\n" % k)
             buckets = pieces_of(job, k, layout, scratch)
-            for group in [buckets] if comm.size == 1 else ([bucket] for bucket in buckets):  # ranks keep step
+            for group in [buckets] if comm.size == 1 else ([bucket] for bucket in buckets):  # ranks go on together
                 for text in threads.map_in_order(lambda piece: piece(), chain.from_iterable(group)):
                     write(text)
                 done()
