@@ -33,9 +33,11 @@ from lmtk.text.cells import srilm_cells
 @pytest.mark.parametrize("seed", range(60))
 def test_random_jobs_are_estimated_as_by_counts(seed, monkeypatch):
     arguments = job(seed)
-    monkeypatch.setattr(threads, "wanted", seed % 3 + 1)
+    monkeypatch.setattr(threads, "wanted", seed % 5 + 1)
+    monkeypatch.setattr(engine, "LARGE", 1 + 11 * (seed % 9))
     for module in (suffix, printing):
         monkeypatch.setattr(module, "PIECE", 1 + 7 * (seed % 30))
+    monkeypatch.setattr(suffix, "give_back", lambda array: array.fill(85))
     model, methods, messages = outcome(by_counts, *arguments)
     other, *rest = outcome(by_suffixes, *arguments)
     assert rest == [methods, messages]

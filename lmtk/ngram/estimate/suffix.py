@@ -159,7 +159,7 @@ def compared(x, order, come, n, start, marks, threads=None):
             words[ends[k] :][: len(column)] = column
             ends[k] += len(column)
     for end, limit in zip(ends[2:], [*base[3:], len(words)], strict=True):
-        give_back(words[end:limit])  # memory that was used before has pages there
+        give_back(words[end:limit])  # where this is memory that was freed, it has pages
     rank = ranks_of(begins, n, threads)
     return Suffixes(begins, rank, words, base, rank[:, -1, 1].tolist(), start, start, come)
 
