@@ -21,7 +21,6 @@ from itertools import pairwise
 
 import numpy as np
 
-from lmtk.files.bounded import trim
 from lmtk.files.words import Words
 from lmtk.kenlm.layout import ZERO, hash_words, places_of_unknown
 from lmtk.machine.jit import intrinsic, jit
@@ -136,12 +135,7 @@ def of_estimate(job):
             return make_numbers(work.log10p[k])
         return make_numbers(work.log10p[k], work.log10bow[k], work.types[k] > 0)
 
-    def forget(k):
-        for column in (work.log10p, work.log10bow, work.marks, work.types):
-            column[k] = None
-        trim()
-
-    sort = lambda: with_numbers(sort_families(work.suffixes, place), job.order, numbers_of, forget)
+    sort = lambda: with_numbers(sort_families(work.suffixes, place), job.order, numbers_of, work.forget)
     return Levels(numbered, hashes, numbers_of(1), place, sizes, numbers_of, np.array([sizes]), [sort])
 
 

@@ -241,7 +241,7 @@ def make_table(rows):
 
 @jit
 def put_keys(rows, keys):
-    """keys (N,) <- those of the rows (N, k + 2)."""
+    """Sets keys (N,) to the key of each n-gram in rows (N, k + 2)."""
     for i in range(len(rows)):
         keys[i] = key_of(rows, i, 0, rows.shape[1] - 2)
 

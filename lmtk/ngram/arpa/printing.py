@@ -56,9 +56,8 @@ def srilm_layout(words):
 
 
 def pieces_of(x, columns, k, layout, scratch):
-    """Functions without arguments, a list; each returns the lines of a piece, bytes. They print the n-grams of order k
-    in Suffixes x, which are not used at order 1. columns: log10p, log10bow and marks, (N,) each, as in an
-    engine.Estimator; at the highest order log10bow is (0,).
+    """A list of functions. Each returns the lines, bytes, of a piece of the n-grams of order k in Suffixes x. columns:
+    their log10p, log10bow, (0,) at the highest order, and marks, as in an engine.Estimator. At order 1, x is not used.
     """
     if k == 1:
         cuts = np.append(np.arange(0, len(columns[0]), len(columns[0]) if layout.siblings else PIECE), len(columns[0]))

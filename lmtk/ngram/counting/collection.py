@@ -103,12 +103,9 @@ class Text:
         return counts[:-1].astype(np.int64)
 
     def parts(self, vocab):
-        """Yields the ids, int32, that a model's vocabulary gives the words, block by block; 0 is the border. Blocks in
-        memory can be read once: each becomes free.
-        """
-        new_id, blocks = self.new_id(vocab), self.blocks
-        if self.is_in_memory:
-            blocks = (self.blocks.pop(0) for _ in range(len(self.blocks)))
+        """Yields the words' ids in a model's vocabulary, int32; 0 is the border. Blocks in memory are given up."""
+        new_id = self.new_id(vocab)
+        blocks = (self.blocks.pop(0) for _ in range(len(self.blocks))) if self.is_in_memory else self.blocks
         for part in bordered(blocks, self.rank_words.index(SOS), self.rank_words.index(EOS), self.marks):
             ids = np.empty_like(part)
             renumber(part, new_id, ids)

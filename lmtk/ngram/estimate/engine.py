@@ -135,6 +135,12 @@ class Estimator:
         """Takes the estimate of order 1; its log10bow is filled in later, in place."""
         self.log10p[1], self.log10bow[1], self.marks[1] = log10p, log10bow, marks
 
+    def forget(self, k):
+        """Gives the memory of order k back to the system. It cannot be used afterwards."""
+        for column in (self.log10p, self.log10bow, self.marks, self.types):
+            column[k] = None
+        trim()
+
     def estimate_all(self, methods, kenlm):
         """Estimates the orders from 2 on, and the weights of their contexts. Returns how many n-grams are left out, not
         counting those with an <unk> that is not predicted.

@@ -65,9 +65,7 @@ def put_from_memory(work, records):
         put = partial(put_segment, work, k, place, above["child"], new, as_matrix(level))
         lacking += sum(map_at_once(put, work.suffixes.segments))
         place = new
-        for column in (work.log10p, work.log10bow, work.marks, work.types):
-            column[k] = None
-        trim()  # freed memory goes back to the system, for the pages of the file
+        work.forget(k)  # for the pages of the file
     return lacking
 
 

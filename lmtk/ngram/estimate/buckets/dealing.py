@@ -11,13 +11,13 @@ def deal_out(job, parts):
     """Deals the records of this rank's part of the text to their buckets, on all ranks: job.records."""
     n, comm, rounds = job.order, job.comm, len(job.rank_buckets)
     pieces, longest, done, total = overlapping(parts, n), 1, 0, int(job.seen.sum())
-    turn_of, job.records = job.turns[job.bucket_of], Shelf()
+    turns, job.records = job.turns, Shelf()
     while longest:
         x = next(pieces, np.zeros(n, np.int32))
         longest = comm.largest(len(x) - n)
-        turn = turn_of[x[n - 1 : -1]]
+        turn = turns[job.bucket_of[x[n - 1 : -1]]]
         rows = x[np.argsort(turn, kind="stable")[:, None] + np.arange(n + 1)]
-        counts = np.bincount(turn, minlength=len(job.turns))
+        counts = np.bincount(turn, minlength=len(turns))
         parts = np.split(rows, np.cumsum(counts)[rounds - 1 : -1 : rounds])
         done += len(rows)
         rows, counts = comm.swap(parts), comm.swap(np.split(counts, comm.size))

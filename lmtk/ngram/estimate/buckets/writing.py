@@ -37,7 +37,7 @@ def write_arpa(out, job, path=None, layout=None, may_reuse=False):
         for k in range(1, job.order + 1):
             if out:
                 write(b"\n\\%d-grams:\n" % k)
-            buckets = pieces_of(job, k, layout, scratch)
+            buckets = pieces_of_buckets(job, k, layout, scratch)
             for group in [buckets] if comm.size == 1 else ([bucket] for bucket in buckets):  # ranks go on together
                 for text in threads.map_in_order(lambda piece: piece(), chain.from_iterable(group)):
                     write(text)
@@ -111,7 +111,7 @@ def open_shared(out, comm):
     return name, file
 
 
-def pieces_of(job, k, layout, scratch):
+def pieces_of_buckets(job, k, layout, scratch):
     """Yields, for each of a rank's buckets, what printing.pieces_of makes of the contexts of order k in the bucket. At
     order 1 only rank 0 has lines, those of all words.
     """
