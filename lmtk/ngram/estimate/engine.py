@@ -26,40 +26,38 @@ IN_MODEL, NEEDED = 1, 2  # marks: an n-gram is in the model; the ARPA file needs
 
 @dataclass
 class Gathered:
-    """The n-grams of an order whose contexts end in a segment, (N,) each: node, context, parent (the suffix), children
-    (how many n-grams of the next order end in the n-gram) and raw (how often it was seen), numbered as in
-    `suffix.gather`. first: the node of the first context; H: the number of contexts.
+    """The n-grams of an order whose contexts end in a segment, (N,) each: node, context, suffix (its node), parent (the
+    suffix among the Gathered of the order below), word (the last one), children (how many n-grams of the next order end
+    in the n-gram) and raw (how often it was seen), as in `suffix.gather`. contexts: their nodes, a slice.
     """
 
     node: np.ndarray
     context: np.ndarray
+    suffix: np.ndarray
     parent: np.ndarray
+    word: np.ndarray
     children: np.ndarray
     raw: np.ndarray
-    first: int
-    H: int
+    contexts: slice
 
     @property
-    def contexts(self):
-        return slice(self.first, self.first + self.H)
+    def H(self):
+        return self.contexts.stop - self.contexts.start
 
 
-def gather(x, segment, room):
-    """The Gathered of each order from 2 on, a list, of a segment of Suffixes x, in memory of `room`, a Scratch's."""
+def gather(x, k, segment, room):
+    """The Gathered of order k > 1 of a segment of Suffixes x, in memory of `room`, a Scratch's, until the next call."""
     first, last, begin, _ = segment
-    n, sizes = x.order, np.empty(x.order + 1, np.int64)
-    local = contexts_of(x, 1, n - 1, segment, room)
-    blocks = x.by[first], x.by[last]
-    suffix.sizes_of(x.rank, x.blocks, blocks, sizes)
-    rows = room("rows", (sizes.sum(), 5), np.int32)
-    suffix.gather(x.arrays, blocks, (begin, local), sizes, rows.reshape(-1))
-    nodes = [first, *(int(x.nodes(k, [begin])[0]) for k in range(2, n))]
-    rows = np.split(rows, np.cumsum(sizes[2:-1]))
-    orders = [Gathered(*columns.T, node, int(H) + 1) for columns, node, H in zip(rows, nodes, local[-1], strict=True)]
-    for k, g in enumerate(orders if x.raw else (), 2):
-        g.raw = x.raw[k][g.node]
-        g.children = (x.continuations[k][g.node] if k < n else g.children).astype(g.raw.dtype)
-    return orders
+    local, (a, z) = contexts_of(x, k - 1, 1, segment, room), (x.by[first], x.by[last])
+    places = int(x.blocks[1, a:z].sum() - x.blocks[0, a:z].sum())
+    columns = room("grams", (7, places), np.int32)
+    columns = columns[:, : suffix.gather(x.arrays, k, (a, z), (begin, local), columns)]
+    node = first if k == 2 else int(x.nodes(k - 1, [begin])[0])
+    grams = Gathered(*columns, slice(node, node + int(local[-1, 0]) + 1))
+    if x.raw:
+        grams.raw = x.raw[k][grams.node]
+        grams.children = (x.continuations[k][grams.node] if k < x.order else grams.children).astype(grams.raw.dtype)
+    return grams
 
 
 def contexts_of(x, k, orders, segment, room):
@@ -166,7 +164,7 @@ class Estimator:
 
     def estimate(self, methods, kenlm, lower_p, scratch, segment):
         """`estimate_all` for a segment. lower_p: 10^log10p of order 1; scratch: a Scratch."""
-        left_out, below = 0, slice(None)
+        left_out = 0
         with scratch.lent() as room:
             for method, (k, grams, count, predicted, unknowns) in zip(methods[1:], self.orders(segment, room)):
                 node, raw = grams.node[predicted], grams.raw[predicted]
@@ -177,12 +175,12 @@ class Estimator:
                 types = room("types", grams.H, np.int32)
                 lacking = len(grams.node) - put(node, log10p, events[0], self.log10p[k], self.marks[k], types)
                 if lacking:
-                    lower_p = self.back_off(k, grams, predicted, (log10p, lower_p), bow, below)
+                    lower_p = self.back_off(k, grams, predicted, (log10p, lower_p), bow)
                 bow[(types == 0) & (bow == 0)] = np.nan
                 self.log10bow[k - 1][grams.contexts] = bow
                 if len(self.types[k - 1]):
                     self.types[k - 1][grams.contexts] = types
-                left_out, below = left_out + lacking - unknowns, grams.node
+                left_out += lacking - unknowns
         return left_out
 
     def orders(self, segment, room):
@@ -190,30 +188,29 @@ class Estimator:
         them; which n-grams are predicted; how many have an <unk> that is not predicted. An n-gram is predicted if it is
         counted, ends in a predicted word, and has no such <unk>.
         """
-        word = None
-        for k, grams in enumerate(gather(self.suffixes, segment, room), 2):
+        for k in range(2, self.suffixes.order + 1):
+            grams = gather(self.suffixes, k, segment, room)
             count, predicted, unknowns = grams.raw, slice(None), 0
             if self.continued(k):
                 count, is_first = grams.children, self.suffixes.oldest(k)[grams.node] >= self.vocab.V
                 count[is_first] = grams.raw[is_first]  # nothing precedes n-grams that begin with a word such as <s>
             if self.has_others:
-                word = grams.parent if k == 2 else word[grams.parent]  # the last one of each n-gram
-                is_predicted = (word < self.vocab.V) & (grams.raw >= 0)
+                is_predicted = (grams.word < self.vocab.V) & (grams.raw >= 0)
                 if self.unknown:
-                    is_unknown = (word == self.vocab.unk_id) | self.unknown[k - 1][grams.contexts][grams.context]
+                    is_unknown = (grams.word == self.vocab.unk_id) | self.unknown[k - 1][grams.contexts][grams.context]
                     is_predicted, unknowns = is_predicted & ~is_unknown, np.count_nonzero(is_unknown)
                 predicted = np.flatnonzero(is_predicted)
             yield k, grams, count, predicted, unknowns
 
-    def back_off(self, k, grams, predicted, estimates, bow, below):
+    def back_off(self, k, grams, predicted, estimates, bow):
         """Backs off for the n-grams without a probability of their own. estimates: log10p and p of the `predicted`
-        n-grams; bow: of the contexts; below: the nodes of the order below. Returns p of all n-grams, (N,).
+        n-grams; bow: of the contexts. Returns p of all n-grams, (N,).
         """
         log10p, p = estimates
         lacks_p, all_p = np.ones(len(grams.node), bool), np.empty(len(grams.node))
         lacks_p[predicted], all_p[predicted] = np.isnan(log10p), p
         node = grams.node[lacks_p]
-        self.log10p[k][node] = bow[grams.context[lacks_p]] + self.log10p[k - 1][below][grams.parent[lacks_p]]
+        self.log10p[k][node] = bow[grams.context[lacks_p]] + self.log10p[k - 1][grams.suffix[lacks_p]]
         self.marks[k][node] = 0
         all_p[lacks_p] = probability(self.log10p[k][node])
         return all_p
@@ -221,15 +218,14 @@ class Estimator:
     def need_contexts(self, k, segment):
         """Marks the contexts of a segment's k-grams that are IN_MODEL. Returns suffixes of those that are NEEDED."""
         with self.scratch.lent() as room:
-            below, grams = [None, *gather(self.suffixes, segment, room)][k - 2 : k]
+            grams = gather(self.suffixes, k, segment, room)
             marks, bow = self.marks[k][grams.node], self.log10bow[k - 1][grams.contexts]
             extended = grams.context[marks & IN_MODEL > 0]
             self.marks[k - 1][grams.contexts][extended] |= IN_MODEL | NEEDED
             bow[extended] = np.where(np.isnan(bow[extended]), 0, bow[extended])
             if len(self.types[k - 1]):
                 self.types[k - 1][grams.contexts] = np.bincount(extended, minlength=grams.H)
-            parents = grams.parent[marks & NEEDED > 0]
-            return below.node[parents] if below else parents
+            return grams.suffix[marks & NEEDED > 0]
 
     def need_order(self, k, ends):
         """Marks the prefixes of the n-grams of order k, and the suffixes of the NEEDED ones. With `ends` these suffixes

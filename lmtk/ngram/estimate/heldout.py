@@ -91,8 +91,8 @@ class HeldOut:
             return
         word, *before = self.words[chosen].astype(np.int64).T
         context = before[0] - first
-        with work.scratch.lent() as room:
-            local = contexts_of(x, 1, x.order - 1, segment, room)
+        with work.scratch.lent() as room, work.scratch.lent() as other:
+            local = contexts_of(x, 1, x.order - 1, segment, other)
             for k, grams, count, predicted, _ in work.orders(segment, room):
                 if k == 2:
                     node = find(grams.context.astype(np.int64) * W + grams.parent, context, word, W)

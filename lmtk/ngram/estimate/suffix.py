@@ -413,123 +413,83 @@ def first_reads(arrays, k, start, size, nodes):
 
 
 @jit
-def sizes_of(rank, blocks, part, sizes):
-    """sizes (n + 1,) <- how many n-grams of each order k > 1 begin in a part of the blocks, (first, end)."""
-    sizes[:] = 0
-    for b in range(part[0], part[1]):
-        for k in range(2, len(sizes)):
-            sizes[k] += number(rank, k, blocks[1, b]) - number(rank, k, blocks[0, b])
+def gather(arrays, k, part, places, columns):
+    """columns (7, N) <- the n-grams of order k > 1 in a part of the blocks, (first, end). places: the first place of
+    the segment, and `local` (N, 1) of `contexts_at` for order k - 1. Returns how many n-grams there are.
 
-
-@jit
-def gather(arrays, part, places, sizes, rows):
-    """Hard to read: all orders are gathered in one pass, and two columns first hold running sums.
-    rows (5 N,) <- the n-grams of all orders k > 1 in a part of the blocks, (first, end): sizes[k] of each order, order
-    after order. places: the first place of the segment, and `local` of `contexts_at`.
-
-    Each has five numbers: its node; its context, numbered as in `local`; its suffix, the last word at order 2, else
-    numbered among the gathered n-grams of the order below; how many (k + 1)-grams end in it; how often it was seen.
-
-    A block has few places and is bound by their first reads, which are made together for BATCH blocks. The last two
-    numbers are differences of running sums.
+    The columns are: the node; the context, numbered as in `local`; the node of the suffix; the suffix, numbered among
+    the n-grams of order k - 1 in this part; the last word, which is also the suffix at order 2; how many (k + 1)-grams
+    end in the n-gram; how often it was seen. A block has few places and is bound by their first reads, which are made
+    together for BATCH blocks.
     """
     (begins, come, _, blocks), (a, z), (first, local) = arrays, part, places
-    n, walked = len(sizes) - 1, 0
-    base = np.zeros(n + 2, np.int64)
-    for k in range(1, n + 1):
-        base[k + 1] = base[k] + sizes[k]
-    now, short = base.copy(), np.zeros(n + 1, np.int64)  # short: how many places have no n-gram of order k
-    nodes, g = np.empty((n + 1, BATCH), np.int32), np.empty(n + 1, np.int32)
-    contexts, width = local.reshape(-1), local.shape[1]
+    node, context, suffix, parent, word, children, seen = columns
+    nodes, suffixes = np.empty((2, BATCH), np.int32)
+    many, number = 0, -1
     for start in range(a, z, BATCH):
         size = min(BATCH, z - start)
-        for k in range(2, n + 1):
-            first_reads(arrays, k, start, size, nodes[k])
+        first_reads(arrays, k, start, size, nodes)
+        first_reads(arrays, k - 1, start, size, suffixes)
         for r in range(size):
-            last = blocks[2, start + r]
-            for k in range(2, n + 1):
-                g[k] = nodes[k, r]
+            g, last = nodes[r], blocks[2, start + r]
+            end = last if k == 2 else suffixes[r] - 1
             for j in range(blocks[0, start + r], blocks[1, start + r]):
                 f, m = orders_at(begins, j)
-                f, at = max(f, 2), width * (come[j] - first) - 2
-                above = now[f - 1] - 1 - base[f - 1] if f > 2 else np.int64(last)
-                for k in range(f, m + 1):
-                    i = now[k]
-                    rows[5 * i], rows[5 * i + 1], rows[5 * i + 2] = g[k], contexts[at + k], above
-                    rows[5 * i + 3], rows[5 * i + 4] = now[k + 1], walked - short[k]
-                    above = i - base[k]
-                    now[k] = i + 1
-                    g[k] += 1
-                for k in range(m + 1, n + 1):
-                    short[k] += 1
-                walked += 1
-    for k in range(2, n + 1):
-        for i in range(base[k], now[k]):
-            more = i + 1 < now[k]
-            rows[5 * i + 3] = (rows[5 * i + 8] if more else now[k + 1]) - rows[5 * i + 3]
-            rows[5 * i + 4] = (rows[5 * i + 9] if more else walked - short[k]) - rows[5 * i + 4]
+                is_new = (k > 2) & (f < k) & (k <= m + 1)
+                end += is_new
+                number += is_new
+                if k > m:
+                    continue
+                if f <= k:
+                    node[many], context[many], suffix[many], word[many] = g, local[come[j] - first, 0], end, last
+                    parent[many] = last if k == 2 else number
+                    children[many], seen[many] = 0, 0
+                    g += 1
+                    many += 1
+                children[many - 1] += (f <= k + 1) & (k < m)
+                seen[many - 1] += 1
+    return many
 
 
 @jit
-def place(arrays, k, part, places, head, columns, records):
-    """Fill the records of those n-grams of order k in a part of the blocks that the model has. Each context's begin
-    at the row head (H,), which advances in place. part, places: as in `gather`.
+def place(grams, head, columns, records):
+    """Fills the records of those n-grams of an order that the model has. grams: node, context, suffix and word of
+    `gather`. Each context's n-grams begin at the row head (H,), which advances in place.
 
     records: rows; logs, the same memory as float32; new, the row of each n-gram; all are filled. columns: the row of
     each n-gram of the order below, -1 for none; marks, log10p, log10bow and types of an engine.Estimator. The number of
     types takes the place of the first child until `sum_up`. Returns how many n-grams lack their suffix. Bound by a
     random write a row; BATCH are fetched together.
     """
-    (begins, come, _, blocks), (a, z), (first, local) = arrays, part, places
-    (below, marks, log10p, log10bow, types), rows = columns, records[0]
-    lacking, many, wide = 0, 0, rows.shape[1]
-    nodes, parents, at, number, suffix, word = np.empty((6, BATCH), np.int32)
-    batch = at, number, suffix, word
-    for start in range(a, z, BATCH):
-        size = min(BATCH, z - start)
-        first_reads(arrays, k, start, size, nodes)
-        first_reads(arrays, k - 1, start, size, parents)
-        for r in range(size):
-            g = np.int64(nodes[r])
+    (nodes, contexts, suffixes, words), (rows, logs, new) = grams, records
+    below, marks, log10p, log10bow, types = columns
+    lacking, wide, last, at = 0, len(log10bow) > 0, rows.shape[1] - 1, np.empty(BATCH, np.int32)
+    for start in range(0, len(nodes), BATCH):
+        size = min(BATCH, len(nodes) - start)
+        for i in range(start, start + size):
+            g = np.int64(nodes[i])
             prefetch(marks, g)
             prefetch(log10p, g)
-            if len(log10bow):
+            prefetch(below, np.int64(suffixes[i]))
+            if wide:
                 prefetch(types, g)
                 prefetch(log10bow, g)
-            prefetch(below, np.int64(blocks[2, start + r] if k == 2 else parents[r] - 1))
         for r in range(size):
-            g, last = nodes[r], blocks[2, start + r]
-            above = last if k == 2 else parents[r] - 1
-            for j in range(blocks[0, start + r], blocks[1, start + r]):
-                f, m = orders_at(begins, j)
-                above += (k > 2) & (f < k) & (k <= m + 1)
-                if f > k or k > m:
-                    continue
-                if marks[g] & 1:
-                    context = local[come[j] - first, 0]
-                    at[many], number[many], suffix[many], word[many] = head[context], g, above, last
-                    prefetch(rows, wide * np.int64(head[context]))
-                    head[context] += 1
-                    many += 1
-                    if many == BATCH:
-                        lacking += put_rows(batch, many, columns, records)
-                        many = 0
-                g += 1
-    return lacking + put_rows(batch, many, columns, records)
-
-
-@inlined
-def put_rows(batch, many, columns, records):
-    """Writes the records of `place` for the first `many` n-grams of a batch. Returns how many lack their suffix."""
-    (at, number, suffix, word), (below, _, log10p, log10bow, types), (rows, logs, new) = batch, columns, records
-    lacking, wide, last = 0, len(log10bow) > 0, rows.shape[1] - 1
-    for i in range(many):
-        g, row = number[i], at[i]
-        rows[row, 0], logs[row, 1 + wide], rows[row, last] = word[i], log10p[g], below[suffix[i]]
-        lacking += rows[row, last] < 0
-        if wide:
-            new[g], rows[row, 1] = row, types[g]
-            logs[row, 3] = log10bow[g] if log10bow[g] == log10bow[g] else np.float32(0)
+            context, at[r] = contexts[start + r], -1
+            if marks[nodes[start + r]] & 1:
+                at[r] = head[context]
+                prefetch(rows, (last + 1) * np.int64(head[context]))
+                head[context] += 1
+        for r in range(size):
+            i, row = start + r, at[r]
+            if row < 0:
+                continue
+            g = nodes[i]
+            rows[row, 0], logs[row, 1 + wide], rows[row, last] = words[i], log10p[g], below[suffixes[i]]
+            lacking += rows[row, last] < 0
+            if wide:
+                new[g], rows[row, 1] = row, types[g]
+                logs[row, 3] = log10bow[g] if log10bow[g] == log10bow[g] else np.float32(0)
     return lacking
 
 

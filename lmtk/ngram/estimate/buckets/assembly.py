@@ -75,13 +75,12 @@ def put_segment(work, k, place, child, new, rows, segment):
     """
     x = work.suffixes
     with work.scratch.lent() as room:
-        local = engine.contexts_of(x, k - 1, 1, segment, room)
-        first = segment[0] if k == 2 else x.nodes(k - 1, segment[2:3])[0]
-        head = room("head", local[-1] + 1, np.int32)
-        head[:] = child[place[first : first + len(head)]]
+        grams = engine.gather(x, k, segment, room)
+        head = room("head", grams.H, np.int32)
+        head[:] = child[place[grams.contexts]]
         columns = place, work.marks[k], work.log10p[k], work.log10bow[k], work.types[k]
-        part, places, records = (x.by[segment[0]], x.by[segment[1]]), (segment[2], local), (rows, rows.view(f32), new)
-        return suffix.place(x.arrays, k, part, places, head, columns, records)
+        grams = grams.node, grams.context, grams.suffix, grams.word
+        return suffix.place(grams, head, columns, (rows, rows.view(f32), new))
 
 
 def put_from_shelf(job, size, records):

@@ -168,6 +168,7 @@ def need_all(job, ends):
     """
     for k in range(job.order, 1, -1):
         job.each(partial(need_one, job, k, ends), f"prefixes of {k}-grams")
+        job.forget()
         if k == 2 or job.estimator:
             continue
         for t, b in enumerate(job.rank_buckets):
