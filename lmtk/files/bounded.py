@@ -17,6 +17,7 @@ from lmtk.machine.memory import STATM
 bound, mapped, watch = None, [], None  # bytes of `limit_memory`; weak references to mapped files; thread of `let_go`
 SMALL = 1 << 20  # bytes; an array below this size stays in memory
 MOMENT = 0.005  # seconds between two checks of `let_go`
+PARTS = 8  # of a mapped file, which are dropped one after the other
 BESIDES = 90 << 20  # bytes of the program itself, in addition to the bound
 
 
@@ -104,10 +105,11 @@ def array_of(file, kind, access=mmap.ACCESS_WRITE):
 
 
 def let_go():
-    """Drops all pages of mapped files from this process whenever its memory is above the bound. The pages stay in the
-    system's cache as long as there is room, and come back when they are used. This function never returns.
+    """Drops pages of mapped files from this process while its memory is above the bound, a part of each file at a time.
+    The pages stay in the system's cache as long as there is room, and come back when they are used. This function never
+    returns.
     """
-    page = os.sysconf("SC_PAGE_SIZE")
+    page, part = os.sysconf("SC_PAGE_SIZE"), 0
     with open(STATM, "rb", buffering=0) as statm:
         while True:
             time.sleep(MOMENT)
@@ -116,8 +118,11 @@ def let_go():
             if most and int(statm.read().split()[1]) * page > most:
                 for file in [*mapped]:
                     if (pages := file()) is not None:
-                        pages.madvise(mmap.MADV_DONTNEED)
+                        size = -(-len(pages) // (PARTS * page)) * page
+                        if part * size < len(pages):
+                            pages.madvise(mmap.MADV_DONTNEED, part * size, size)
                     del pages
+                part = (part + 1) % PARTS
 
 
 def trim():

@@ -128,6 +128,6 @@ def pieces_of_buckets(job, k, layout, scratch):
             # one word more, since words_of may read one word before the first: the last
             words = np.append(job.shelf.get(("contexts", "words", b), np.int32, 0, int(base[k + 1])), np.int32(0))
             start = ends_of(job, b, "contexts")
-            x = suffix.Suffixes(begins, suffix.ranks_of(begins, job.order), words, base, sizes.tolist(), start)
+            x = suffix.Suffixes(begins, suffix.ranks_of(begins, k), words, base, sizes.tolist(), start)
             yield pieces(x, (p, job.shelf.get(("bow", b, k), f32), marks))
             job.show((b + 1) / (len(job.bounds) - 1), f"writing {k}-grams")
