@@ -126,32 +126,12 @@ def entry_of(kernel, code, kinds, name):
         message = context.insert_const_string(module, f"{kernel.__name__}: not enough memory for its work")
         call_python(builder, "PyErr_SetString", VOID, error, message)
         builder.ret(OBJECT(None))
-    builder.ret(object_of(context, builder, result, returned))
+    builder.ret(context.get_python_api(builder).from_native_value(result, returned))
     library = context.codegen().create_library(name)
     library.add_linking_library(code.library)
     library.add_ir_module(module)
     library.finalize()
     return library
-
-
-def object_of(context, builder, kind, value):
-    """Python's object for a kernel's result of numba's type `kind`: None, a number or a tuple. Raises TypeError."""
-    if kind is types.none:
-        none = ir.GlobalVariable(builder.module, OBJECT.pointee, "_Py_NoneStruct")
-        call_python(builder, "Py_IncRef", VOID, none)
-        return none
-    if isinstance(kind, types.BaseTuple):
-        items = call_python(builder, "PyTuple_New", OBJECT, WORD(len(kind)))
-        for i, inner in enumerate(kind):
-            item = object_of(context, builder, inner, builder.extract_value(value, i))
-            call_python(builder, "PyTuple_SetItem", INT, items, WORD(i), item)
-        return items
-    if isinstance(kind, types.Float):
-        return call_python(builder, "PyFloat_FromDouble", OBJECT, context.cast(builder, value, kind, types.float64))
-    if isinstance(kind, (types.Boolean, types.Integer)):
-        function = "PyLong_FromLongLong" if isinstance(kind, types.Integer) else "PyBool_FromLong"
-        return call_python(builder, function, OBJECT, context.cast(builder, value, kind, types.int64))
-    raise TypeError(f"a kernel returns {kind}, which is not a number")
 
 
 def argument(context, builder, kind, value):
