@@ -125,12 +125,14 @@ def test_pruning_drops_what_costs_less_than_the_threshold(model, data):
 @given(whole_models, st.data())
 def test_limits_say_what_every_threshold_leaves(model, data):
     """The n-grams of any threshold, and the lowest threshold for any number of n-grams."""
-    whole, limits = pruning.find_limits(model, data.draw(st.integers(2, 3)))
+    whole, limits_of_orders = pruning.find_limits(model, data.draw(st.integers(2, 3)))
+    limits = np.concatenate(limits_of_orders)
     thresholds = np.unique(limits[np.isfinite(limits)]).tolist()
     for threshold in thresholds[:: max(len(thresholds) // 5, 1)]:
-        assert sum(pruning.cut(whole, limits, threshold).sizes) == np.count_nonzero(limits >= np.float32(threshold))
+        pruned = pruning.cut(whole, limits_of_orders, threshold)
+        assert sum(pruned.sizes) == np.count_nonzero(limits >= np.float32(threshold))
     for most in range(len(limits) + 2):
-        threshold = pruning.threshold_for(limits, most)
+        threshold = pruning.threshold_for(limits_of_orders, most)
         assert np.count_nonzero(limits >= threshold) <= most or threshold == np.inf
         assert most >= len(limits) or np.count_nonzero(limits >= np.nextafter(threshold, np.float32(-np.inf))) > most
 

@@ -63,7 +63,7 @@ def prune_model(job, files, model, threshold, context, may_reuse):
                 return pruned, limit
             wanted = max(wanted - excess, 0)
 
-    pruned, limit = fit(job, files, len(limits), cut_to)
+    pruned, limit = fit(job, files, sum(map(len, limits)), cut_to)
     return pruned, f"-prune {max(limit, 0):.9g}"
 
 

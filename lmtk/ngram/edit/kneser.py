@@ -29,7 +29,7 @@ from functools import cached_property
 import numpy as np
 
 from lmtk.machine.jit import jit
-from lmtk.ngram.edit.prune import first_marks, keep_marked
+from lmtk.ngram.edit.prune import keep_marked
 from lmtk.ngram.edit.renormalize import writable
 from lmtk.ngram.model.backoff import Backoff
 from lmtk.ngram.model.nodes import AT, CHILD, WIDTH, N
@@ -52,7 +52,7 @@ class KneserNey:
 
     @cached_property
     def base(self):
-        return first_marks(self.model.nodes)
+        return np.concatenate(([0], np.cumsum(self.model.nodes.where[:, N])))
 
     def of_order(self, k):
         """(the contexts of the n-grams of order k, as places in S; their suffixes, as places in `counts`)."""
@@ -134,7 +134,7 @@ class KneserNey:
                 level["log10p"][:-1] = np.where(level["word"][:-1] < V, log10p, level["log10p"][:-1])
             else:
                 level["log10p"][:-1] = np.where(counts[part] > 0, log10p, np.nan)
-        return keep_marked(self.model, stays)
+        return keep_marked(self.model, np.split(stays, self.base[1:-1]))
 
 
 def kneser_ney(model, times, tokens, methods):

@@ -3,7 +3,7 @@
 An edit goes in four steps: the model is copied, n-grams are marked that stay, the marked records are copied to new
 memory with their suffixes, and the back-off weights are made anew. Pruning by entropy first computes for each n-gram
 the threshold up to which it stays, so that a model of a wanted size needs no trials. The kernels' arguments are those
-of `renormalize`; kept, needed: uint8 marks of the n-grams of all orders, in order of their nodes.
+of `renormalize`; kept, needed: uint8 marks of the n-grams, in order of their nodes, an array for each order.
 """
 
 import math
@@ -32,8 +32,8 @@ def prune(model, threshold, minorder=2, context=None, may_reuse=False):
 
 
 def find_limits(model, minorder=2, context=None, may_reuse=False):
-    """The threshold up to which `prune` keeps each n-gram: (a copy of the model, limits). limits float32: of all
-    n-grams, in order of their nodes; inf if they always stay (below `minorder` words), -inf for bare prefixes.
+    """The threshold up to which `prune` keeps each n-gram: (a copy of the model, limits of each order). limits
+    (N_k,) float32: inf for n-grams that always stay (below `minorder` words), -inf for bare prefixes.
 
     Leaving out the n-gram h w changes bow(h) to bow'(h), and the entropy by
         -p(h) {p(w|h) [log p(w|h') + log bow'(h) - log p(w|h)] + (1 - sum p(v|h)) [log bow'(h) - log bow(h)]}.
@@ -45,14 +45,13 @@ def find_limits(model, minorder=2, context=None, may_reuse=False):
     """
     model = writable(model, may_reuse)
     nodes, context = model.nodes, context or context_probabilities(model)
-    base = first_marks(nodes)
-    limits = np.full(base[-1], np.inf, f32)
-    needed = [np.full(size, -np.inf, f32) for size in nodes.where[:, N]]
+    limits = [np.full(size, -np.inf, f32) for size in nodes.where[:, N]]  # at first, those of the longer n-grams
     for k in range(nodes.order, 1, -1):
-        of_order = context[k - 2], limits[base[k - 1] : base[k]], (needed[k - 1], needed[k - 2])
-        judge_part = lambda part, k=k, of_order=of_order: judge(nodes.arrays, k, part, *of_order, k >= minorder)
+        mark_suffixes(nodes, k, limits)
+        of_orders = context[k - 2], limits[k - 1], limits[k - 2]
+        judge_part = lambda part, k=k, of_orders=of_orders: judge(nodes.arrays, k, part, *of_orders, k >= minorder)
         map_at_once(judge_part, parts_of(nodes.size(k - 1)))
-        mark_suffixes(nodes, k, needed)
+    limits[0][:] = np.inf
     return model, limits
 
 
@@ -60,14 +59,15 @@ def cut(model, limits, threshold):
     """The model without the n-grams whose limits are below the threshold, with new weights. model, limits: the results
     of `find_limits`; they can be used again.
     """
-    kept = (limits >= f32(threshold)).view(np.uint8)
+    kept = [(of_order >= f32(threshold)).view(np.uint8) for of_order in limits]
     return keep_marked(model, kept, mark_needed(model.nodes, kept))
 
 
 def threshold_for(limits, most):
     """The lowest threshold that keeps at most `most` n-grams; inf if more always stay. limits: from `find_limits`."""
-    removed = len(limits) - most
-    return np.nextafter(np.partition(limits, removed - 1)[removed - 1], f32(np.inf)) if removed > 0 else f32(-np.inf)
+    every = np.concatenate(limits)
+    removed = len(every) - most
+    return np.nextafter(np.partition(every, removed - 1)[removed - 1], f32(np.inf)) if removed > 0 else f32(-np.inf)
 
 
 def prune_low(model, minorder=2):
@@ -87,8 +87,8 @@ def prune_low(model, minorder=2):
             dropped += sum(map_at_once(drop, parts_of(nodes.size(k - 1))))
         update_all_weights(model)
     kept = stated(nodes)
-    kept[: nodes.size(1)] = 1
-    return keep_marked(model, kept | mark_needed(nodes, kept))
+    kept[0][:] = 1
+    return keep_marked(model, [marks | needed for marks, needed in zip(kept, mark_needed(nodes, kept))])
 
 
 def drop_empty(model):
@@ -96,22 +96,17 @@ def drop_empty(model):
     return replace(model, nodes=select(model, stated(model.nodes)))
 
 
-def first_marks(nodes):
-    """(n + 1,): where the marks of each order begin in an array for the n-grams of all orders, and its end."""
-    return np.concatenate(([0], np.cumsum(nodes.where[:, N])))
-
-
 def stated(nodes):
-    """Whether each n-gram has a probability of its own: uint8, all orders in one array."""
-    return np.concatenate([~np.isnan(level["log10p"][:-1]) for level in nodes.levels[1:]]).astype(np.uint8)
+    """The marks of n-grams that have a probability."""
+    return [(~np.isnan(level["log10p"][:-1])).view(np.uint8) for level in nodes.levels[1:]]
 
 
 def mark_needed(nodes, kept):
     """The marks of n-grams that need a weight: the contexts of kept n-grams, and the suffixes of these contexts."""
-    base, needed = first_marks(nodes), np.zeros_like(kept)
+    needed = [*map(np.zeros_like, kept)]
     for k in range(nodes.order, 1, -1):
-        mark_contexts(nodes.levels, k, kept, needed, base)
-        mark_suffixes(nodes, k, np.split(needed, base[1:-1]))
+        needed[k - 2] |= are_contexts(nodes, k, kept[k - 1] | needed[k - 1])
+        mark_suffixes(nodes, k, needed)
     return needed
 
 
@@ -125,19 +120,19 @@ def keep_marked(model, kept, weighted=None):
 
 def select(model, kept, weighted=None):
     """Copy n-grams that are kept, and their prefixes, to new Nodes. kept, weighted: as for `keep_marked`."""
-    levels, stays, base = model.nodes.checked_levels(len(model.vocab.words)), kept.copy(), first_marks(model.nodes)
+    levels, stays = model.nodes.checked_levels(len(model.vocab.words)), [*kept]
     for k in range(len(levels) - 1, 1, -1):
-        mark_contexts(levels, k, stays, stays, base)
-    new, new_where, records = allocate([np.count_nonzero(part) for part in np.split(stays, base[1:-1])])
-    marks = kept, stays, stays if weighted is None else weighted
-    map_at_once(lambda k: copy_staying(levels, k, marks, base, records[k - 1]), range(1, len(levels)))
+        stays[k - 2] = stays[k - 2] | are_contexts(model.nodes, k, stays[k - 1])
+    new, new_where, records = allocate([*map(np.count_nonzero, stays)])
+    marks = kept, stays, weighted or stays
+    map_at_once(lambda k: copy_staying(levels, k, marks, records[k - 1]), range(1, len(levels)))
     return finish(new, new_where, len(model.vocab.words))
 
 
-def mark_contexts(levels, k, stays, marked, base):
-    """Mark the contexts of the k-grams that stay or are marked. In both arrays, k-grams begin at base[k - 1]."""
-    before = count_before(stays[base[k - 1] : base[k]] | marked[base[k - 1] : base[k]])[levels[k - 1]["child"]]
-    marked[base[k - 2] : base[k - 1]] |= before[1:] > before[:-1]
+def are_contexts(nodes, k, marks):
+    """(N_(k-1),) bool: whether an n-gram of order k - 1 is the context of a marked one of order k. marks (N_k,)."""
+    before = count_before(marks)[nodes.levels[k - 1]["child"]]
+    return before[1:] > before[:-1]
 
 
 def count_before(marks):
@@ -145,33 +140,33 @@ def count_before(marks):
     return np.append(np.int32(0), np.cumsum(marks, dtype=np.int32))
 
 
-def copy_staying(levels, k, marks, base, records):
+def copy_staying(levels, k, marks, records):
     """records <- the n-grams of order k that stay, and where their children begin. marks: kept, stays and weighted.
     N-grams that stay but are not kept become bare prefixes; those that are not weighted get the weight (log10) 0.
     """
-    (kept, stays, weighted), is_context, n = marks, k + 1 < len(levels), 0
+    is_context, n = k + 1 < len(levels), 0
     if is_context:
-        children = count_before(stays[base[k] : base[k + 1]])
+        children = count_before(marks[1][k])
         records["child"][-1] = children[-1]
-    for begin in range(base[k - 1], base[k], PART):  # in parts, which stay in a cache
-        end = min(begin + PART, base[k])
-        staying, old = np.flatnonzero(stays[begin:end]), levels[k][begin - base[k - 1] : end - base[k - 1]]
+    for begin in range(0, len(levels[k]) - 1, PART):  # in parts, which stay in a cache
+        kept, stays, weighted = (of_orders[k - 1][begin : begin + PART] for of_orders in marks)
+        staying, old = np.flatnonzero(stays), levels[k][begin : begin + PART]
         new, n = records[n : n + len(staying)], n + len(staying)
         new["word"] = old["word"].take(staying)
-        new["log10p"] = np.where(kept[begin:end].take(staying), old["log10p"].take(staying), f32(np.nan))
+        new["log10p"] = np.where(kept.take(staying), old["log10p"].take(staying), f32(np.nan))
         if is_context:
-            new["log10bow"] = np.where(weighted[begin:end].take(staying), old["log10bow"].take(staying), f32(0))
+            new["log10bow"] = np.where(weighted.take(staying), old["log10bow"].take(staying), f32(0))
             new["child"] = children.take(old["child"].take(staying))
 
 
 @jit
-def judge(arrays, k, contexts, p_context, limits, needs, judged):
+def judge(arrays, k, contexts, p_context, limits, shorter, judged):
     """Stolcke's rule for the n-grams of order k, as in `find_limits`: limits (N_k,) float32 <- the threshold up to
-    which each stays. p_context: log10 p of the contexts.
-    needs: for each n-gram of order k, (N_k,), and of order k - 1, (N_(k-1),), the highest limit of the n-grams that
-    need it; the latter is raised in place. Without `judged` all n-grams stay.
+    which each stays; before, the highest limit of the longer n-grams that need it, -inf for none. shorter (N_(k-1),):
+    the same of order k - 1, raised to what the n-grams need. p_context: log10 p of the contexts. Without `judged` all
+    n-grams stay.
     """
-    (memory, logs, where, far), (first, last), (needed, shorter) = arrays, contexts, needs
+    (memory, logs, where, far), (first, last) = arrays, contexts
     weights, most = np.empty(len(where) + 1, np.float32), 0
     above, wide, below, width = where[k - 2, AT], where[k - 2, WIDTH], where[k - 1, AT], where[k - 1, WIDTH]
     p = below + where[k - 1, P]
@@ -204,8 +199,9 @@ def judge(arrays, k, contexts, p_context, limits, needs, judged):
                 loss = math.exp(-history * (chance * (q + new - log10p) + numerator * (new - old)) * LN10) - 1
             is_bare = logs[p + width * child] != logs[p + width * child]
             limit = f32(np.inf) if loss != loss else f32(loss)
-            limits[child] = f32(-np.inf) if is_bare else max(limit, needed[child])
-            shorter[i] = max(shorter[i], limits[child], needed[child])
+            limit = limits[child] if is_bare else max(limit, limits[child])
+            limits[child] = f32(-np.inf) if is_bare else limit
+            shorter[i] = max(shorter[i], limit)
 
 
 @jit
