@@ -29,8 +29,8 @@ from functools import cached_property
 import numpy as np
 
 from lmtk.machine.jit import jit
-from lmtk.ngram.edit.prune import keep_marked
-from lmtk.ngram.edit.renormalize import writable
+from lmtk.ngram.edit.prune import select
+from lmtk.ngram.edit.renormalize import renormalize, writable
 from lmtk.ngram.model.backoff import Backoff
 from lmtk.ngram.model.nodes import AT, CHILD, WIDTH, N
 
@@ -134,7 +134,7 @@ class KneserNey:
                 level["log10p"][:-1] = np.where(level["word"][:-1] < V, log10p, level["log10p"][:-1])
             else:
                 level["log10p"][:-1] = np.where(counts[part] > 0, log10p, np.nan)
-        return keep_marked(self.model, np.split(stays, self.base[1:-1]))
+        return renormalize(select(self.model, np.split(stays, self.base[1:-1])), may_reuse=True)
 
 
 def kneser_ney(model, times, tokens, methods):

@@ -60,7 +60,7 @@ def cut(model, limits, threshold):
     of `find_limits`; they can be used again.
     """
     kept = [(of_order >= f32(threshold)).view(np.uint8) for of_order in limits]
-    return keep_marked(model, kept, mark_needed(model.nodes, kept))
+    return renormalize(select(model, kept, mark_needed(model.nodes, kept)), may_reuse=True)
 
 
 def threshold_for(limits, most):
@@ -88,12 +88,8 @@ def prune_low(model, minorder=2):
         update_all_weights(model)
     kept = stated(nodes)
     kept[0][:] = 1
-    return keep_marked(model, [marks | needed for marks, needed in zip(kept, mark_needed(nodes, kept))])
-
-
-def drop_empty(model):
-    """Remove the bare prefixes that no n-gram extends. Probabilities and weights stay."""
-    return replace(model, nodes=select(model, stated(model.nodes)))
+    kept = [marks | needed for marks, needed in zip(kept, mark_needed(nodes, kept))]
+    return renormalize(select(model, kept), may_reuse=True)
 
 
 def stated(nodes):
@@ -110,23 +106,18 @@ def mark_needed(nodes, kept):
     return needed
 
 
-def keep_marked(model, kept, weighted=None):
-    """The model with the n-grams that are kept, with new weights. kept: marks of all n-grams. A removed n-gram that is
-    the prefix of a kept one becomes a bare prefix, which gets its backed-off probability. weighted: marks of the
-    n-grams that have a weight; None: all have one.
-    """
-    return renormalize(replace(model, nodes=select(model, kept, weighted)), may_reuse=True)
-
-
 def select(model, kept, weighted=None):
-    """Copy n-grams that are kept, and their prefixes, to new Nodes. kept, weighted: as for `keep_marked`."""
+    """The model with copies of the n-grams that are kept, and of their prefixes. kept: marks of all n-grams. A removed
+    n-gram that is the prefix of a kept one becomes a bare prefix. weighted: marks of the n-grams that have a weight;
+    None: all have one.
+    """
     levels, stays = model.nodes.checked_levels(len(model.vocab.words)), [*kept]
     for k in range(len(levels) - 1, 1, -1):
         stays[k - 2] = stays[k - 2] | are_contexts(model.nodes, k, stays[k - 1])
     new, new_where, records = allocate([*map(np.count_nonzero, stays)])
     marks = kept, stays, weighted or stays
     map_at_once(lambda k: copy_staying(levels, k, marks, records[k - 1]), range(1, len(levels)))
-    return finish(new, new_where, len(model.vocab.words))
+    return replace(model, nodes=finish(new, new_where, len(model.vocab.words)))
 
 
 def are_contexts(nodes, k, marks):

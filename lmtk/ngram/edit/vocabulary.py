@@ -10,7 +10,7 @@ from itertools import repeat
 
 import numpy as np
 
-from lmtk.ngram.edit.prune import drop_empty
+from lmtk.ngram.edit.prune import select, stated
 from lmtk.ngram.edit.renormalize import renormalize
 from lmtk.ngram.edit.union import unite
 from lmtk.ngram.model.backoff import Backoff
@@ -46,7 +46,7 @@ def limit(model, words):
     kept_words = [w for w, stay in zip(old.words, stays) if stay]
     smaller = renumbered([model], Vocab(kept_words, int(stays[: old.V].sum()), old.unk, old.tokenizer))
     has_bare = sum(model.sizes) < sum(model.nodes.where[:, N])
-    return drop_empty(smaller) if has_bare else smaller
+    return select(smaller, stated(smaller.nodes)) if has_bare else smaller  # no bare prefix without longer n-grams
 
 
 def add_words(model, words, unk=False):
