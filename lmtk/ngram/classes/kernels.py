@@ -37,9 +37,9 @@ def best_class(w, g, G, neighbours, counts, scratch):
     d takes G steps. Ties go to a, then to the first class. Counts without an entry in f take a logarithm. Bound by
     look-ups of f; most are of small counts, whose entries stay in the first cache.
 
-    Written to the `scratch` of `make_scratch`: r (2, C), 0 before: r[0, d] and r[1, d] <- how many bigrams w forms with
-    class d after and before it; near[i] <- the size[i] classes d whose r[i, d] is not 0; total (2,) <- the bigrams of w
-    as history, and as predicted word. The caller uses these and calls `clear`.
+    Written to the `scratch` of `make_scratch`: r (2, C): r[0, d] and r[1, d] <- how many bigrams w forms with class d
+    after and before it; near[i] <- the size[i] classes d whose r[i, d] is not 0; total (2,) <- the bigrams of w as
+    history, and as predicted word. Before that, r is set back to 0 for the classes in `near` of the last call.
     """
     start, word, count, repeats = neighbours
     N, M, n, f = counts
@@ -51,6 +51,8 @@ def best_class(w, g, G, neighbours, counts, scratch):
 
     a, s = g[w], repeats[w]
     for i in range(2):
+        for j in range(size[i]):
+            r[i, near[i, j]] = 0
         size[i], total[i] = 0, s
         for j in range(start[i, w], start[i, w + 1]):
             d = g[word[i, j]]
@@ -110,16 +112,7 @@ def best_class(w, g, G, neighbours, counts, scratch):
 def make_scratch(C, G):
     """The arrays r, near, size, total, rows (2, C) and gain (G,) of `best_class`."""
     r, near, rows = np.zeros((2, C), np.int64), np.empty((2, C), np.int64), np.empty((2, C), np.int32)
-    return r, near, np.empty(2, np.int64), np.empty(2, np.int64), rows, np.empty(G)
-
-
-@inlined
-def clear(scratch):
-    """Set r back to 0."""
-    r, near, size, _, _, _ = scratch
-    for i in range(2):
-        for j in range(size[i]):
-            r[i, near[i, j]] = 0
+    return r, near, np.zeros(2, np.int64), np.empty(2, np.int64), rows, np.empty(G)
 
 
 @jit
@@ -148,7 +141,6 @@ def exchange(words, g, G, neighbours, counts):
                         c, e = (b, d) if i == 0 else (d, b)
                         N[c, e] += x
                         M[e, c] += x
-        clear(scratch)
     return moved
 
 
@@ -158,7 +150,6 @@ def find_best_classes(words, g, G, neighbours, counts, best):
     scratch = make_scratch(len(counts[0]), G)
     for k in range(len(words)):
         best[k] = best_class(words[k], g, G, neighbours, counts, scratch)
-        clear(scratch)
 
 
 @jit
