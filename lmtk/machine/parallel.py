@@ -1,7 +1,7 @@
 """The ranks of a job: `Alone`, or `Many` under mpiexec; with `pooled`, the ranks of a node become threads of one rank.
 
-A communicator has rank, size, sum, max, largest, total, join, share, each, swap, swap_all, gather, follow, place and
-times; only Many has tell, send and receive. All ranks must call the same methods in the same order.
+A communicator has rank, size, sum, max, largest, total, join, share, each, swap, gather, follow, place and times;
+only Many has tell, send and receive. All ranks must call the same methods in the same order.
 """
 
 import atexit
@@ -43,9 +43,6 @@ class Alone:
     def join(self, rows, total):
         return rows
 
-    def swap_all(self, parts):
-        return np.concatenate(parts[0])
-
     def gather(self, part):
         return [part]
 
@@ -65,7 +62,7 @@ class Many:
         self.MPI, self.world, self.timed = MPI, world or MPI.COMM_WORLD, timed
         self.rank, self.size, self.stride = self.world.Get_rank(), self.world.Get_size(), 1  # all work on a minibatch
         self.begun, self.waiting, self.communication = time.perf_counter(), 0.0, 0.0
-        self.sent = 0  # bytes that `swap`, `swap_all` and `send` have sent to others
+        self.sent = 0  # bytes that `swap` and `send` have sent to others
 
     def exchange(self, begin, *arguments):
         """Begins one of MPI's collective operations and waits until it is done."""
@@ -112,24 +109,13 @@ class Many:
 
     def swap(self, parts):
         """Sends parts[i], (N_i, ...) of one type, to rank i. Returns the parts of all ranks, in the order of ranks."""
-        shape = parts[0].shape[1:]
-        out, ends = self.alltoall([[part.ravel()] for part in parts])
-        return [part.reshape(-1, *shape) for part in np.split(out, ends[:-1])]
-
-    def swap_all(self, parts):
-        """Sends parts[i], a list of arrays (N,), to rank i. Returns the arrays that all ranks have sent to this one, in
-        the order of ranks, as one array.
-        """
-        return self.alltoall(parts)[0]
-
-    def alltoall(self, parts):
-        sizes = np.array([sum(map(len, arrays)) for arrays in parts])
+        sizes = np.array([part.size for part in parts])
         received = np.array(self.world.alltoall(sizes.tolist()))
-        sent = np.concatenate([array for arrays in parts for array in arrays])
+        sent = np.concatenate([part.ravel() for part in parts])
         out = np.empty(received.sum(), sent.dtype)
         self.sent += (sent.size - int(sizes[self.rank])) * sent.itemsize
         self.world.Alltoallv([sent, sizes], [out, received])
-        return out, np.cumsum(received)
+        return [part.reshape(-1, *parts[0].shape[1:]) for part in np.split(out, np.cumsum(received)[:-1])]
 
     def tell(self, number):
         """Sends a whole number to the other ranks. Returns a function that waits for all ranks' numbers, a list."""

@@ -16,8 +16,8 @@ def fetch(job, k, kinds):
         cuts = [[(sender, job.cut(sender, k, to)) for sender in job.rank_buckets] for to in receivers]
         place, columns = received_places(job, b, k), []
         for name, kind in kinds.items():
-            parts = [[job.shelf.get((name, sender, k), kind, *cut) for sender, cut in row] for row in cuts]
-            columns.append(job.comm.swap_all(parts)[place])
+            rows = [[job.shelf.get((name, sender, k), kind, *cut) for sender, cut in row] for row in cuts]
+            columns.append(np.concatenate(job.comm.swap([*map(np.concatenate, rows)]))[place])
         yield columns
 
 
