@@ -24,7 +24,7 @@ from lmtk.lm import NONE, Scores, after_each_by_scores, kind_of_model
 from lmtk.ngram import mass
 from lmtk.ngram.model.backoff import Backoff
 from lmtk.nplm.network import KINDS, Network, declare_arrays, layer_settings, make_network
-from lmtk.text.corpus import Corpus
+from lmtk.text.corpus import Corpus, contexts
 
 TINY = 1e-300
 
@@ -95,12 +95,12 @@ class Shortlist(Network):
         inside = Corpus(self.rest_ids[corpus.ids], corpus.starts, corpus.scored)
         scores, place, (row_sums, whole) = self.rest.score(inside), self.place[corpus.ids[at]], self.masses
         logp, listed = scores.logp[at], place >= 0
-        in_list = at[listed]
-        if len(in_list):
-            logp[listed] = super().log_p(corpus, in_list, place[listed])
-            logp[listed] += np.log(np.maximum(mass.in_corpus(self.rest, row_sums, inside, in_list), TINY))
+        rows = contexts(inside, self.rest.order)[at][:, ::-1]
+        if listed.any():
+            logp[listed] = super().log_p(corpus, at[listed], place[listed])
+            logp[listed] += np.log(np.maximum(mass.in_rows(self.rest, row_sums, rows[listed]), TINY))
         if whole is not None:
-            logp -= np.log(mass.in_corpus(self.rest, whole, inside, at))
+            logp -= np.log(mass.in_rows(self.rest, whole, rows))
         return logp, listed, scores.length
 
     def parts(self):

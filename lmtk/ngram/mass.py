@@ -1,7 +1,7 @@
 """Probability mass in the contexts of back-off models.
 
 `backoff_weights` computes the back-off weights of contexts from the mass that is left over. `of_contexts` computes the
-probability of a set of words after every context of a model, and `in_corpus` looks it up for the tokens of a text.
+probability of a set of words after every context of a model, and `in_rows` looks it up for contexts.
 """
 
 import math
@@ -12,7 +12,7 @@ from lmtk.lm import probability
 from lmtk.machine.jit import inlined
 from lmtk.ngram.estimate.methods import EPSILON
 from lmtk.ngram.model.searching import find_rows
-from lmtk.text.corpus import contexts, sentences
+from lmtk.text.corpus import sentences
 
 f32 = np.float32
 FAR = 0.06  # nats; with a larger divergence, a model is far from text
@@ -119,8 +119,3 @@ def in_rows(model, masses, rows):
         node = find_rows(model.nodes, rows[:, k - length :])
         total[node >= 0] = masses[length][node[node >= 0]]
     return total
-
-
-def in_corpus(model, masses, corpus, at):
-    """M of the context of each of the tokens `at`, (len(at),)."""
-    return in_rows(model, masses, contexts(corpus, model.order)[at][:, ::-1])
