@@ -35,10 +35,10 @@ def test_one_thread_is_one(tmp_path, monkeypatch, words):
         monkeypatch.delenv(name)
     replace, numbers, before = os.replace, [], blas.product_threads()
 
-    def watched(old, new):
+    def watched(old, new, **folders):  # of the cache of kernels
         if str(new).endswith("/m"):
             numbers.append((blas.product_threads(), threads.thread_count()))
-        replace(old, new)
+        replace(old, new, **folders)
 
     monkeypatch.setattr(os, "replace", watched)
     try:
