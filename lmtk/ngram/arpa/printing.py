@@ -5,7 +5,6 @@ Both gather n-grams piece by piece, for threads; `srilm_layout` makes the lines 
 (`text.cells`).
 """
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -13,11 +12,12 @@ from itertools import pairwise
 
 import numpy as np
 
-from lmtk.files.bounded import give_back, trim, zeros
+from lmtk.files.bounded import give_back, trim
 from lmtk.machine.jit import intrinsic, jit
-from lmtk.machine.threads import Scratch, map_at_once, map_in_order
+from lmtk.machine.threads import Scratch, map_in_order
+from lmtk.ngram.arpa.writer import weights_stated
 from lmtk.ngram.estimate import suffix
-from lmtk.ngram.model.nodes import AT, BOW, CHILD, WIDE, WIDTH, N, P, mark_suffixes, release_order
+from lmtk.ngram.model.nodes import AT, BOW, CHILD, WIDE, WIDTH, N, P, release_order
 from lmtk.ngram.model.searching import shell_sort
 from lmtk.text.cells import put, put_word, srilm_cells, word_cells
 
@@ -96,15 +96,14 @@ def write_sorted(out, model, rank, may_reuse=False):
         trim()
     nodes, lines, scratch = model.nodes, srilm_layout(model.vocab.words).lines, Scratch()
     nodes.checked_levels(len(model.vocab.words))
-    memory, where = nodes.memory, nodes.where
-    weighted, is_sorted, parents = weights_written(nodes, rank)
-    turned = [np.empty(0, np.int32) if is_so else rank for is_so in is_sorted]
+    memory, where, stated = nodes.memory, nodes.where, weights_stated(nodes)
 
     def contexts_of_orders():
         contexts = np.array([[0, nodes.size(1)]], np.int32)
         yield contexts
         for k in range(1, nodes.order):
-            ordered = np.empty((parents[k], k + 2), np.int32)
+            first = nodes.levels[k]["child"]
+            ordered = np.empty((np.count_nonzero(first[1:] > first[:-1]), k + 2), np.int32)
             order_contexts(contexts, k, memory, where, rank, ordered)
             contexts = ordered
             yield contexts
@@ -128,49 +127,13 @@ def write_sorted(out, model, rank, may_reuse=False):
                 p = room("log10p", after - before, np.float32)
                 bow = room("weights", after - before if k < nodes.order else 0, np.float32)
                 arrays, gathered = (memory, nodes.logs, where), (rows, p, bow, flags)
-                gather_lines(contexts[begin:end], arrays, turned[k - 1], weighted[k - 1], gathered)
+                gather_lines(contexts[begin:end], arrays, rank, stated[k - 1], gathered)
                 if may_reuse and k == nodes.order:  # of lower orders the next contexts are still being made
                     give_back(contexts[begin:end])
                 return bytes(lines(*gathered, k, room))
 
         out.writelines(map_in_order(lines_of, pairwise(cuts)))
         written = contexts
-
-
-def weights_written(nodes, rank):
-    """`writer.weights_stated` by kernels: for each order, whether the file states the weight of each node, (N,) uint8;
-    (0,) for the highest order. Two tuples go with it: whether the children of all nodes are in the order of `rank`
-    (W,), and how many nodes have children, both from the root on.
-    """
-    weighted = [zeros(len(level) - 1, np.uint8) for level in nodes.levels[:-1]]
-
-    def look(k):
-        level, longer = nodes.levels[k : k + 2]
-        children = level["child"], longer["word"], longer["log10p"]
-        return look_at_children(*children, level["log10bow"], rank, weighted[k])
-
-    is_sorted, parents = zip(*map_at_once(look, range(nodes.order)))
-    weighted = [*weighted[1:], np.empty(0, np.uint8)]
-    for k in range(nodes.order - 1, 1, -1):  # as in SRILM, the weights of suffixes of contexts are written too
-        mark_suffixes(nodes, k, weighted)
-    return weighted, is_sorted, parents
-
-
-@jit
-def look_at_children(child, word, log10p, bow, rank, weighted):
-    """weighted (P,) uint8 <- whether any child of each node has a probability, or its weight `bow` is not 0; -0.0
-    counts as not 0. word, log10p: of the next order. Returns whether all children are in the order of `rank` (W,), and
-    how many nodes have children. One pass over memory.
-    """
-    straight, many = True, 0
-    for i in range(len(weighted)):
-        is_stated, many = bow[i] != 0 or math.copysign(1, bow[i]) < 0, many + (child[i] < child[i + 1])
-        for j in range(child[i], child[i + 1]):
-            if j > child[i] and rank[word[j]] < rank[word[j - 1]]:
-                straight = False
-            is_stated |= log10p[j] == log10p[j]
-        weighted[i] = is_stated
-    return straight, many
 
 
 @jit
@@ -203,36 +166,34 @@ def order_contexts(contexts, k, memory, where, rank, out):
 
 
 @jit
-def gather_lines(contexts, arrays, rank, weighted, lines):
-    """lines, as `print_rows` wants them, <- the n-grams that extend some contexts; p and bow (N,) are log10. arrays:
-    memory, logs and where of `nodes`; rank (W,): each word's place in byte order, (0,) if children are sorted;
-    weighted: whether the weight of a node is written, (0,) at the highest order. Bound by a random read a context.
+def gather_lines(contexts, arrays, rank, stated, lines):
+    """lines, as `print_rows` wants them, <- the n-grams that extend some contexts; p and bow (N,) are log10, and bow is
+    (0,) at the highest order. arrays: memory, logs and where of `nodes`; rank (W,): each word's place in byte order;
+    stated: as `weights_stated` returns it. Bound by a random read a context.
     """
     (memory, logs, where), (rows, p, bow, flags) = arrays, lines
     k, line = len(rows), 0
     below, width, at_p = where[k - 1, AT], where[k - 1, WIDTH], where[k - 1, P]
-    items = np.empty(len(flags) if len(rank) else 0, u64)
+    items = np.empty(len(flags), u64)
     for i in range(len(contexts)):
         if i + AHEAD < len(contexts):
             begin, end = np.int64(contexts[i + AHEAD, k - 1]), np.int64(contexts[i + AHEAD, k])
             prefetch(memory, below + width * begin)
             prefetch(memory, below + width * end - 1)
-            if len(weighted):
-                prefetch(weighted, begin)
+            prefetch(stated, begin)
         first, last = np.int64(contexts[i, k - 1]), np.int64(contexts[i, k])
-        if len(rank):
-            for child in range(first, last):
-                items[child - first] = u64(rank[memory[below + width * child]]) << u64(32) | u64(child)
-            shell_sort(items, 0, last - first)
         for child in range(first, last):
-            node = np.int64(items[child - first] & u64(0xFFFFFFFF)) if len(rank) else child
+            items[child - first] = u64(rank[memory[below + width * child]]) << u64(32) | u64(child)
+        shell_sort(items, 0, last - first)
+        for place in range(last - first):
+            node = np.int64(items[place] & u64(0xFFFFFFFF))
             at = below + width * node
             value = logs[at + at_p]
             has_p = value == value
             p[line], flags[line] = value if has_p else np.float32(0), has_p
-            if has_p and len(weighted):
+            if has_p and len(bow):
                 bow[line] = logs[at + BOW]
-                flags[line] |= 2 if weighted[node] else 0
+                flags[line] |= 2 if stated[node] else 0
             for j in range(k - 1):
                 rows[j, line] = contexts[i, j]
             rows[k - 1, line] = memory[at]

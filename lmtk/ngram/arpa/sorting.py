@@ -6,7 +6,7 @@ dealt to ranges of the leading word, which is compared first; then each range is
 symbol   shape     meaning
 row      (k + 3,)  int32: the numbers of an n-gram's words, log10 p and log10 of its weight (the bits of float32), and
                    the flags of printing.print_rows
-weighted (N_k,)    uint8: whether the file states the weight of a node; (0,) for the highest order
+stated   (N_k,)    bool: whether the file states the weight of a node
 """
 
 from bisect import bisect_left, bisect_right
@@ -16,7 +16,8 @@ import numpy as np
 from lmtk.files import bounded
 from lmtk.files.column import Shelf
 from lmtk.machine.threads import Scratch, map_in_order
-from lmtk.ngram.arpa.printing import PIECE, weights_written
+from lmtk.ngram.arpa.printing import PIECE
+from lmtk.ngram.arpa.writer import weights_stated
 from lmtk.ngram.counting.counts import sorted_by
 
 BYTES, LEAST = 512, 1 << 16  # bytes of memory for each row of a range; rows of a range, at least
@@ -30,12 +31,12 @@ def write_sections(out, model, rank, lines, context_first=False):
     """
     nodes, scratch = model.nodes, Scratch()
     nodes.checked_levels(len(model.vocab.words))
-    weighted, *_ = weights_written(nodes, rank)
+    stated = weights_stated(nodes)
     most = max(bounded.bound // BYTES, LEAST) if bounded.bound else 1 << 40
     for k in range(1, nodes.order + 1):
         out.write(b"\n\\%d-grams:\n" % k)
         columns = [k - 1, *range(k - 1)] if context_first else [*range(k)]  # the last decides first
-        for rows in ranges(nodes, k, columns[-1], rank, weighted[k - 1], most):
+        for rows in ranges(nodes, k, columns[-1], rank, stated[k - 1], most):
             place = np.arange(len(rows), dtype=np.int32)
             for column in columns:
                 place = sorted_by(place, np.ascontiguousarray(rows[:, column]), len(rank))
@@ -49,7 +50,7 @@ def write_sections(out, model, rank, lines, context_first=False):
             out.writelines(map_in_order(lines_of, range(0, len(rows), PIECE)))
 
 
-def ranges(nodes, k, lead, rank, weighted, most):
+def ranges(nodes, k, lead, rank, stated, most):
     """Yields the rows (M, k + 3) of the n-grams of order k, for one range after the other of the numbers of the leading
     word, the word at `lead`. A range has up to `most` rows, or those of a single word.
     """
@@ -62,7 +63,7 @@ def ranges(nodes, k, lead, rank, weighted, most):
     while cuts[-1] < len(rank):
         before = ends[cuts[-1] - 1] if cuts[-1] else 0
         cuts.append(max(cuts[-1] + 1, int(np.searchsorted(ends, before + most, "right"))))
-    pieces = map_in_order(lambda a: rows_of(nodes, k, a, rank, weighted), range(0, nodes.size(k), PIECE))
+    pieces = map_in_order(lambda a: rows_of(nodes, k, a, rank, stated), range(0, nodes.size(k), PIECE))
     if len(cuts) == 2:
         yield np.concatenate([*pieces, np.zeros((0, k + 3), np.int32)])
         return
@@ -73,14 +74,14 @@ def ranges(nodes, k, lead, rank, weighted, most):
         yield shelf.get((r,), np.int32).reshape(-1, k + 3)
 
 
-def rows_of(nodes, k, first, rank, weighted):
+def rows_of(nodes, k, first, rank, stated):
     """The rows of PIECE nodes of order k from `first` on, without bare prefixes."""
     end = min(first + PIECE, nodes.size(k))
     level, rows = nodes.levels[k][first:end], np.empty((end - first, k + 3), np.int32)
     rows[:, k - 1], rows[:, k] = rank[level["word"]], level["log10p"].view(np.int32)
     rows[:, k + 1], rows[:, k + 2] = 0, 1
     if k < nodes.order:
-        rows[:, k + 1], rows[:, k + 2] = level["log10bow"].view(np.int32), 1 | weighted[first:end] << 1
+        rows[:, k + 1], rows[:, k + 2] = level["log10bow"].view(np.int32), 1 | stated[first:end] << 1
     has_p, place = ~np.isnan(level["log10p"]), np.arange(end - first)
     for j in range(k - 1, 0, -1):  # the contexts of the nodes from `first` to `end`, then those of these contexts
         child = nodes.levels[j]["child"]

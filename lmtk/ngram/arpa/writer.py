@@ -4,11 +4,14 @@ A small model is formatted here; a large one is printed by kernels (`printing`),
 on disk (`sorting`). A log10 of -inf is written as -99.
 """
 
+from itertools import pairwise
+
 import numpy as np
 
 from lmtk.files import bounded
+from lmtk.files.bounded import zeros
 from lmtk.ngram.counting.counts import ranks
-from lmtk.ngram.model.nodes import ZERO, mark_suffixes
+from lmtk.ngram.model.nodes import PART, ZERO, mark_suffixes
 
 
 def write_text(out, model, sort=True, may_reuse=False):
@@ -48,17 +51,22 @@ def format_sections(out, model, rank):
 
 
 def weights_stated(nodes):
-    """Whether an ARPA file states the weight of each n-gram, an array (N,) for each order. It does if the n-gram is a
-    context or a suffix of one, or if the weight is not 0. A weight of -0.0 is a 0 that has to be stated.
+    """Whether an ARPA file states the weight of each n-gram, (N,) bool for each order; False at the highest order. It
+    does if the n-gram is a context or a suffix of one, or if the weight is not 0, or -0.0, which has to be stated.
     """
-    stated = []
-    for k in range(1, nodes.order):
-        log10bow, longer = nodes.levels[k]["log10bow"][:-1], nodes.levels[k + 1]["log10p"][:-1]
-        stated.append((log10bow != 0) | np.signbit(log10bow))
-        stated[-1][nodes.parents(k + 1)[~np.isnan(longer)]] = True
-    for k in range(len(stated), 1, -1):  # SRILM states the weights of suffixes of contexts too
+    stated = [zeros(nodes.size(k), bool) for k in range(1, nodes.order + 1)]
+    for (above, level), marks in zip(pairwise(nodes.levels[1:]), stated):
+        for begin in range(0, len(marks), PART):
+            part = above[begin : begin + PART + 1]
+            log10bow, first, end = part["log10bow"][:-1], part["child"][:-1], part["child"][1:]
+            marks[begin : begin + PART] = (log10bow != 0) | np.signbit(log10bow)
+            contexts = np.flatnonzero(first < end)
+            if len(contexts):
+                has_p = ~np.isnan(level["log10p"][first[0] : end[-1]])
+                marks[begin + contexts] |= np.logical_or.reduceat(has_p, first[contexts] - first[0])
+    for k in range(nodes.order - 1, 1, -1):  # SRILM states the weights of suffixes of contexts too
         mark_suffixes(nodes, k, stated)
-    return [*stated, np.zeros(nodes.size(nodes.order), bool)]
+    return stated
 
 
 def printed_ngrams(model):

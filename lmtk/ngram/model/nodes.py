@@ -41,7 +41,7 @@ CHILD, BOW = 1, 3  # places in a NODE; the word is at 0 in both kinds
 PLACE = {WIDE: 2, NARROW: 1}  # the position of log10 p in a record, by the record's width
 ROOT = np.zeros((1, 2), np.int32)  # `far` of a model without far suffixes
 ZERO = -99.0  # the logarithm of 0 in an ARPA file
-PART = 1 << 18  # n-grams in one step of `mark_suffixes`
+PART = 1 << 18  # n-grams in one step of a pass over all
 u64 = np.uint64
 
 
