@@ -40,7 +40,7 @@ class Spilled:
         return self.column.array().reshape(-1, 3)[self.ends[k - 1] : self.ends[k]]
 
     def size(self, k):
-        return self.ends[k] - self.ends[k - 1]
+        return self.ends[k] - self.ends[k - 1] if k <= self.order else 0
 
     def rows(self, k, begin, end):
         """A copy of the nodes of order k from `begin` up to `end`, at most."""
@@ -171,54 +171,48 @@ def add_spilling(lines, new_id, W, text, memory):
     """The run of Lines, as `counts.from_rows` would count them, followed by the nodes of a text's run (or None), made
     in about `memory` bytes. new_id (W',): the new ids of the Lines' ids. Raises LmtkError as from_rows.
     """
-    batch, n = max(memory // MERGE_BYTES, 1), max(len(lines.columns), len(text.ends) - 1 if text else 0)
-    passed, totals = np.zeros(n, np.int64), np.zeros(n)
+    batch, n = max(memory // MERGE_BYTES, 1), max(len(lines.columns), text.order if text else 0)
+    passed, totals = np.zeros(n, np.int64), np.zeros(len(lines.columns))
 
     def made():
-        nonlocal passed
         for rows, weights in lines.pieces(batch):
-            rows = [new_id[row] for row in rows] + [np.zeros((0, k), np.int32) for k in range(len(rows) + 1, n + 1)]
-            weights = [np.array(weight) for weight in weights] + [np.zeros(0, np.int64)] * (n - len(weights))
+            rows, weights = [new_id[row] for row in rows], [np.array(weight) for weight in weights]
             sizes = np.array([len(row) for row in rows])
             totals[:] += [weight.sum(dtype=np.float64) for weight in weights]
             check_sum(totals.max())
-            yield spilled(places_among(from_rows(rows, weights, W), sizes, passed, W), 0)
-            passed = passed + sizes
+            levels = enumerate(from_rows(rows, weights, W))
+            placed = [Level(x.keys, x.count, place_among(x.first, sizes[k:], passed[k:])) for k, x in levels]
+            yield spilled(placed, 0)
+            passed[: len(sizes)] += sizes
         if text:
             yield behind(text, passed, batch)
 
     return merged(made(), n, W, batch)
 
 
-def places_among(levels, sizes, passed, W):
-    """Levels of a part of the lines, with `first` counted among the lines of all parts, after those `passed` of their
-    order. A node that is only a prefix comes after all lines, by the first n-gram that it begins. sizes, passed (n,):
-    the number of lines of each order in the part, and before it.
+def place_among(first, sizes, passed):
+    """The places among the lines of all parts, of the places `first` that `counts.from_rows` gives nodes in a part. A
+    node that is only a prefix comes after all lines, by the first n-gram that it begins. sizes, passed: how many lines
+    are in the part and before it, of this order and of longer ones.
     """
-    placed = []
-    for k in range(len(levels), 0, -1):
-        level, size = levels[k - 1], sizes[k - 1]
-        first = level.first + passed[k - 1]
-        if len(bare := np.flatnonzero(level.first >= size)):
-            begin = np.searchsorted(placed[-1].keys, bare * W)
-            end = np.searchsorted(placed[-1].keys, (bare + 1) * W)
-            both = np.column_stack((begin, end)).ravel()
-            first[bare] = BEHIND + np.minimum.reduceat(np.append(placed[-1].first, 0), both)[::2]
-        placed.append(Level(level.keys, level.count, first))
-    return placed[::-1]
+    if not len(sizes):
+        return first
+    first = first.astype(np.int64)
+    longer = place_among(first - sizes[0], sizes[1:], passed[1:])
+    return np.where(first < sizes[0], first + passed[0], BEHIND + longer)
 
 
 def behind(run, passed, batch):
-    """Return a copy of a run, extended to n orders, with new first positions: the nodes of each order are numbered one
-    after the other from `passed` (n,) on.
+    """Return a copy of a run with new first positions: the nodes of each order are numbered one after the other from
+    `passed` (n,) on.
     """
-    column, ends = Column(np.int64, True), run.ends + [run.ends[-1]] * (len(passed) + 1 - len(run.ends))
-    for k in range(1, len(run.ends)):
+    column = Column(np.int64, True)
+    for k in range(1, run.order + 1):
         for a in range(0, run.size(k), batch):
             rows = run.rows(k, a, a + batch)
             rows[:, 2] = passed[k - 1] + np.arange(a, a + len(rows))
             column.append(rows)
-    return Spilled(column, ends)
+    return Spilled(column, run.ends)
 
 
 def merged(runs, order, W, batch):
