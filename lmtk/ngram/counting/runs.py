@@ -159,12 +159,22 @@ class Lines:
 
 def count_spilling(ids, new_id, starts, order, W, memory):
     """Count the n-grams of the text new_id[ids] in about `memory` bytes, and return them as a run."""
-    batch = tokens_in(memory, order)
+    begins = np.arange(0, len(ids), tokens_in(memory, order))
+    ends = np.append(begins[1:], len(ids))
+    stops = np.minimum(ends + order - 1, starts[np.searchsorted(starts, ends)])  # of n-grams that start before `ends`
 
-    def made(begin):
-        return spilled(piece(ids, new_id, starts, begin, min(begin + batch, len(ids)), order, W), np.int64(begin))
+    def made():
+        for begin, stop in zip(begins, stops):
+            inside = starts[np.searchsorted(starts, begin, "right") : np.searchsorted(starts, stop)]
+            sentences = np.concatenate(([begin], inside, [stop])) - begin
+            yield spilled(count_ids(new_id[ids[begin:stop]], sentences, order, W), begin)
+        # the n-grams inside these overlaps have been counted twice
+        if overlaps := [ids[end:stop] for end, stop in zip(ends, stops) if stop > end]:
+            sentences = np.cumsum([0, *map(len, overlaps)])
+            levels = count_ids(new_id[np.concatenate(overlaps)], sentences, order, W)
+            yield spilled([Level(level.keys, -level.count, level.first) for level in levels], len(ids))
 
-    return merged(map(made, range(0, len(ids), batch)), order, W, memory // MERGE_BYTES)
+    return merged(made(), order, W, memory // MERGE_BYTES)
 
 
 def add_spilling(lines, new_id, W, text, memory):
@@ -226,22 +236,6 @@ def merged(runs, order, W, batch):
                 tiers[t + 1].append(merge(tier, order, W, batch))
                 tier.clear()
     return merge([run for tier in reversed(tiers) for run in tier], order, W, batch)
-
-
-def piece(ids, new_id, starts, begin, end, order, W):
-    """The levels of the n-grams that start from `begin` up to `end`; `first` is counted from `begin`. N-grams that
-    start after `end`, inside the last ones, are included with a count of 0.
-    """
-    a, b = np.searchsorted(starts, (begin + 1, end))
-    stop = min(end + order - 1, int(starts[b]))
-    ids = new_id[ids[begin:stop]]
-    levels = count_ids(ids, np.concatenate(([0], starts[a:b] - begin, [stop - begin])), order, W)
-    node = None
-    for level, over in zip(levels, count_ids(ids[end - begin :], np.array([0, stop - end]), order, W), strict=True):
-        keys = over.keys if node is None else node[over.keys // W] * W + over.keys % W
-        node = np.searchsorted(level.keys, keys)
-        level.count[node] -= over.count
-    return levels
 
 
 def spilled(levels, begin):
