@@ -242,17 +242,10 @@ def parse_many(block, reader, order=None):
     """`parse_rows` of a large block with whole counts, by a Reader. Raises BadLine."""
     text = np.frombuffer(block, np.uint8).copy()
     length, count = np.empty(block.count(b"\n"), np.int32), np.empty(block.count(b"\n"), np.int64)
-    at, line = kernels.read_count_lines(text, 0, length, count, 0)
-    while at < len(text):
-        end = block.index(b"\n", at)
-        words = tokens(block[at:end], reader.tolower)
-        counts = parse_counts(words[-1:], False)
-        if counts is None or len(words) < 2:
-            raise BadLine(*bad_line([*[b"\n"] * line, *words, b"\n"], False))
-        length[line], count[line] = len(words) - 1, counts[0]
-        last = block.rindex(words[-1], at, end)
-        text[last : last + len(words[-1])] = ord(" ")
-        at, line = kernels.read_count_lines(text, end + 1, length, count, line + 1)
+    at, lines = kernels.read_count_lines(text, length, count)
+    if at < len(text):
+        words = tokens(block[at : block.index(b"\n", at)], reader.tolower)
+        raise BadLine(lines + 1, shown(b" ".join(words))[:60])
     if order and (length > order).any():
         line_ends = text == ord("\n")
         long = np.repeat(length > order, np.diff(np.flatnonzero(line_ends), prepend=-1))

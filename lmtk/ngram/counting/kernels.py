@@ -19,6 +19,7 @@ from lmtk.machine.jit import jit
 from lmtk.text.cells import put_word
 from lmtk.text.kernels import put_number, span
 
+MOST = (1 << 63) - 1  # the largest count
 BATCH = 256  # positions whose random reads are made together, so that they overlap
 
 
@@ -164,13 +165,13 @@ def print_counts(cursor, depth, base, columns, only, names, text):
 
 
 @jit
-def read_count_lines(text, at, size, count, line):
-    """size, count (N,), from `line` on, <- for each line of text[at:]: the number of its words, and the count after
-    them; 0 for blank lines. The counts in the text become blanks, so that only words remain. Stops at a line without
-    words, at a count that is not a whole number below 10^18, and where `size` is full. Returns where it stopped in the
-    text, and the number of lines with those before.
+def read_count_lines(text, size, count):
+    """size, count (N,) <- for each line of the text, the number of its words, and the count after them; 0 for blank
+    lines. The counts in the text become blanks, so that only words remain. Stops at a line without words or without a
+    whole number below 2^63. Returns where it stopped in the text, and the number of lines before.
     """
-    while at < len(text) and line < len(size):
+    at = line = 0
+    while at < len(text):
         i, fields, begin, end = at, 0, 0, 0
         while text[i] != 10:
             length = span(text, i)
@@ -179,12 +180,11 @@ def read_count_lines(text, at, size, count, line):
             i += max(length, 1)
         number = 0
         if fields:
-            good = fields > 1 and end - begin <= 18
-            a = begin
-            while good and a < end:
-                good = 48 <= text[a] <= 57
-                number = number * 10 + (text[a] - 48)
-                a += 1
+            good = fields > 1
+            for a in range(begin, end):
+                digit = np.int64(text[a]) - 48
+                good &= 0 <= digit <= 9 and number <= MOST // 10 - (digit > MOST % 10)
+                number = number * 10 + digit
             if not good:
                 break
             for a in range(begin, end):
