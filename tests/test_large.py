@@ -18,13 +18,13 @@ from reference import edit as reference
 
 from lmtk import cli
 from lmtk.commands import options
-from lmtk.errors import LmtkWarning
+from lmtk.errors import LmtkError, LmtkWarning
 from lmtk.exponential import powers
 from lmtk.files import decoding, registry
 from lmtk.files.outputs import open_out
 from lmtk.lm import LN10
 from lmtk.ngram.arpa import kenlm_layout, writer
-from lmtk.ngram.counting import runs
+from lmtk.ngram.counting import collection, runs
 from lmtk.ngram.counting.collection import Sources, collect, in_memory
 from lmtk.ngram.counting.counts import contexts_of, to_rows, write_counts
 from lmtk.ngram.edit import vocabulary
@@ -97,6 +97,14 @@ def test_a_last_line_without_an_end_has_no_eos(tmp_path, monkeypatch, large_from
     rows = to_rows(counts.levels, len(counts.words))
     ngrams = [tuple(counts.words[w].decode() for w in row) for level in rows for row in level.tolist()]
     assert dict(zip(ngrams, np.concatenate([level.count for level in counts.levels]).tolist())) == expected
+
+
+def test_a_vocabulary_that_needs_more_memory_is_counted(tmp_path, monkeypatch):
+    monkeypatch.setattr(collection, "LEAST", 0)
+    monkeypatch.setattr(collection, "SMALL_BLOCK", 200)
+    (tmp_path / "text").write_text("".join(f"w{i % 997} w{i % 31} w{i % 7}\n" for i in range(3000)))
+    with pytest.raises(LmtkError, match=r"the vocabulary has 100\d words; give 0M or more"):
+        collect(Sources([str(tmp_path / "text")], [], 2), memory=30000)
 
 
 @pytest.mark.parametrize("seed", range(24))

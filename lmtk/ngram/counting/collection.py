@@ -36,6 +36,7 @@ TOLD = 64 << 20  # bytes; a job that takes less memory causes no warning
 MODEL_BYTES = 100  # bytes of memory that a counted n-gram takes when a model is estimated
 LEAST = 64 << 20  # bytes of -memory besides the words
 SMALL_BLOCK = 2 << 20  # bytes of a text that are read together if memory is bounded
+PARTS = 64  # of the hashes of words on disk; one part is in memory at once
 OUTSIDE = -2  # the id of a word whose n-grams are dropped
 # the weight of a line is its first word, or its last
 FIRST = re.compile(rb"[ \t\r]*(?P<weight>[^ \t\r]*)[ \t\r]*(?P<words>.*?)[ \t\r]*$", re.S)
@@ -164,7 +165,7 @@ class SourceReader:
         for block in blocks:
             recent.append(block)  # the index may lack the words of these
             if self.memory and len(self.index) * WORD_BYTES > max(self.memory, LEAST):
-                words = count_different(self.index, chain(recent, blocks), self.memory)
+                words = count_different(self.index, chain(recent, blocks))
                 raise LmtkError(
                     f"-memory is too small: the vocabulary has {words} words; "
                     f"give {words * WORD_BYTES + LEAST >> 20}M or more, or limit the vocabulary by -vocab"
@@ -330,23 +331,15 @@ def text_of(raw, reader, comm):
     return Text(all_words, words, list(raw) if is_whole else raw, marks, counts)
 
 
-def count_different(index, blocks, memory):
-    """The number of different words in an index, which is emptied, and in the blocks of a text, found with about
-    `memory` bytes. Words are told apart by their hashes.
+def count_different(index, blocks):
+    """The number of different words in an index, which is emptied, and in the blocks of a text. Words are told apart by
+    their hashes, which are dealt to PARTS on disk.
     """
-    hashes, most, total = Column(np.int64, True), max(memory // 96, 1), 0
-    hashes.append(np.fromiter(map(hash, index.words()), np.int64))
+    hashes, shelf = np.fromiter(map(hash, index.words()), np.int64), Shelf()
     index.clear()
-    for block in blocks:
-        words = set(TOKEN.findall(block))
-        hashes.append(np.fromiter(map(hash, words), np.int64, len(words)))
-    parts = hashes.size // most + 1
-    for part in range(parts):
-        pieces = (hashes.read(a, min(a + most, hashes.size)) for a in range(0, hashes.size, most))
-        of_part = np.concatenate([np.zeros(0, np.int64), *(piece[piece % parts == part] for piece in pieces)])
-        of_part.sort()
-        total += np.count_nonzero(np.diff(of_part)) + 1 if len(of_part) else 0
-    return total
+    for more in chain([hashes], (np.fromiter(map(hash, {*TOKEN.findall(block)}), np.int64) for block in blocks)):
+        shelf.deal(more, more % PARTS)
+    return sum(len(np.unique(shelf.get((part,), np.int64))) for part in range(PARTS))
 
 
 def weighted_lines(path, blocks, floats, weight_of=FIRST):
