@@ -82,7 +82,7 @@ def test_counts_of_pieces_are_those_of_lines(text, marks, monkeypatch, request):
 
     def positions():
         reader = SourceReader(Sources([text], [], 1, marks=marks), None)
-        raw = Blocks(reader.raw(ALONE), reader.n_initial)
+        raw = Blocks(reader.raw(ALONE), reader.n_initial, True).read()
         return np.concatenate([*bordered(raw, reader.index[b"<s>"], reader.index[b"</s>"], marks)])
 
     def sentence_sets(ids):

@@ -44,41 +44,38 @@ LAST = re.compile(rb"[ \t\r]*(?P<words>.*?)[ \t\r]*(?P<weight>[^ \t\r]*)[ \t\r]*
 
 
 class Blocks:
-    """The raw blocks of this rank's part of the texts, on disk, for several passes. heads: (path, place, size, words
-    known after it) of each block, after a first entry for the words known before the texts.
+    """The raw blocks of this rank's part of the texts, in memory or, with `spill`, on disk, for several passes. heads:
+    (path, place, size, words known after it) of each block, after a first entry for the words known before the texts.
     """
 
-    def __init__(self, raw, n_words):
-        self.shelf, self.heads = Shelf(), [(-1, -1, 0, n_words)]
+    def __init__(self, raw, n_words, spill):
+        self.shelf, self.heads = Shelf(spill), [(-1, -1, 0, n_words)]
         for path, place, ids in raw:
             n_words = max(n_words, int(ids.max(initial=-1)) + 1)
             self.shelf.add((path, place), ids)
             self.heads.append((path, place, len(ids), n_words))
+        self.size = sum(size for _, _, size, _ in self.heads)
 
-    @property
-    def size(self):
-        return sum(size for _, _, size, _ in self.heads)
-
-    def __iter__(self):
+    def read(self, drop=False):
+        """Yields (path, place, ids) of each block. drop: whether the memory of the blocks is given up."""
+        read = self.shelf.take if drop else self.shelf.get
         for path, place, _, _ in self.heads[1:]:
-            yield path, place, self.shelf.get((path, place), np.int32)
+            yield path, place, read((path, place), np.int32)
 
 
 @dataclass(frozen=True)
 class Text:
     """A large text whose n-grams are found by sorting positions. words: as in Counts. Of this rank's part: rank_words,
-    the words of its ids; blocks, Blocks or a list of raw blocks; counts (1 + words,), of the border and of each word.
+    the words of its ids; its Blocks; counts (1 + words,), of the border and of each word. is_in_memory: whether all
+    positions are sorted at once.
     """
 
     words: Sequence
     rank_words: Sequence
-    blocks: Blocks | list
+    blocks: Blocks
     marks: Marks
     counts: np.ndarray
-
-    @property
-    def is_in_memory(self):
-        return isinstance(self.blocks, list)
+    is_in_memory: bool
 
     @property
     def tokens(self):
@@ -105,8 +102,7 @@ class Text:
 
     def parts(self, vocab):
         """Yields the words' ids in a model's vocabulary, int32; 0 is the border. Blocks in memory are given up."""
-        new_id = self.new_id(vocab)
-        blocks = (self.blocks.pop(0) for _ in range(len(self.blocks))) if self.is_in_memory else self.blocks
+        new_id, blocks = self.new_id(vocab), self.blocks.read(drop=self.is_in_memory)
         for part in bordered(blocks, self.rank_words.index(SOS), self.rank_words.index(EOS), self.marks):
             ids = np.empty_like(part)
             renumber(part, new_id, ids)
@@ -174,20 +170,19 @@ class SourceReader:
 
     def raw(self, comm):
         """Yields the blocks of this rank's part of the texts: (the number of the text, the place of the block in the
-        text, the ids, with NEWLINE for each newline). A place is (number of the block, number of the piece in a line
-        longer than a block). One rank gets all pieces of a long line.
+        text, the ids, with NEWLINE for each newline). One rank gets all blocks of a long line.
         """
         index, marks = self.text_index, self.sources.marks
         for path, name in enumerate(self.sources.texts):
             places = deque()  # of the blocks that were read, and whose ids still have to be yielded
 
             def rank_blocks(name=name, places=places):
-                number, piece = 0, 0
-                for block in self.blocks(name, pieces=True, as_is=marks.open_end):
+                number = 0  # of the blocks before that end in a newline
+                for place, block in enumerate(self.blocks(name, pieces=True, as_is=marks.open_end)):
                     if number % comm.size == comm.rank:
-                        places.append((number, piece))
+                        places.append(place)
                         yield block
-                    number, piece = (number + 1, 0) if block.endswith(b"\n") else (number, piece + 1)
+                    number += block.endswith(b"\n")
 
             for ids in ids_of(rank_blocks(), index, marks.tolower):
                 if marks.skip_symbols:
@@ -250,8 +245,7 @@ def collect(sources, as_text=False, memory=None, comm=ALONE, replace_words=None)
     """
     reader, raw, order = SourceReader(sources, memory), None, sources.order
     if as_text and not sources.files and not sources.weighted:
-        on_disk = memory or comm.size > 1
-        raw = comm.each(lambda: Blocks(reader.raw(comm), reader.n_initial) if on_disk else list(reader.raw(comm)))
+        raw = comm.each(lambda: Blocks(reader.raw(comm), reader.n_initial, bool(memory) or comm.size > 1))
         text = text_of(raw, reader, comm)
         if text is not None:
             return text.replaced(*replace_words(text.words)) if replace_words else text
@@ -260,7 +254,7 @@ def collect(sources, as_text=False, memory=None, comm=ALONE, replace_words=None)
         """Reads the count files and the weighted texts, on rank 0, and this rank's part of the texts."""
         spill = None if sources.floats or comm.size > 1 else memory
         lines = reader.lines(spill) if comm.rank == 0 else Lines()
-        blocks, n_words = (reader.raw(comm), len(reader.index) - 1) if raw is None else (raw, reader.n_initial)
+        blocks, n_words = (reader.raw(comm), len(reader.index) - 1) if raw is None else (raw.read(), reader.n_initial)
         return lines, *read_texts(blocks, reader.index, sources.marks, memory, n_words)
 
     lines, ids, starts, blocks = comm.each(read)
@@ -307,17 +301,16 @@ def common_ids(reader, blocks, comm):
 
 
 def text_of(raw, reader, comm):
-    """The Text of raw blocks, Blocks or a list; None if the text is small or empty, or if sentence marks occur inside
-    sentences. Raises LmtkError for a text that is too large to be sorted at once.
+    """The Text of Blocks; None if the text is small or empty, or if sentence marks occur inside sentences. Raises
+    LmtkError for a text that is too large to be sorted at once.
     """
-    index, marks, on_disk = reader.index, reader.sources.marks, isinstance(raw, Blocks)
-    size = raw.size if on_disk else sum(len(block) for _, _, block in raw)
-    if not pays("ngrams", comm.total(size)):
+    index, marks, memory = reader.index, reader.sources.marks, reader.memory
+    if not pays("ngrams", comm.total(raw.size)):
         return None
-    is_whole = not on_disk or (comm.size == 1 and reader.memory >= whole_size(size, len(index), reader.sources.order))
+    is_whole = comm.size == 1 and (not memory or memory >= whole_size(raw.size, len(index), reader.sources.order))
     counts, is_valid = np.zeros(len(index), np.int64), True
     try:
-        for part in bordered(raw, index[SOS], index[EOS], marks):
+        for part in bordered(raw.read(), index[SOS], index[EOS], marks):
             counts += np.bincount(part + 1, minlength=len(counts))
     except MarksInside:
         is_valid = False
@@ -328,7 +321,7 @@ def text_of(raw, reader, comm):
         raise LmtkError(f"the text has {number} words and sentence ends, too many for one sort; give -memory")
     words = index.words()
     all_words = common_words(raw.heads, words, comm) if comm.size > 1 else words
-    return Text(all_words, words, list(raw) if is_whole else raw, marks, counts)
+    return Text(all_words, words, raw, marks, counts, is_whole)
 
 
 def count_different(index, blocks):
