@@ -6,6 +6,7 @@ Its number is the place of that key among the level's sorted keys. The key of a 
 """
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -230,7 +231,10 @@ def parse_rows(block, index, order=None, floats=False, tolower=False):
     last = ends[kept] - 1
     counts = parse_counts([fields[i] for i in last], floats)
     if counts is None or (length == 0).any():
-        raise BadLine(*bad_line(fields, floats))
+        for number, (begin, end) in enumerate(pairwise([0, *(ends + 1)]), 1):
+            words = fields[begin : end - 1]
+            if len(words) == 1 or (words and parse_counts(words[-1:], floats) is None):
+                raise BadLine(number, shown(b" ".join(words))[:60])
     for i, words in zip(last.tolist(), length[kept].tolist()):
         unread = words if order and words > order else 0
         fields[i - unread : i + 1] = [b"\n"] * (unread + 1)
@@ -308,19 +312,6 @@ def parse_counts(texts, floats):
     except ValueError:
         return None
     return counts if (np.isfinite(counts) & (counts >= 0)).all() else None
-
-
-def bad_line(fields, floats):
-    """(the number of the first line that is not words and a count, the beginning of its text). fields: tokens."""
-    number, words = 1, []
-    for word in fields:
-        if word == b"\n":
-            if words and (len(words) < 2 or parse_counts(words[-1:], floats) is None):
-                return number, shown(b" ".join(words))[:60]
-            number, words = number + 1, []
-        else:
-            words.append(word)
-    raise AssertionError("a bad line was to be found")
 
 
 def write_counts(out, counts, by_bytes=False, only=None):
