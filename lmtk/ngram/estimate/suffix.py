@@ -126,9 +126,9 @@ def sort_positions(x, n, W):
     bounds = cut_words(start, SHARES * threads)
     shares = range(len(bounds))
     edges = [*((start[a], start[b]) for a, b in pairwise(bounds)), (0, start[1])]
-    order, other = np.empty(N, np.int32), np.empty(N, np.int32)
+    order, other = np.empty(N, np.int32), np.arange(-1, N - 1, dtype=np.int32)
     head = np.cumsum(np.vstack((start[None, :-1], counts[:-1])), 0, dtype=np.int32)
-    map_at_once(lambda t: sort_first(x, parts[t], parts[t + 1], head[t], order), range(threads))
+    map_at_once(lambda t: sort_next(x, other, parts[t], parts[t + 1], head[t], False, order), range(threads))
     heads = heads_of(x, parts, bounds, start, W)
     for _ in range(n - 2):
         map_at_once(lambda s, a=order, b=other: sort_next(x, a, *edges[s], heads[s].copy(), False, b), shares)
@@ -232,15 +232,6 @@ def pairs_in(x, parts, share, S):
 
 
 @jit
-def sort_first(x, begin, end, head, order):
-    """order <- positions begin .. end, stably sorted by word. head (W,): each word's next place, updated."""
-    for p in range(begin, end):
-        w = x[p]
-        order[head[w]] = p
-        head[w] += 1
-
-
-@jit
 def count_pairs(x, begin, end, share, counts):
     """counts (S, W) += how often each word of x[begin:end] follows one of each share. share (W,): each word's."""
     for p in range(begin, end):
@@ -250,8 +241,8 @@ def count_pairs(x, begin, end, share, counts):
 @jit
 def sort_next(x, order, begin, end, head, wants_places, out):
     """out <- the positions that follow order[begin:end], stably sorted by their words; with `wants_places`, instead of
-    each position, the place in `order` of the one before it. head: as in `sort_first`. Bound: two random accesses a
-    position.
+    each position, the place in `order` of the one before it. head (W,): each word's next place, updated. Bound: two
+    random accesses a position.
     """
     N = len(order)
     words, places = np.empty(BATCH, np.int32), np.empty(BATCH, np.int32)
