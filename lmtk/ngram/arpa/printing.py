@@ -63,9 +63,7 @@ def pieces_of(x, columns, k, layout, scratch):
         cuts = np.append(np.arange(0, len(columns[0]), len(columns[0]) if layout.siblings else PIECE), len(columns[0]))
         nodes = cuts[None]
     else:
-        cuts = np.empty(len(x.begins) // PIECE + 3, np.int64)
-        most = 1 if layout.siblings and k == 2 else 2
-        cuts = cuts[: suffix.cut_places(x.begins, PIECE, most, cuts)]
+        cuts = suffix.cut_places(x.begins, PIECE, 1 if layout.siblings and k == 2 else 2)
         nodes = np.array([x.nodes(d, cuts) for d in range(1, k + 1)])
 
     def lines_of(q):

@@ -101,15 +101,14 @@ class Estimator:
         if x.raw:
             return [self.tally_counts(k, int(x.nodes(k, [end])[0])) for k in range(2, x.order + 1)]
         begins = x.begins[:end]
-        cuts = np.empty(len(begins) // PIECE + 3, np.int64)
-        cuts = cuts[: suffix.cut_places(begins, PIECE, 2, cuts)]
+        cuts = suffix.cut_places(begins, PIECE, 2)
         of_counts = []
         for k, method in enumerate(self.methods[1:], 2):
             parts, first = np.zeros((len(cuts) - 1, method.highest + 1), np.int64), x.nodes(k, cuts)
 
             def piece(q, k=k, method=method, parts=parts, first=first):
                 with self.scratch.lent() as room:
-                    counts = room("tally", (2, int(cuts[q + 1] - cuts[q]) + 1), np.int32)
+                    counts = room("tally", (2, cuts[q + 1] - cuts[q] + 1), np.int32)
                     is_continued = self.continued(k) and method.counts == "before"
                     span, words = (cuts[q], cuts[q + 1]), (x.oldest(k), first[q], V)
                     suffix.tally(begins, k, span, words, is_continued, counts, parts[q])

@@ -494,18 +494,14 @@ def sum_up(types, total):
     return total
 
 
-@jit
-def cut_places(begins, every, most, cuts):
-    """cuts <- 0, places about `every` apart where n-grams of orders up to `most` begin, the end. Returns how many."""
-    n_cuts, j = 1, 0
-    cuts[0] = 0
-    while j < len(begins):
-        j = min(j + every, len(begins))
-        while j < len(begins) and orders_at(begins, j)[0] > most:
-            j += 1
-        cuts[n_cuts] = j
-        n_cuts += 1
-    return n_cuts
+def cut_places(begins, every, most):
+    """A list of 0, places about `every` apart where n-grams of orders up to `most` begin, and the end."""
+    cuts = [0]
+    for place in range(every, len(begins), every):
+        is_cut = orders_in(begins[place : place + every])[0] <= most
+        if is_cut.any():
+            cuts.append(place + int(is_cut.argmax()))
+    return [*cuts, len(begins)]
 
 
 @jit
