@@ -8,6 +8,7 @@ threads. Afterwards `Estimator.need_order` marks the n-grams that an ARPA file n
 
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 
 import numpy as np
 
@@ -19,7 +20,7 @@ from lmtk.ngram.estimate import suffix
 from lmtk.ngram.estimate.smoothing import Order, counts_of_counts, estimate_order, probability, smooth_large
 
 f32 = np.float32
-PIECE = 1 << 16  # places counted together
+PIECE = 1 << 18  # places counted together
 LARGE = 1 << 17  # places of a segment; one with more takes as much memory as many others
 IN_MODEL, NEEDED = 1, 2  # marks: an n-gram is in the model; the ARPA file needs it, or its weight, for a longer one
 
@@ -96,37 +97,21 @@ class Estimator:
 
     def tally(self):
         """The counts of counts n_1 .. n_r of each order from 2 on, a list; r is as large as the methods may ask for."""
-        x, V = self.suffixes, self.vocab.V
-        end = x.ended[V]  # n-grams that end in a predicted word are at the places below `end`
-        if x.raw:
-            return [self.tally_counts(k, int(x.nodes(k, [end])[0])) for k in range(2, x.order + 1)]
-        begins = x.begins[:end]
-        cuts = suffix.cut_places(begins, PIECE, 2)
-        of_counts = []
-        for k, method in enumerate(self.methods[1:], 2):
-            parts, first = np.zeros((len(cuts) - 1, method.highest + 1), np.int64), x.nodes(k, cuts)
+        x = self.suffixes
+        end = x.ended[self.vocab.V]  # n-grams that end in a predicted word are at the places below `end`
+        spans = [*pairwise(suffix.cut_places(x.begins[:end], PIECE, 2))]
+        return [sum(map_at_once(partial(self.tally_span, k), spans)) for k in range(2, x.order + 1)]
 
-            def piece(q, k=k, method=method, parts=parts, first=first):
-                with self.scratch.lent() as room:
-                    counts = room("tally", (2, cuts[q + 1] - cuts[q] + 1), np.int32)
-                    is_continued = self.continued(k) and method.counts == "before"
-                    span, words = (cuts[q], cuts[q + 1]), (x.oldest(k), first[q], V)
-                    suffix.tally(begins, k, span, words, is_continued, counts, parts[q])
-
-            map_at_once(piece, range(len(parts)) if method.highest else ())
-            of_counts.append(parts.sum(0)[1:])
-        return of_counts
-
-    def tally_counts(self, k, end):
-        """The counts of counts of order k from Suffixes with counts; end: the node after the last predicted n-gram."""
+    def tally_span(self, k, span):
+        """The counts of counts of the n-grams of order k that begin in a span of places."""
         x, method = self.suffixes, self.methods[k - 1]
         if not method.highest:
             return np.zeros(0, np.int64)
-        count, highest = x.raw[k][:end], method.highest
-        is_counted = count >= 0
+        count = x.counts(k, span)
         if self.continued(k) and method.counts == "before":
-            count = np.where(x.oldest(k)[:end] < self.vocab.V, x.continuations[k][:end], count)
-        return np.bincount(np.minimum(count[is_counted], highest + 1), minlength=highest + 2)[1 : highest + 1]
+            oldest = x.oldest(k)[slice(*x.nodes(k, span))]
+            count = np.where((oldest < self.vocab.V) & (count >= 0), x.counts(k, span, True), count)
+        return np.array([np.count_nonzero(count == r) for r in range(1, method.highest + 1)])
 
     def begin(self, log10p, log10bow, marks):
         """Takes the estimate of order 1; its log10bow is filled in later, in place."""
@@ -340,10 +325,8 @@ def count_last(counted, x, word, vocab):
         a = at[last]
         ends = np.flatnonzero(suffix.orders_in(x.begins[a + 1 : b])[0] <= k)
         b = a + 1 + ends[0] if len(ends) else b
-        continuations, raw = int(np.diff(x.nodes(k + 1, np.array([a, b])))[0]), b - a
-        if x.raw:
-            continuations, raw = x.continuations[k][nodes[last]], x.raw[k][nodes[last]]
-        for r, change in ((continuations, -1), (raw, 1)):
+        for is_continued, change in ((False, 1), (True, -1)):
+            r = x.counts(k, (a, b), is_continued)[0]
             if 0 < r <= len(n):
                 n[r - 1] += change
     return first, changes

@@ -100,6 +100,17 @@ class Suffixes:
         numbers(self.rank, k, np.asarray(places, np.int64), nodes)
         return nodes
 
+    def counts(self, k, span, is_continued=False):
+        """(N,): how often each n-gram of order k > 1 that begins in a span of places, (first, end), was seen. With
+        `is_continued`, its continuations. No n-gram may begin before the end and continue after it.
+        """
+        if self.raw:
+            return (self.continuations if is_continued else self.raw)[k][slice(*self.nodes(k, span))]
+        f, m = orders_in(self.begins[slice(*span)])
+        is_one = (f <= k + 1) & (k < m) if is_continued else k <= m
+        at, sums = np.flatnonzero((f <= k) & (k <= m)), np.cumsum(is_one, dtype=np.int32)
+        return np.diff(sums[at] - is_one[at], append=sums[-1:])
+
 
 def suffix_order(text, N, n, W, marks):
     """The Suffixes, up to order n, 2 or more, of a text: arrays of ids below W, with N ids in all. marks: whether <s>
@@ -502,28 +513,6 @@ def cut_places(begins, every, most):
         if is_cut.any():
             cuts.append(place + int(is_cut.argmax()))
     return [*cuts, len(begins)]
-
-
-@jit
-def tally(begins, k, span, words, is_continued, counts, n):
-    """Counts of counts of the n-grams of order k that begin in a span of places, (first, end): n[r], r = 1 .. R - 1, +=
-    the number of those with count r; n[0] += the number of those with a higher count. If `is_continued`, the count of
-    an n-gram whose oldest word is below V is the number of n-grams of order k + 1 that end in it; else it is how often
-    it was seen. words: the oldest word of each n-gram; the first node of the span; V. counts (2, N + 1) int32: scratch.
-    """
-    n_ngrams, seen, continuations = 0, 0, 0
-    (begin, end), (oldest, node, V), (children, raw) = span, words, counts
-    for j in range(begin, end):
-        f, m = orders_at(begins, j)
-        children[n_ngrams], raw[n_ngrams] = continuations, seen
-        n_ngrams += (f <= k) & (k <= m)
-        seen += k <= m
-        continuations += (f <= k + 1) & (k < m)
-    children[n_ngrams], raw[n_ngrams] = continuations, seen
-    for i in range(n_ngrams):
-        plain = not is_continued or oldest[node + i] >= V
-        c = raw[i + 1] - raw[i] if plain else children[i + 1] - children[i]
-        n[c if c < len(n) else 0] += 1
 
 
 @jit
