@@ -61,22 +61,20 @@ def pieces_of(x, columns, k, layout, scratch):
     """
     if k == 1:
         cuts = np.append(np.arange(0, len(columns[0]), len(columns[0]) if layout.siblings else PIECE), len(columns[0]))
-        nodes = cuts[None]
+        nodes = cuts
     else:
         cuts = suffix.cut_places(x.begins, PIECE, 1 if layout.siblings and k == 2 else 2)
-        nodes = np.array([x.nodes(d, cuts) for d in range(1, k + 1)])
+        nodes = x.nodes(k, cuts)
 
     def lines_of(q):
         with scratch.lent() as room:
-            first, last = nodes[-1, q : q + 2]
+            first, last = nodes[q : q + 2]
             log10p, log10bow, marks = (column[first:last] for column in columns)
-            rows = room("rows", (k, last - first + 1), np.int32)
+            rows = room("rows", (k, last - first), np.int32)
             if k == 1:
-                rows[0, :-1] = np.arange(first, last)
+                rows[0] = np.arange(first, last)
             else:
-                word = int(np.searchsorted(x.start, cuts[q], "right")) - 1
-                span, oldest = (cuts[q], cuts[q + 1]), (x.words, x.base)
-                suffix.words_of(x.begins, k, span, nodes[:, q], oldest, (x.start, word), rows)
+                x.words_at(k, cuts[q : q + 2], rows)
             flags, is_bare = marks & 1, np.isnan(log10bow)  # as `print_rows` wants them
             if len(log10bow):
                 flags |= np.where(is_bare, marks & 2, np.uint8(2))

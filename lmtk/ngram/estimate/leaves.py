@@ -112,8 +112,7 @@ def suffixes_from(orders, raw, W):
     for k in range(2, n + 1):
         words.append(words[-1][context[base[k] : base[k + 1]]])
     blocks = blocks_of(begins, start, words[1])
-    words = np.concatenate([*words[1:], words[0][:1]])  # words_of may read one word before the first: the last
-    bases = np.cumsum([0, 0, 0, *sizes[1:-1]])
+    words, bases = np.concatenate(words[1:]), np.cumsum([0, 0, 0, *sizes[1:-1]])
     return Suffixes(begins, ranks_of(begins, n), words, bases, sizes, start, start, come, *blocks, raw, continuations)
 
 

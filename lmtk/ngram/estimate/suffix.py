@@ -1,6 +1,6 @@
 """A text -> its n-grams of all orders in suffix order, by one sort of its positions.
 
-`suffix_order` makes Suffixes. The kernels below it gather the n-grams of a segment, count counts, and find words.
+`suffix_order` makes Suffixes, whose methods look up n-grams at places. The kernels below gather those of a segment.
 
 symbol  shape        meaning
 N n W   -            positions, the highest order, words
@@ -111,6 +111,18 @@ class Suffixes:
         at, sums = np.flatnonzero((f <= k) & (k <= m)), np.cumsum(is_one, dtype=np.int32)
         return np.diff(sums[at] - is_one[at], append=sums[-1:])
 
+    def words_at(self, k, span, rows):
+        """rows (k, N) <- the words, oldest first, of the n-grams of order k > 1 that begin in a span of places, (first,
+        end). An n-gram's d-th word from the end is the oldest word of its suffix of order d.
+        """
+        begin, end = span
+        places = begin + np.flatnonzero(is_begin(self.begins[begin:end], k))
+        first, last = np.searchsorted(self.start, (begin, end - 1), "right")
+        ends = np.searchsorted(places, self.start[first : last + 1])
+        rows[-1] = np.repeat(np.arange(first - 1, last), np.diff(ends, prepend=0))
+        for d in range(2, k + 1):
+            rows[k - d] = self.oldest(d)[self.nodes(d, places + 1) - 1]
+
 
 def suffix_order(text, N, n, W, marks):
     """The Suffixes, up to order n, 2 or more, of a text: arrays of ids below W, with N ids in all. marks: whether <s>
@@ -156,7 +168,7 @@ def compared(x, order, come, n, start, marks, threads=None):
     N, W, scratch = len(order), len(start) - 1, Scratch()
     # each order has room for N n-grams; pages that are not touched take no memory
     begins, base = np.empty(N, kind_of_begins(n)), np.append([0, 0], N * np.arange(n - 1))
-    words, ends = np.empty(max(N, 1) * (n - 1), np.int32), base.copy()
+    words, ends = np.empty(N * (n - 1), np.int32), base.copy()
 
     def oldest_words(place):
         with scratch.lent() as room:
@@ -513,25 +525,3 @@ def cut_places(begins, every, most):
         if is_cut.any():
             cuts.append(place + int(is_cut.argmax()))
     return [*cuts, len(begins)]
-
-
-@jit
-def words_of(begins, k, span, node, oldest, last, rows):
-    """rows (k, N + 1) <- the words, oldest first, of the n-grams of order k > 1 that begin in a span of places,
-    (first, end). node (k,): the first node of each order there; oldest: words and base; last: `start`, and the last
-    word at the first place. An n-gram's d-th word from the end is the oldest word of its suffix of order d, which began
-    there or before.
-    """
-    (begin, end), (words, base), (start, word) = span, oldest, last
-    for d in range(1, k + 1):
-        row, column, at = rows[k - d], 0, base[d] + node[d - 1] - 1
-        for j in range(begin, end):
-            f, m = orders_at(begins, j)
-            if d == 1:
-                while start[word + 1] <= j:
-                    word += 1
-                row[column] = word
-            else:
-                at += (f <= d) & (d <= m)
-                row[column] = words[at]
-            column += (f <= k) & (k <= m)

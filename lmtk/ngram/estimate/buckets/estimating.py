@@ -116,8 +116,7 @@ def load(job, b):
     rank, sizes, ended = suffix.ranks_of(begins, job.order, 1), (e_sizes + c_sizes).tolist(), ends_of(job, b, "events")
     both = [get((name, "words", b), np.int32) for name in ("events", "contexts")]
     ends = np.cumsum([(0, 0), *zip(e_sizes[1:], c_sizes[1:])], 0).tolist()
-    words = [words[a:z] for at, to in pairwise(ends) for words, a, z in zip(both, at, to)]
-    words = np.concatenate([*words, np.zeros(1, np.int32)])  # words_of may read one word before the first: the last
+    words = np.concatenate([words[a:z] for at, to in pairwise(ends) for words, a, z in zip(both, at, to)])
     base, start = np.cumsum([0, 0, 0, *sizes[1:]]), edge + ends_of(job, b, "contexts")
     blocks = suffix.blocks_of(begins, ended, words[: e_sizes[1]])
     x = suffix.Suffixes(begins, rank, words, base, sizes, start, ended, get(("come", b), np.int32) + edge, *blocks)

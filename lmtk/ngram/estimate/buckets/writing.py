@@ -125,8 +125,7 @@ def pieces_of_buckets(job, k, layout, scratch):
         for b, (p, marks) in zip(job.rank_buckets, fetch(job, k, {"p": f32, "marks": np.uint8})):
             begins, sizes = stored(job, b, "contexts")
             base = np.cumsum([0, 0, 0, *sizes[1:]])
-            # one word more, since words_of may read one word before the first: the last
-            words = np.append(job.shelf.get(("contexts", "words", b), np.int32, 0, int(base[k + 1])), np.int32(0))
+            words = job.shelf.get(("contexts", "words", b), np.int32, 0, int(base[k + 1]))
             start = ends_of(job, b, "contexts")
             x = suffix.Suffixes(begins, suffix.ranks_of(begins, k), words, base, sizes.tolist(), start)
             yield pieces(x, (p, job.shelf.get(("bow", b, k), f32), marks))
