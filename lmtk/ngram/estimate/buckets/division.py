@@ -25,11 +25,9 @@ class Buckets:
     the bucket of each word, and of <s>.
 
     cuts: {bucket: (n + 1, B + 1)}, how many of its events of each order end in a word before each bucket's words.
-    received (B, n + 1, R): how many events of each order every bucket, in the order of `turns`, has in common with
-    each of this rank's R buckets, where they are contexts. log10p, log10bow, marks: those of order 1, on every rank.
-    sizes: the number of n-grams of each order in the model.
+    log10p, log10bow, marks: those of order 1, on every rank. sizes: the number of n-grams of each order in the model.
 
-    estimator: the engine.Estimator of a single bucket in memory, which needs no shelf, cuts or received; else None.
+    estimator: the engine.Estimator of a single bucket in memory, which needs no shelf or cuts; else None.
 
     records: a Shelf with the records of each bucket until they are sorted. methods, kenlm: as in methods.Recipe; at the
     end the methods have their discounts. show(share, task): is called with the share of a task that is done.
@@ -41,7 +39,7 @@ class Buckets:
         bucket_of = np.repeat(np.arange(len(bounds) - 1, dtype=np.uint16), np.diff(bounds))
         self.bucket_of, self.cuts, self.is_of_counts, self.kenlm = np.append(bucket_of, bucket_of[0]), {}, False, False
         self.log10p = self.log10bow = self.marks = self.sizes = self.inside = self.methods = None
-        self.records = self.estimator = self.received = None
+        self.records = self.estimator = None
         self.show = lambda share, task: None
 
     @property

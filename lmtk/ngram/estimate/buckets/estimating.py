@@ -19,7 +19,7 @@ from lmtk.ngram.estimate.buckets import of_counts
 from lmtk.ngram.estimate.buckets.dealing import deal_out
 from lmtk.ngram.estimate.buckets.division import Buckets, divide, ends_of, stored
 from lmtk.ngram.estimate.buckets.ordering import sort_bucket
-from lmtk.ngram.estimate.buckets.passing import received_places
+from lmtk.ngram.estimate.buckets.passing import senders
 from lmtk.ngram.estimate.smoothing import words_kept
 
 f32 = np.float32
@@ -86,9 +86,6 @@ def count_all(job, sort):
     counted = [job.comm.sum(np.sum(columns, 0)) for columns in zip(*(counted for counted, _ in of_buckets))]
     lasts = [last for part in job.comm.gather([last for _, last in of_buckets]) for last in part]
     counted = [n + change for n, change in zip(counted, max(lasts, key=lambda last: last[0])[1])]
-    if job.cuts:
-        events, ranks = np.diff([job.cuts[b] for b in job.rank_buckets]), job.comm.size
-        job.received = np.concatenate(job.comm.swap([events[:, :, rank::ranks] for rank in range(ranks)]))
     return job.comm.sum(bigrams), counted
 
 
@@ -171,10 +168,9 @@ def need_all(job, ends):
         if k == 2 or job.estimator:
             continue
         for t, b in enumerate(job.rank_buckets):
-            place = received_places(job, b, k - 1)
-            of_ranks = job.received[:, k - 1, t].reshape(job.comm.size, -1).sum(1)
-            marks = np.empty(len(place), np.uint8)
-            marks[place] = job.shelf.get(("of contexts", b, k - 1), np.uint8)
+            turn = senders(job, b, k - 1)
+            marks = job.shelf.get(("of contexts", b, k - 1), np.uint8)[np.argsort(turn, kind="stable")]
+            of_ranks = np.bincount(turn // len(job.rank_buckets), minlength=job.comm.size)
             for rank, received in enumerate(job.comm.swap(np.split(marks, np.cumsum(of_ranks)[:-1]))):
                 place, to = 0, job.of_rank(rank)[t]
                 for receiver in job.rank_buckets:
