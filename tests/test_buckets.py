@@ -129,7 +129,7 @@ def test_buckets_hold_what_stands_around_their_words(seed, monkeypatch):
         assert shared.shelf.get(("come", b), np.int32).tolist() == come
         for name, (_, begins, words) in zip(("events", "contexts"), both):
             actual, sizes = division.stored(shared, b, name)
-            oldest = shared.shelf.get((name, "words", b), np.int32)
+            oldest = np.concatenate([shared.shelf.get((name, "oldest", b, k), np.int32) for k in range(2, n + 1)])
             oldest[oldest == len(shared.seen)] = max(ids) + 1
             assert ([*zip(*suffix.orders_in(actual))], oldest.tolist()) == (begins, words)
             new = [[f <= k <= m for f, m in begins] for k in range(1, n + 1)]

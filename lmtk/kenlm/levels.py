@@ -212,7 +212,7 @@ def sort_families(x, numbers):
         add_sizes(above, begins, first)
         yield first
         keys = np.empty(x.sizes[k - 1], u64)
-        each_part(first, partial(take, above, first, begins, x.oldest(k), numbers, keys))
+        each_part(first, partial(take, above, first, begins, x.oldest[k], numbers, keys))
         each_part(first, partial(sort_siblings, first, keys))
         if k < x.order:
             above, begins = np.empty(len(keys), np.int32), np.empty(len(keys) + 1, np.int64)

@@ -109,7 +109,7 @@ class Estimator:
             return np.zeros(0, np.int64)
         count = x.counts(k, span)
         if self.continued(k) and method.counts == "before":
-            oldest = x.oldest(k)[slice(*x.nodes(k, span))]
+            oldest = x.oldest[k][slice(*x.nodes(k, span))]
             count = np.where((oldest < self.vocab.V) & (count >= 0), x.counts(k, span, True), count)
         return np.array([np.count_nonzero(count == r) for r in range(1, method.highest + 1)])
 
@@ -176,7 +176,7 @@ class Estimator:
             grams = gather(self.suffixes, k, segment, room)
             count, predicted, unknowns = grams.raw, slice(None), 0
             if self.continued(k):
-                count, is_first = grams.children, self.suffixes.oldest(k)[grams.node] >= self.vocab.V
+                count, is_first = grams.children, self.suffixes.oldest[k][grams.node] >= self.vocab.V
                 count[is_first] = grams.raw[is_first]  # nothing precedes n-grams that begin with a word such as <s>
             if self.has_others:
                 is_predicted = (grams.word < self.vocab.V) & (grams.raw >= 0)
@@ -229,7 +229,7 @@ def with_words(x, chosen):
     for k in range(2, x.order + 1):
         place = np.flatnonzero(suffix.is_begin(x.begins, k))
         shorter = last[place] if k == 2 else orders[k - 1][x.nodes(k - 1, place + 1) - 1]
-        orders.append(shorter | chosen[x.oldest(k)])
+        orders.append(shorter | chosen[x.oldest[k]])
     return orders
 
 
@@ -314,7 +314,7 @@ def count_last(counted, x, word, vocab):
     for k, n in enumerate(changes[:-1], 2):
         at = a + np.flatnonzero(suffix.is_begin(x.begins[a:b], k))
         nodes = x.nodes(k, at)
-        oldest = x.oldest(k)[nodes]
+        oldest = x.oldest[k][nodes]
         rank = np.where(oldest == vocab.unk_id, 1, np.where(oldest == vocab.sos_id, 2, oldest + 3))
         if x.raw:
             rank[x.raw[k][nodes] <= 0] = 0

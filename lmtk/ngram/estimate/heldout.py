@@ -98,9 +98,9 @@ class HeldOut:
                     node = find(grams.context.astype(np.int64) * W + grams.parent, context, word, W)
                 else:
                     new = np.flatnonzero(np.diff(local[:, k - 2], prepend=-1))
-                    keys = local[new, k - 3].astype(np.int64) * W + x.oldest(k - 1)[grams.contexts]
+                    keys = local[new, k - 3].astype(np.int64) * W + x.oldest[k - 1][grams.contexts]
                     context = find(keys, context, before[k - 2], W)
-                    keys = grams.parent.astype(np.int64) * W + x.oldest(k)[grams.node]
+                    keys = grams.parent.astype(np.int64) * W + x.oldest[k][grams.node]
                     node = find(keys, node, before[k - 2], W)
                 event = np.zeros(len(count), bool)
                 event[predicted] = True

@@ -108,12 +108,11 @@ def suffixes_from(orders, raw, W):
     begins, come, first = places_of(W, base, suffix)
     start = np.append(first[:W], len(come)).astype(np.int64)
     find_contexts(base, context, first, begins, come)
-    words = [np.arange(W + 1, dtype=np.int32)]  # the oldest word of an n-gram is that of its context
+    oldest = [None, np.arange(W + 1, dtype=np.int32)]  # the oldest word of an n-gram is that of its context
     for k in range(2, n + 1):
-        words.append(words[-1][context[base[k] : base[k + 1]]])
-    blocks = blocks_of(begins, start, words[1])
-    words, bases = np.concatenate(words[1:]), np.cumsum([0, 0, 0, *sizes[1:-1]])
-    return Suffixes(begins, ranks_of(begins, n), words, bases, sizes, start, start, come, *blocks, raw, continuations)
+        oldest.append(oldest[-1][context[base[k] : base[k + 1]]])
+    blocks = blocks_of(begins, start, oldest[2])
+    return Suffixes(begins, ranks_of(begins, n), oldest, sizes, start, start, come, *blocks, raw, continuations)
 
 
 def count_continuations(base, suffix, raw):

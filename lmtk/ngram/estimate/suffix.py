@@ -16,7 +16,7 @@ begins  (N,)         f and m: among the n-grams that end at j, those of the orde
 rank    (n, B, 2)    uint64, for each block of 64 places: a bit for each place that begins an n-gram of the order, and
                      how many began before the block
 node    -            an n-gram's number among those of its order, by where they begin; at order 1 the word
-words   (M,)         int32: the oldest word of each n-gram of order k > 1, from base[k] on; <s> is the word W
+oldest  -            the oldest word of each n-gram, int32, a list with order k > 1 at k; <s> is the word W
 blocks  (3, M_2)     for each bigram v w: its first place j, the place after its last, and w; int32. They are sorted by
                      v, where the border is W, then by w
 by      (W + 2,)     where the blocks of each v begin
@@ -58,8 +58,7 @@ class Suffixes:
 
     begins: np.ndarray
     rank: np.ndarray
-    words: np.ndarray
-    base: np.ndarray
+    oldest: list
     sizes: list
     start: np.ndarray = None
     ended: np.ndarray = None
@@ -90,10 +89,6 @@ class Suffixes:
             segments.append((W, W + 1, *start[:2].tolist()))
         return sorted(segments, key=lambda s: s[2] - s[3])
 
-    def oldest(self, k):
-        """(N_k,): the oldest word of each n-gram of order k > 1."""
-        return self.words[self.base[k] :][: self.sizes[k - 1]]
-
     def nodes(self, k, places):
         """(N,): how many n-grams of order k begin before each of the places, which is the node of the next."""
         nodes = np.empty(len(places), np.int64)
@@ -121,7 +116,7 @@ class Suffixes:
         ends = np.searchsorted(places, self.start[first : last + 1])
         rows[-1] = np.repeat(np.arange(first - 1, last), np.diff(ends, prepend=0))
         for d in range(2, k + 1):
-            rows[k - d] = self.oldest(d)[self.nodes(d, places + 1) - 1]
+            rows[k - d] = self.oldest[d][self.nodes(d, places + 1) - 1]
 
 
 def suffix_order(text, N, n, W, marks):
@@ -136,7 +131,7 @@ def suffix_order(text, N, n, W, marks):
     around[: n - 1], around[-1] = x[np.arange(1 - n, 0) % N], x[0]
     order, come, start = sort_positions(x, n, W)
     suffixes = compared(around, order, come, n, start, marks)
-    blocks, by = blocks_of(suffixes.begins, start, suffixes.oldest(2))
+    blocks, by = blocks_of(suffixes.begins, start, suffixes.oldest[2])
     return replace(suffixes, blocks=blocks, by=by, marks=marks)
 
 
@@ -167,8 +162,7 @@ def compared(x, order, come, n, start, marks, threads=None):
     """
     N, W, scratch = len(order), len(start) - 1, Scratch()
     # each order has room for N n-grams; pages that are not touched take no memory
-    begins, base = np.empty(N, kind_of_begins(n)), np.append([0, 0], N * np.arange(n - 1))
-    words, ends = np.empty(N * (n - 1), np.int32), base.copy()
+    begins, rows, ends = np.empty(N, kind_of_begins(n)), np.empty((n - 1, N), np.int32), [0] * (n - 1)
 
     def oldest_words(place):
         with scratch.lent() as room:
@@ -178,13 +172,13 @@ def compared(x, order, come, n, start, marks, threads=None):
             return [oldest[k, : sizes[k]].copy() for k in range(1, n)]
 
     for oldest in map_in_order(oldest_words, range(0, N, RANGE), threads):
-        for k, column in enumerate(oldest, 2):
-            words[ends[k] :][: len(column)] = column
-            ends[k] += len(column)
-    for end, limit in zip(ends[2:], [*base[3:], len(words)], strict=True):
-        give_back(words[end:limit])  # where this is memory that was freed, it has pages
-    rank = ranks_of(begins, n, threads)
-    return Suffixes(begins, rank, words, base, rank[:, -1, 1].tolist(), start, start, come)
+        for row, column in enumerate(oldest):
+            rows[row, ends[row] :][: len(column)] = column
+            ends[row] += len(column)
+    for row, end in zip(rows, ends, strict=True):
+        give_back(row[end:])  # where this is memory that was freed, it has pages
+    oldest, rank = [None, None, *(row[:end] for row, end in zip(rows, ends, strict=True))], ranks_of(begins, n, threads)
+    return Suffixes(begins, rank, oldest, rank[:, -1, 1].tolist(), start, start, come)
 
 
 def kind_of_begins(n):

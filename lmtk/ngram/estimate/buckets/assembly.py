@@ -41,7 +41,7 @@ def backoff_of(job, memory=None, home=None):
     """
     W, work = len(job.vocab.words), job.estimator
     if work:
-        work.suffixes = replace(work.suffixes, words=None)  # the oldest words are not needed any more
+        work.suffixes = replace(work.suffixes, oldest=None)  # the oldest words are not needed any more
         trim()
     nodes, where, records = allocate([W, *job.sizes[1:]], home)
     words = records[0][:-1]
@@ -144,10 +144,10 @@ def ranges_of(place, size):
 
 def contexts_of(job, k, b):
     """(`contexts` of a bucket's events of order k; whether the model has each, (N_k,))."""
-    begins, sizes = stored(job, b, "events")
+    begins, _ = stored(job, b, "events")
     in_model = job.shelf.get(("marks", b, k), np.uint8) & np.uint8(engine.IN_MODEL)
     if k == 2:
-        return job.shelf.get(("events", "words", b), np.int32, 0, int(sizes[1])), in_model
+        return job.shelf.get(("events", "oldest", b, 2), np.int32), in_model
     nodes = np.cumsum(suffix.is_begin(stored(job, b, "contexts")[0], k - 1), dtype=np.int32) - np.int32(1)
     return nodes[job.shelf.get(("come", b), np.int32)[suffix.is_begin(begins, k)]], in_model
 

@@ -7,7 +7,6 @@ One bucket that stays in memory is its `engine.Estimator`; others are on a shelf
 
 from dataclasses import replace
 from functools import partial
-from itertools import pairwise
 from threading import Lock
 
 import numpy as np
@@ -111,12 +110,11 @@ def load(job, b):
     (events, e_sizes), (contexts, c_sizes) = (stored(job, b, name) for name in ("events", "contexts"))
     begins, edge = np.concatenate((events, contexts)), np.int32(len(events))  # the contexts begin at `edge`
     rank, sizes, ended = suffix.ranks_of(begins, job.order, 1), (e_sizes + c_sizes).tolist(), ends_of(job, b, "events")
-    both = [get((name, "words", b), np.int32) for name in ("events", "contexts")]
-    ends = np.cumsum([(0, 0), *zip(e_sizes[1:], c_sizes[1:])], 0).tolist()
-    words = np.concatenate([words[a:z] for at, to in pairwise(ends) for words, a, z in zip(both, at, to)])
-    base, start = np.cumsum([0, 0, 0, *sizes[1:]]), edge + ends_of(job, b, "contexts")
-    blocks = suffix.blocks_of(begins, ended, words[: e_sizes[1]])
-    x = suffix.Suffixes(begins, rank, words, base, sizes, start, ended, get(("come", b), np.int32) + edge, *blocks)
+    oldest_of = lambda name: [get((name, "oldest", b, k), np.int32) for k in range(2, job.order + 1)]
+    oldest = [None, None, *map(np.concatenate, zip(oldest_of("events"), oldest_of("contexts")))]
+    blocks = suffix.blocks_of(begins, ended, oldest[2][: e_sizes[1]])
+    start = edge + ends_of(job, b, "contexts")
+    x = suffix.Suffixes(begins, rank, oldest, sizes, start, ended, get(("come", b), np.int32) + edge, *blocks)
     if job.is_of_counts:
         raw = [None, None, *(get(("raw", b, k), np.int64) for k in range(2, job.order + 1))]
         continuations = [None, None, *(get(("continuations", b, k), np.int32) for k in range(2, job.order))]

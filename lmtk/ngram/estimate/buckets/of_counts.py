@@ -81,7 +81,7 @@ def sort_bucket(job, b, last):
     # an n-gram's context is that of its suffix, with the oldest word before it
     context, context_of = [np.zeros(len(keys[0]), np.int32)], None
     for k in range(2, n + 1):
-        oldest = keys[k - 1] % (W + 1)
+        oldest = events.oldest[k]
         if k == 2:
             context_of = np.where(oldest == W, 0, oldest) - first
         else:
@@ -108,9 +108,9 @@ def in_suffix_order(rows, weights, W):
     suffix = np.concatenate([key // (W + 1) for key in keys]).astype(np.int32)
     base = np.cumsum([0, 0, *map(len, keys)])
     begins, leaf, first = leaves.places_of(len(keys[0]), base, suffix)
-    words = np.concatenate([np.zeros(0, np.int32), *((key % (W + 1)).astype(np.int32) for key in keys[1:])])
+    oldest = [None, None, *((key % (W + 1)).astype(np.int32) for key in keys[1:])]
     start = np.zeros(W + 1, np.int64)
     start[keys[0] + 1] = np.diff(np.append(first[: len(keys[0])], len(leaf)))
     ended, sizes = np.cumsum(start), [*map(len, keys)]
-    x = Suffixes(begins, ranks_of(begins, n, 1), words, np.cumsum([0, 0, 0, *sizes[1:]]), sizes, ended, ended)
+    x = Suffixes(begins, ranks_of(begins, n, 1), oldest, sizes, ended, ended)
     return keys, [level.count for level in levels], x, (base, suffix, leaf, first)

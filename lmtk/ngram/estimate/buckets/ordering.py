@@ -33,11 +33,11 @@ def put_bucket(job, b, last, events, contexts):
     n, W, shelf, vocab = job.order, len(job.seen), job.shelf, job.vocab
     for name, x in (("events", events), ("contexts", contexts)):
         nonempty = np.flatnonzero(np.diff(x.ended))
-        columns = {"begins": x.begins, "sizes": np.array(x.sizes)}
-        columns["words"] = np.concatenate([x.oldest(k) for k in range(2, n + 1)])
-        columns["ends"] = np.stack((nonempty, x.ended[nonempty + 1] - x.ended[nonempty]))
-        for field, column in columns.items():
-            shelf.add((name, field, b), column)
+        shelf.add((name, "begins", b), x.begins)
+        shelf.add((name, "sizes", b), np.array(x.sizes))
+        shelf.add((name, "ends", b), np.stack((nonempty, x.ended[nonempty + 1] - x.ended[nonempty])))
+        for k in range(2, n + 1):
+            shelf.add((name, "oldest", b, k), x.oldest[k])
     shelf.add(("come", b), events.come)
     job.cuts[b] = np.array([0 * job.bounds, *(events.nodes(k, events.ended[job.bounds]) for k in range(1, n + 1))])
     counted = engine.Estimator(events, vocab, job.methods, np.zeros(W, np.int64)).tally()

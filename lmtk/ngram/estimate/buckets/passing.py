@@ -28,4 +28,4 @@ def senders(job, b, k):
     """
     begins, _ = stored(job, b, "contexts")
     bigram = (np.cumsum(is_begin(begins, 2), dtype=np.int32) - 1)[is_begin(begins, k)]
-    return job.turns[job.bucket_of[job.shelf.get(("contexts", "words", b), np.int32)[bigram]]]
+    return job.turns[job.bucket_of[job.shelf.get(("contexts", "oldest", b, 2), np.int32)[bigram]]]

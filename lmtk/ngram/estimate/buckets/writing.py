@@ -124,9 +124,8 @@ def pieces_of_buckets(job, k, layout, scratch):
     else:
         for b, (p, marks) in zip(job.rank_buckets, fetch(job, k, {"p": f32, "marks": np.uint8})):
             begins, sizes = stored(job, b, "contexts")
-            base = np.cumsum([0, 0, 0, *sizes[1:]])
-            words = job.shelf.get(("contexts", "words", b), np.int32, 0, int(base[k + 1]))
+            oldest = [None, None, *(job.shelf.get(("contexts", "oldest", b, d), np.int32) for d in range(2, k + 1))]
             start = ends_of(job, b, "contexts")
-            x = suffix.Suffixes(begins, suffix.ranks_of(begins, k), words, base, sizes.tolist(), start)
+            x = suffix.Suffixes(begins, suffix.ranks_of(begins, k), oldest, sizes.tolist(), start)
             yield pieces(x, (p, job.shelf.get(("bow", b, k), f32), marks))
             job.show((b + 1) / (len(job.bounds) - 1), f"writing {k}-grams")
