@@ -23,7 +23,7 @@ import numpy as np
 from lmtk.errors import LmtkError
 from lmtk.machine.jit import jit
 from lmtk.ngram.counting.counts import Level
-from lmtk.ngram.estimate.suffix import Suffixes, blocks_of, kind_of_begins, orders_at, ranks_of
+from lmtk.ngram.estimate.suffix import Suffixes, blocks_of, kind_of_begins, orders_in, ranks_of
 
 
 def suffixes_of(counts, vocab):
@@ -105,9 +105,9 @@ def suffixes_from(orders, raw, W):
         context[base[k] : base[k + 1]], suffix[base[k] : base[k + 1]] = columns
     orders.clear()
     continuations = count_continuations(base, suffix, raw)
-    begins, come, first = places_of(W, base, suffix)
-    start = np.append(first[:W], len(come)).astype(np.int64)
-    find_contexts(base, context, first, begins, come)
+    begins, leaf, first = places_of(W, base, suffix)
+    start = np.append(first[:W], len(leaf)).astype(np.int64)
+    come = first[base[orders_in(begins)[1] - 1] + context[leaf]]  # the first place of each leaf's context
     oldest = [None, np.arange(W + 1, dtype=np.int32)]  # the oldest word of an n-gram is that of its context
     for k in range(2, n + 1):
         oldest.append(oldest[-1][context[base[k] : base[k + 1]]])
@@ -200,11 +200,3 @@ def find_places(W, base, suffix, begins, leaf, first):
             now[k] += 1
             if k < n:
                 first[at[k]] = j
-
-
-@jit
-def find_contexts(base, context, first, begins, come):
-    """come (L,), the n-gram of each leaf, <- the first place of its context. Bound by a random read a leaf."""
-    for j in range(len(come)):
-        _, m = orders_at(begins, j)
-        come[j] = first[base[m - 1] + context[come[j]]] if m > 1 else 0

@@ -19,7 +19,7 @@ from lmtk.files.column import Column
 from lmtk.ngram.counting.counts import find, from_rows
 from lmtk.ngram.estimate import engine, leaves
 from lmtk.ngram.estimate.buckets.ordering import put_bucket
-from lmtk.ngram.estimate.suffix import Suffixes, ranks_of
+from lmtk.ngram.estimate.suffix import Suffixes, orders_in, ranks_of
 
 
 def ids_of(counts, vocab):
@@ -87,13 +87,13 @@ def sort_bucket(job, b, last):
         else:
             context_of = find(context_keys[k - 2], context_of[suffix[base[k] : base[k + 1]]], oldest, W + 1)
         context.append(context_of.astype(np.int32))
-    leaves.find_contexts(context_base, np.concatenate(context), first_leaf, events.begins, leaf)
+    come = first_leaf[context_base[orders_in(events.begins)[1] - 1] + np.concatenate(context)[leaf]]
     continuations, bigrams = leaves.count_continuations(base, suffix, raw), np.zeros(W, np.int64)
     bigrams[keys[0]] = continuations[1]
     for name, columns in (("raw", raw), ("continuations", continuations)):
         for k, column in enumerate(columns[2:], 2):
             job.shelf.add((name, b, k), column)
-    events = replace(events, come=leaf, raw=raw, continuations=continuations)
+    events = replace(events, come=come, raw=raw, continuations=continuations)
     return bigrams, *put_bucket(job, b, last, events, contexts)
 
 
