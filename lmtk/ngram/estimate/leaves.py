@@ -116,7 +116,7 @@ def suffixes_from(orders, raw, W):
 
 
 def count_continuations(base, suffix, raw):
-    """`continuations` of Suffixes. suffix, base: as in `find_places`; raw: a list with order k at k."""
+    """`continuations` of Suffixes. suffix, base: as in `places_of`; raw: a list with order k at k."""
     continuations = [None]
     for k in range(1, len(raw) - 1):
         counted = suffix[base[k + 1] : base[k + 2]][raw[k + 1] > 0]
@@ -125,12 +125,25 @@ def count_continuations(base, suffix, raw):
 
 
 def places_of(W, base, suffix):
-    """(begins, leaf, first) of `find_places`."""
-    n = len(base) - 2
-    size = W + sum(np.count_nonzero(np.diff(suffix[a:b]) == 0) for a, b in pairwise(base[2:]))
-    begins, leaf, first = np.empty(size, kind_of_begins(n)), np.empty(size, np.int32), np.zeros(base[n], np.int32)
-    find_places(W, base, suffix, begins, leaf, first)
-    return begins, leaf, first
+    """The places of the leaves in a tree of n-grams, in which the parent of an n-gram is its suffix. The roots are the
+    words below W. N-grams of order k are numbered from base[k] on. Returns (begins (L,), as in Suffixes; leaf (L,), the
+    n-gram of each leaf; first, the first leaf of each n-gram).
+    """
+    n, parents = len(base) - 2, [suffix[a:b] for a, b in pairwise(base[1:])]
+    sizes = [np.ones(len(parents[-1]), np.int32)]  # how many leaves each n-gram has
+    for parent, size in zip(parents[:0:-1], [*map(len, parents[-2:0:-1]), W]):
+        sizes.insert(0, np.maximum(np.bincount(parent, sizes[0], size), 1).astype(np.int32))
+    f, m = np.ones((2, sizes[0].sum()), kind_of_begins(n))
+    leaf, first = np.empty(len(f), np.int32), np.zeros(base[-1], np.int32)
+    for k, (parent, size) in enumerate(zip(parents, sizes), 1):
+        place = first[base[k] :][: len(size)]
+        np.cumsum(size[:-1], out=place[1:])
+        if k > 1:  # siblings are next to each other, the first of them at the place of their parent
+            is_later = np.diff(parent, prepend=-1) == 0
+            place += first[base[k - 1] :][parent] - np.maximum.accumulate(np.where(is_later, 0, place))
+            f[place[is_later]] = k
+        leaf[place], m[place] = np.arange(base[k], base[k] + len(place)), k
+    return f | m << 4 * f.itemsize, leaf, first
 
 
 @jit
@@ -169,34 +182,3 @@ def join(below, level):
             suffix[i] = a if has_suffix else -1
             lacking += not has_suffix
     return lacking
-
-
-@jit
-def find_places(W, base, suffix, begins, leaf, first):
-    """Hard to read: a walk through the tree of suffixes; k is the depth, and at[k] the n-grams on the path.
-    begins (L,) <- as in Suffixes, for the leaves; leaf (L,) <- the n-gram of each leaf; first <- the first leaf of each
-    n-gram of the orders below n. N-grams of order k are numbered from base[k] on.
-    """
-    n, j = len(base) - 2, 0
-    now, at = base.copy(), np.zeros(n + 2, np.int64)
-    for w in range(W):
-        k, f, at[1] = 1, 1, w
-        first[w] = j
-        while k:
-            while k < n and now[k + 1] < base[k + 2] and suffix[now[k + 1]] == at[k] - base[k]:
-                k += 1
-                at[k] = now[k]
-                now[k] += 1
-                if k < n:
-                    first[at[k]] = j
-            begins[j], leaf[j] = f | k << 4 * begins.itemsize, at[k]
-            j += 1
-            while k > 1 and (now[k] == base[k + 1] or suffix[now[k]] != at[k - 1] - base[k - 1]):
-                k -= 1
-            f = k
-            if k == 1:
-                break
-            at[k] = now[k]
-            now[k] += 1
-            if k < n:
-                first[at[k]] = j

@@ -100,7 +100,7 @@ def sort_bucket(job, b, last):
 def in_suffix_order(rows, weights, W):
     """Puts n-grams and their suffixes in suffix order. rows (N, k): those of each order, ids from the last word back;
     weights (N,). Returns (each order's keys and weights, as in `counts`; the Suffixes; base, suffix, leaf, first of
-    `leaves.find_places`).
+    `leaves.places_of`).
     """
     n = len(rows)
     levels = from_rows([np.ascontiguousarray(x) for x in rows], weights, W + 1)
