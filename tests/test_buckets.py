@@ -128,12 +128,13 @@ def test_buckets_hold_what_stands_around_their_words(seed, monkeypatch):
         *both, come = naive.bucket(ids, n, marks, *bounds)
         assert shared.shelf.get(("come", b), np.int32).tolist() == come
         for name, (_, begins, words) in zip(("events", "contexts"), both):
-            actual, sizes = division.stored(shared, b, name)
-            oldest = np.concatenate([shared.shelf.get((name, "oldest", b, k), np.int32) for k in range(2, n + 1)])
+            actual = division.begins_of(shared, b, name)
+            of_orders = [shared.shelf.get((name, "oldest", b, k), np.int32) for k in range(2, n + 1)]
+            oldest = np.concatenate(of_orders)
             oldest[oldest == len(shared.seen)] = max(ids) + 1
             assert ([*zip(*suffix.orders_in(actual))], oldest.tolist()) == (begins, words)
             new = [[f <= k <= m for f, m in begins] for k in range(1, n + 1)]
-            assert sizes.tolist() == [sum(row) for row in new]
+            assert [*map(len, of_orders)] == [sum(row) for row in new[1:]]
             at, rank = np.empty(len(begins) + 1, np.int64), suffix.ranks_of(actual, n)
             for k, row in enumerate(new, 1):
                 suffix.numbers(rank, k, np.arange(len(begins) + 1), at)

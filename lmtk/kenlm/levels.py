@@ -123,7 +123,7 @@ def of_estimate(job):
     has all of its n-grams.
     """
     work, words = job.estimator, job.vocab.words
-    if not work or job.sizes[1:] != work.suffixes.sizes[1:] or len(places_of_unknown(words)) > 1:
+    if not work or job.sizes[1:] != [*map(len, work.suffixes.oldest[2:])] or len(places_of_unknown(words)) > 1:
         return None
     work.suffixes = replace(work.suffixes, come=None)
     work.log10p[1] = np.where(job.marks & IN_MODEL, job.log10p, np.float32(np.nan))
@@ -206,12 +206,12 @@ def sort_families(x, numbers):
     """Yields `first` and then `keys` of the orders from 2 on of Suffixes."""
     above = np.full(int(numbers.max()) + 1, -1, np.int32)  # the place in its column of each parent, -1 for none
     above[numbers] = np.arange(len(numbers))
-    begins = np.append(x.nodes(2, x.ended), x.sizes[1])  # where the children of each parent begin; <s> has none
+    begins = np.append(x.nodes(2, x.ended), len(x.oldest[2]))  # where the children of each parent begin; <s> has none
     for k in range(2, x.order + 1):
         first = np.zeros(len(above) + 1, np.int32)
         add_sizes(above, begins, first)
         yield first
-        keys = np.empty(x.sizes[k - 1], u64)
+        keys = np.empty(len(x.oldest[k]), u64)
         each_part(first, partial(take, above, first, begins, x.oldest[k], numbers, keys))
         each_part(first, partial(sort_siblings, first, keys))
         if k < x.order:

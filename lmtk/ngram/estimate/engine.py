@@ -85,7 +85,7 @@ class Estimator:
         self.outside = with_words(suffixes, ~inside) if inside is not None else None
         # whether some n-grams are not predicted, or not counted
         self.has_others = has_unknown or suffixes.raw is not None or suffixes.ended[vocab.V] < suffixes.ended[-1]
-        sizes = [0, len(vocab.words), *suffixes.sizes[1:]]
+        sizes = [0, len(vocab.words), *map(len, suffixes.oldest[2:])]
         self.log10p = [None, None, *(np.empty(size, f32) for size in sizes[2:])]
         self.log10bow = [None, None, *(np.empty(size, f32) for size in sizes[2:n]), np.empty(0, f32)]
         self.marks = [None, None, *(np.zeros(size, np.uint8) for size in sizes[2:])]

@@ -16,14 +16,13 @@ Counts group n-grams by context. So once the order below is done, a counting sor
 """
 
 from dataclasses import replace
-from itertools import pairwise
 
 import numpy as np
 
 from lmtk.errors import LmtkError
 from lmtk.machine.jit import jit
 from lmtk.ngram.counting.counts import Level
-from lmtk.ngram.estimate.suffix import Suffixes, blocks_of, kind_of_begins, orders_in, ranks_of
+from lmtk.ngram.estimate.suffix import Suffixes, blocks_of, kind_of_begins, ranks_of
 
 
 def suffixes_of(counts, vocab):
@@ -96,54 +95,49 @@ def suffixes_from(orders, raw, W):
     """The Suffixes of a list of orders, from `turn_level`, which is emptied. raw: how often each node was seen, by
     order. Raises LmtkError if there are too many n-grams.
     """
-    n, sizes = len(raw) - 1, [len(column) for column in raw[1:]]
-    if sum(sizes) >= 1 << 31:
-        raise LmtkError(f"too many n-grams: {sum(sizes)}; the limit is 2^31, so prune or use less text")
-    base = np.cumsum([0, 0, *sizes])
-    context, suffix = np.zeros((2, base[-1]), np.int32)
-    for k, (_, *columns, _) in enumerate(orders[2:], 2):
-        context[base[k] : base[k + 1]], suffix[base[k] : base[k + 1]] = columns
+    n, size = len(raw) - 1, sum(map(len, raw[1:]))
+    if size >= 1 << 31:
+        raise LmtkError(f"too many n-grams: {size}; the limit is 2^31, so prune or use less text")
+    contexts, suffixes = ([None, None, *(order[column] for order in orders[2:])] for column in (1, 2))
     orders.clear()
-    continuations = count_continuations(base, suffix, raw)
-    begins, leaf, first = places_of(W, base, suffix)
-    start = np.append(first[:W], len(leaf)).astype(np.int64)
-    come = first[base[orders_in(begins)[1] - 1] + context[leaf]]  # the first place of each leaf's context
+    begins, places = places_of(W, suffixes)
+    start, come = np.append(places[1], len(begins)), np.zeros(len(begins), np.int32)
+    places[1] = np.append(places[1], np.int32(0))  # of <s>
     oldest = [None, np.arange(W + 1, dtype=np.int32)]  # the oldest word of an n-gram is that of its context
     for k in range(2, n + 1):
-        oldest.append(oldest[-1][context[base[k] : base[k + 1]]])
-    blocks = blocks_of(begins, start, oldest[2])
-    return Suffixes(begins, ranks_of(begins, n), oldest, sizes, start, start, come, *blocks, raw, continuations)
+        come[places[k]] = places[k - 1][contexts[k]]  # at the place of a longer n-gram, its context replaces this one
+        oldest.append(oldest[-1][contexts[k]])
+    blocks, continuations = blocks_of(begins, start, oldest[2]), count_continuations(suffixes, raw)
+    return Suffixes(begins, ranks_of(begins, n), oldest, start, start, come, *blocks, raw, continuations)
 
 
-def count_continuations(base, suffix, raw):
-    """`continuations` of Suffixes. suffix, base: as in `places_of`; raw: a list with order k at k."""
-    continuations = [None]
-    for k in range(1, len(raw) - 1):
-        counted = suffix[base[k + 1] : base[k + 2]][raw[k + 1] > 0]
-        continuations.append(np.bincount(counted, minlength=base[k + 1] - base[k]).astype(np.int32))
-    return continuations
+def count_continuations(suffixes, raw):
+    """`continuations` of Suffixes. suffixes, raw: lists with order k at k."""
+    longer = zip(raw[1:], suffixes[2:], raw[2:])
+    return [None, *(np.bincount(suffix[c > 0], minlength=len(r)).astype(np.int32) for r, suffix, c in longer)]
 
 
-def places_of(W, base, suffix):
-    """The places of the leaves in a tree of n-grams, in which the parent of an n-gram is its suffix. The roots are the
-    words below W. N-grams of order k are numbered from base[k] on. Returns (begins (L,), as in Suffixes; leaf (L,), the
-    n-gram of each leaf; first, the first leaf of each n-gram).
+def places_of(W, suffixes):
+    """(begins, places) of a tree of n-grams, in which the parent of an n-gram is its suffix. The roots are the words
+    below W; suffixes is a list with order k > 1 at k. begins (L,): as in Suffixes; a leaf of the tree is a place.
+    places: the first place of each n-gram, int32, a list with order k at k.
     """
-    n, parents = len(base) - 2, [suffix[a:b] for a, b in pairwise(base[1:])]
-    sizes = [np.ones(len(parents[-1]), np.int32)]  # how many leaves each n-gram has
-    for parent, size in zip(parents[:0:-1], [*map(len, parents[-2:0:-1]), W]):
-        sizes.insert(0, np.maximum(np.bincount(parent, sizes[0], size), 1).astype(np.int32))
+    n = len(suffixes) - 1
+    sizes = [np.ones(len(suffixes[n]), np.int32)]  # how many leaves each n-gram has
+    for k in range(n, 1, -1):
+        N = len(suffixes[k - 1]) if k > 2 else W
+        sizes.insert(0, np.maximum(np.bincount(suffixes[k], sizes[0], N), 1).astype(np.int32))
     f, m = np.ones((2, sizes[0].sum()), kind_of_begins(n))
-    leaf, first = np.empty(len(f), np.int32), np.zeros(base[-1], np.int32)
-    for k, (parent, size) in enumerate(zip(parents, sizes), 1):
-        place = first[base[k] :][: len(size)]
-        np.cumsum(size[:-1], out=place[1:])
+    places = [None]
+    for k, (parent, size) in enumerate(zip(suffixes[1:], sizes), 1):
+        place = np.cumsum(size, dtype=np.int32) - size
         if k > 1:  # siblings are next to each other, the first of them at the place of their parent
-            is_later = np.diff(parent, prepend=-1) == 0
-            place += first[base[k - 1] :][parent] - np.maximum.accumulate(np.where(is_later, 0, place))
-            f[place[is_later]] = k
-        leaf[place], m[place] = np.arange(base[k], base[k] + len(place)), k
-    return f | m << 4 * f.itemsize, leaf, first
+            is_later = np.zeros(len(parent), bool)
+            np.equal(parent[1:], parent[:-1], out=is_later[1:])
+            place += places[-1][parent] - np.maximum.accumulate(np.where(is_later, 0, place))
+            f[place[is_later]], m[place] = k, k
+        places.append(place)
+    return f | m << 4 * f.itemsize, places
 
 
 @jit

@@ -50,7 +50,7 @@ prefetch = intrinsic("prefetch")
 @dataclass(frozen=True)
 class Suffixes:
     """The arrays of the table above, and: start and ended (W + 1,), the places i and j where those of each word begin;
-    sizes (n,), the number of n-grams of each order; with a text, marks: whether <s> and </s> count.
+    with a text, marks: whether <s> and </s> count.
 
     With counts (`leaves`), places do not tell how often an n-gram was seen. Then there are two lists with order k at k:
     raw (N_k,), how often each n-gram was seen; continuations (N_k,), of how many counted n-grams it is the suffix.
@@ -59,7 +59,6 @@ class Suffixes:
     begins: np.ndarray
     rank: np.ndarray
     oldest: list
-    sizes: list
     start: np.ndarray = None
     ended: np.ndarray = None
     come: np.ndarray = None
@@ -71,7 +70,7 @@ class Suffixes:
 
     @property
     def order(self):
-        return len(self.sizes)
+        return len(self.rank)
 
     @property
     def arrays(self):
@@ -177,8 +176,8 @@ def compared(x, order, come, n, start, marks, threads=None):
             ends[row] += len(column)
     for row, end in zip(rows, ends, strict=True):
         give_back(row[end:])  # where this is memory that was freed, it has pages
-    oldest, rank = [None, None, *(row[:end] for row, end in zip(rows, ends, strict=True))], ranks_of(begins, n, threads)
-    return Suffixes(begins, rank, oldest, rank[:, -1, 1].tolist(), start, start, come)
+    oldest = [None, None, *(row[:end] for row, end in zip(rows, ends, strict=True))]
+    return Suffixes(begins, ranks_of(begins, n, threads), oldest, start, start, come)
 
 
 def kind_of_begins(n):

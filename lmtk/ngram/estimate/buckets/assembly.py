@@ -24,7 +24,7 @@ from lmtk.files.column import Shelf
 from lmtk.machine.jit import jit
 from lmtk.machine.threads import map_at_once
 from lmtk.ngram.estimate import engine, suffix
-from lmtk.ngram.estimate.buckets.division import ends_of, stored
+from lmtk.ngram.estimate.buckets.division import begins_of, ends_of
 from lmtk.ngram.estimate.buckets.passing import fetch
 from lmtk.ngram.estimate.suffix import orders_at, sum_up
 from lmtk.ngram.model.backoff import Backoff
@@ -144,25 +144,25 @@ def ranges_of(place, size):
 
 def contexts_of(job, k, b):
     """(`contexts` of a bucket's events of order k; whether the model has each, (N_k,))."""
-    begins, _ = stored(job, b, "events")
+    begins = begins_of(job, b, "events")
     in_model = job.shelf.get(("marks", b, k), np.uint8) & np.uint8(engine.IN_MODEL)
     if k == 2:
         return job.shelf.get(("events", "oldest", b, 2), np.int32), in_model
-    nodes = np.cumsum(suffix.is_begin(stored(job, b, "contexts")[0], k - 1), dtype=np.int32) - np.int32(1)
+    nodes = np.cumsum(suffix.is_begin(begins_of(job, b, "contexts"), k - 1), dtype=np.int32) - np.int32(1)
     return nodes[job.shelf.get(("come", b), np.int32)[suffix.is_begin(begins, k)]], in_model
 
 
 def count_extensions(job, k, b):
     """How many n-grams of order k extend each of a bucket's n-grams of order k - 1; at k = 2, each word."""
     contexts, in_model = contexts_of(job, k, b)
-    H = len(job.log10p) if k == 2 else int(stored(job, b, "contexts")[1][k - 2])
+    H = len(job.log10p) if k == 2 else job.shelf.size(("contexts", "oldest", b, k - 1))
     return np.bincount(contexts[in_model > 0], minlength=H).astype(np.int32)
 
 
 def deal_events(job, k, size, base, dealt, b):
     """Deals the rows of a bucket's events of order k to ranges. Returns how many lack their suffix."""
     shelf, W = job.shelf, len(job.log10p)
-    begins, contexts, in_model = stored(job, b, "events")[0], *contexts_of(job, k, b)
+    begins, contexts, in_model = begins_of(job, b, "events"), *contexts_of(job, k, b)
     below = np.arange(W, dtype=np.int32) if k == 2 else shelf.get(("place", b, k - 1), np.int32)
     columns = contexts, in_model, shelf.get(("p", b, k), np.int32), below
     rows, place = np.empty((np.count_nonzero(in_model), 4), np.int32), np.empty(len(contexts), np.int32)

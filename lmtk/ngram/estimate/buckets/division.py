@@ -128,10 +128,9 @@ def cut_ranges(seen, ranks, most, even):
     return np.array(cuts + [W] * (1 + -len(cuts) % ranks))
 
 
-def stored(job, b, name):
-    """(begins, sizes) of a bucket's "events" or "contexts", as in suffix.Suffixes."""
-    get = job.shelf.get
-    return get((name, "begins", b), kind_of_begins(job.order)), get((name, "sizes", b), np.int64)
+def begins_of(job, b, name):
+    """`begins` of suffix.Suffixes, of a bucket's "events" or "contexts"."""
+    return job.shelf.get((name, "begins", b), kind_of_begins(job.order))
 
 
 def ends_of(job, b, name):

@@ -16,7 +16,7 @@ from lmtk.ngram.counting.runs import Spilled
 from lmtk.ngram.estimate import engine, suffix
 from lmtk.ngram.estimate.buckets import of_counts
 from lmtk.ngram.estimate.buckets.dealing import deal_out
-from lmtk.ngram.estimate.buckets.division import Buckets, divide, ends_of, stored
+from lmtk.ngram.estimate.buckets.division import Buckets, begins_of, divide, ends_of
 from lmtk.ngram.estimate.buckets.ordering import sort_bucket
 from lmtk.ngram.estimate.buckets.passing import senders
 from lmtk.ngram.estimate.smoothing import words_kept
@@ -107,14 +107,13 @@ def load(job, b):
     if job.estimator:
         return job.estimator
     get, vocab = job.shelf.get, job.vocab
-    (events, e_sizes), (contexts, c_sizes) = (stored(job, b, name) for name in ("events", "contexts"))
+    events, contexts = (begins_of(job, b, name) for name in ("events", "contexts"))
     begins, edge = np.concatenate((events, contexts)), np.int32(len(events))  # the contexts begin at `edge`
-    rank, sizes, ended = suffix.ranks_of(begins, job.order, 1), (e_sizes + c_sizes).tolist(), ends_of(job, b, "events")
-    oldest_of = lambda name: [get((name, "oldest", b, k), np.int32) for k in range(2, job.order + 1)]
-    oldest = [None, None, *map(np.concatenate, zip(oldest_of("events"), oldest_of("contexts")))]
-    blocks = suffix.blocks_of(begins, ended, oldest[2][: e_sizes[1]])
-    start = edge + ends_of(job, b, "contexts")
-    x = suffix.Suffixes(begins, rank, oldest, sizes, start, ended, get(("come", b), np.int32) + edge, *blocks)
+    rank, ended = suffix.ranks_of(begins, job.order, 1), ends_of(job, b, "events")
+    both = [[get((name, "oldest", b, k), np.int32) for k in range(2, job.order + 1)] for name in ("events", "contexts")]
+    blocks, start = suffix.blocks_of(begins, ended, both[0][0]), edge + ends_of(job, b, "contexts")
+    oldest = [None, None, *map(np.concatenate, zip(*both))]
+    x = suffix.Suffixes(begins, rank, oldest, start, ended, get(("come", b), np.int32) + edge, *blocks)
     if job.is_of_counts:
         raw = [None, None, *(get(("raw", b, k), np.int64) for k in range(2, job.order + 1))]
         continuations = [None, None, *(get(("continuations", b, k), np.int32) for k in range(2, job.order))]

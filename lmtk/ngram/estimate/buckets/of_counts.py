@@ -19,7 +19,7 @@ from lmtk.files.column import Column
 from lmtk.ngram.counting.counts import find, from_rows
 from lmtk.ngram.estimate import engine, leaves
 from lmtk.ngram.estimate.buckets.ordering import put_bucket
-from lmtk.ngram.estimate.suffix import Suffixes, orders_in, ranks_of
+from lmtk.ngram.estimate.suffix import Suffixes, ranks_of
 
 
 def ids_of(counts, vocab):
@@ -72,23 +72,22 @@ def sort_bucket(job, b, last):
         events = job.shelf.take(("event", k, b), np.int32).reshape(-1, k + 2)
         rows.append(events[:, k - 1 :: -1])
         weights.append(np.ascontiguousarray(events[:, k:]).view(np.int64)[:, 0] + 1)
-    keys, raw, events, (base, suffix, leaf, _) = in_suffix_order(rows, weights, W)
+    keys, raw, events, suffixes, places = in_suffix_order(rows, weights, W)
     raw = [None, *(count - 1 for count in raw)]  # -1 for n-grams that were not counted: counts went in with one more
     rows = [np.arange(first, end, dtype=np.int32)[:, None]]
     rows += [job.shelf.take(("context", k, b), np.int32).reshape(-1, k)[:, ::-1] for k in range(2, n + 1)]
     nothing = [np.zeros(len(x), np.int64) for x in rows]
-    context_keys, _, contexts, (context_base, _, _, first_leaf) = in_suffix_order(rows, nothing, W)
+    context_keys, _, contexts, _, places_of_contexts = in_suffix_order(rows, nothing, W)
     # an n-gram's context is that of its suffix, with the oldest word before it
-    context, context_of = [np.zeros(len(keys[0]), np.int32)], None
+    come, context = np.zeros(len(events.begins), np.int32), None
     for k in range(2, n + 1):
         oldest = events.oldest[k]
         if k == 2:
-            context_of = np.where(oldest == W, 0, oldest) - first
+            context = np.where(oldest == W, 0, oldest) - first
         else:
-            context_of = find(context_keys[k - 2], context_of[suffix[base[k] : base[k + 1]]], oldest, W + 1)
-        context.append(context_of.astype(np.int32))
-    come = first_leaf[context_base[orders_in(events.begins)[1] - 1] + np.concatenate(context)[leaf]]
-    continuations, bigrams = leaves.count_continuations(base, suffix, raw), np.zeros(W, np.int64)
+            context = find(context_keys[k - 2], context[suffixes[k]], oldest, W + 1)
+        come[places[k]] = places_of_contexts[k - 1][context]
+    continuations, bigrams = leaves.count_continuations(suffixes, raw), np.zeros(W, np.int64)
     bigrams[keys[0]] = continuations[1]
     for name, columns in (("raw", raw), ("continuations", continuations)):
         for k, column in enumerate(columns[2:], 2):
@@ -99,18 +98,16 @@ def sort_bucket(job, b, last):
 
 def in_suffix_order(rows, weights, W):
     """Puts n-grams and their suffixes in suffix order. rows (N, k): those of each order, ids from the last word back;
-    weights (N,). Returns (each order's keys and weights, as in `counts`; the Suffixes; base, suffix, leaf, first of
-    `leaves.places_of`).
+    weights (N,). Returns (each order's keys and weights, as in `counts`; the Suffixes; the suffixes and the places of
+    n-grams, as for `leaves.places_of`).
     """
-    n = len(rows)
     levels = from_rows([np.ascontiguousarray(x) for x in rows], weights, W + 1)
     keys = [level.keys for level in levels]
-    suffix = np.concatenate([key // (W + 1) for key in keys]).astype(np.int32)
-    base = np.cumsum([0, 0, *map(len, keys)])
-    begins, leaf, first = leaves.places_of(len(keys[0]), base, suffix)
+    suffixes = [None, None, *((key // (W + 1)).astype(np.int32) for key in keys[1:])]
     oldest = [None, None, *((key % (W + 1)).astype(np.int32) for key in keys[1:])]
-    start = np.zeros(W + 1, np.int64)
-    start[keys[0] + 1] = np.diff(np.append(first[: len(keys[0])], len(leaf)))
-    ended, sizes = np.cumsum(start), [*map(len, keys)]
-    x = Suffixes(begins, ranks_of(begins, n, 1), oldest, sizes, ended, ended)
-    return keys, [level.count for level in levels], x, (base, suffix, leaf, first)
+    begins, places = leaves.places_of(len(keys[0]), suffixes)
+    sizes = np.zeros(W + 1, np.int64)
+    sizes[keys[0] + 1] = np.diff(np.append(places[1], len(begins)))
+    ended = np.cumsum(sizes)
+    x = Suffixes(begins, ranks_of(begins, len(rows), 1), oldest, ended, ended)
+    return keys, [level.count for level in levels], x, suffixes, places

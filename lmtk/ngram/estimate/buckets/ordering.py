@@ -34,7 +34,6 @@ def put_bucket(job, b, last, events, contexts):
     for name, x in (("events", events), ("contexts", contexts)):
         nonempty = np.flatnonzero(np.diff(x.ended))
         shelf.add((name, "begins", b), x.begins)
-        shelf.add((name, "sizes", b), np.array(x.sizes))
         shelf.add((name, "ends", b), np.stack((nonempty, x.ended[nonempty + 1] - x.ended[nonempty])))
         for k in range(2, n + 1):
             shelf.add((name, "oldest", b, k), x.oldest[k])

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from lmtk.ngram.estimate.buckets.division import stored
+from lmtk.ngram.estimate.buckets.division import begins_of
 from lmtk.ngram.estimate.suffix import is_begin
 
 
@@ -26,6 +26,6 @@ def senders(job, b, k):
     """(N,): the place in `turns` of the bucket that has each context of order k in bucket b as an event. It is the
     bucket of the context's last word but one, which is the first word of a bigram.
     """
-    begins, _ = stored(job, b, "contexts")
+    begins = begins_of(job, b, "contexts")
     bigram = (np.cumsum(is_begin(begins, 2), dtype=np.int32) - 1)[is_begin(begins, k)]
     return job.turns[job.bucket_of[job.shelf.get(("contexts", "oldest", b, 2), np.int32)[bigram]]]

@@ -14,7 +14,7 @@ from lmtk.files.column import put_at
 from lmtk.machine import threads
 from lmtk.ngram.arpa import printing
 from lmtk.ngram.estimate import suffix
-from lmtk.ngram.estimate.buckets.division import ends_of, stored
+from lmtk.ngram.estimate.buckets.division import begins_of, ends_of
 from lmtk.ngram.estimate.buckets.passing import fetch
 
 f32 = np.float32
@@ -123,9 +123,9 @@ def pieces_of_buckets(job, k, layout, scratch):
         yield [] if job.comm.rank else pieces(None, (job.log10p, job.log10bow, job.marks))
     else:
         for b, (p, marks) in zip(job.rank_buckets, fetch(job, k, {"p": f32, "marks": np.uint8})):
-            begins, sizes = stored(job, b, "contexts")
+            begins = begins_of(job, b, "contexts")
             oldest = [None, None, *(job.shelf.get(("contexts", "oldest", b, d), np.int32) for d in range(2, k + 1))]
             start = ends_of(job, b, "contexts")
-            x = suffix.Suffixes(begins, suffix.ranks_of(begins, k), oldest, sizes.tolist(), start)
+            x = suffix.Suffixes(begins, suffix.ranks_of(begins, k), oldest, start)
             yield pieces(x, (p, job.shelf.get(("bow", b, k), f32), marks))
             job.show((b + 1) / (len(job.bounds) - 1), f"writing {k}-grams")
