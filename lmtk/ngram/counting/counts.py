@@ -218,6 +218,15 @@ def to_rows(levels, W):
     return rows
 
 
+def to_closed_rows(levels, W):
+    """`to_rows`. Behind the n-grams of each order are the suffixes of longer ones that the levels lack."""
+    rows, orders = to_rows(levels, W), [level.keys for level in levels]
+    for k in range(len(rows) - 1, 0, -1):
+        suffixes = rows[k][:, 1:]
+        rows[k - 1] = np.concatenate((rows[k - 1], suffixes[find_rows(orders, suffixes, W) < 0]))
+    return rows
+
+
 class BadLine(Exception):
     """A line that is not words and a count. args: its number in the block, from 1, and the beginning of its text."""
 

@@ -1,6 +1,6 @@
 """Counts -> their n-grams in suffix order, for the engine, as `suffix` makes them from a text.
 
-`suffixes_of` sorts one order after the other. Suffixes and words that the counts lack are added with the count -1.
+`suffixes_of` sorts one order after the other. If the counts lack suffixes, they are added first, with the count -1.
 
 symbol  shape    meaning
 n W     -        the highest order; the last id of the vocabulary, <s>. </s> is 0
@@ -15,13 +15,12 @@ leaf    -        an n-gram that is not a suffix of another. Leaves are the place
 Counts group n-grams by context. So once the order below is done, a counting sort by the last word gives suffix order.
 """
 
-from dataclasses import replace
-
 import numpy as np
 
 from lmtk.errors import LmtkError
 from lmtk.machine.jit import jit
-from lmtk.ngram.counting.counts import Level
+from lmtk.ngram.counting.counts import Counts, Level
+from lmtk.ngram.estimate.smoothing import nodes_of_rows
 from lmtk.ngram.estimate.suffix import Suffixes, blocks_of, kind_of_begins, ranks_of
 
 
@@ -30,36 +29,22 @@ def suffixes_of(counts, vocab):
     another than the last. Words and suffixes of n-grams that the Counts lack are added with a count of -1. Raises
     LmtkError if there are 2^31 n-grams or more.
     """
-    W, levels, k = len(vocab.words) - 1, with_all_words(counts), 2
+    W, words = len(vocab.words) - 1, counts.levels[0]
     id_of = np.array([vocab.index[word] for word in counts.words], np.int32)
-    words = np.full(W + 1, -1, np.int32)
-    words[id_of] = np.arange(len(id_of))
-    orders = [None, (words, None, None, np.arange(W + 2, dtype=np.int32))]
-    while k <= len(levels):
-        orders[k:] = [turn_level(levels[k - 1], orders[k - 1], id_of, W)]
+    place, raw = np.full(W + 1, -1, np.int32), np.full(W + 1, -1, words.count.dtype)
+    place[id_of[words.keys]], raw[id_of[words.keys]] = np.arange(len(words.keys)), words.count
+    orders = [None, (place, None, None, np.arange(W + 2, dtype=np.int32))]
+    for k, level in enumerate(counts.levels[1:], 2):
+        orders.append(turn_level(level, orders[-1], id_of, W))
         if orders[k] is None:
             return None
         if k > 2 and join(orders[k - 1], orders[k]):
-            levels[k - 2 : k] = with_suffixes(*levels[k - 2 : k], orders, k, id_of)
-            k -= 1  # the new n-grams may lack suffixes too
-        else:
-            k += 1
-    raw = [None, np.full(W + 1, -1, levels[0].count.dtype)]
-    raw[1][id_of] = levels[0].count
-    raw += [level.count[order] for level, (order, *_) in zip(levels[1:], orders[2:])]
+            orders.clear()
+            nodes = nodes_of_rows(counts, vocab, counts.order)
+            levels = [Level(keys, np.where(is_counted, count, -1), None) for keys, count, is_counted in nodes]
+            return suffixes_of(Counts(vocab.words, levels), vocab)
+    raw = [None, raw, *(level.count[order] for level, (order, *_) in zip(counts.levels[1:], orders[2:]))]
     return suffixes_from(orders, raw, W)
-
-
-def with_all_words(counts):
-    """The levels of Counts, with every word in the first: words that were lacking get a count of -1."""
-    W, levels = len(counts.words), list(counts.levels)
-    words, second = levels[0].keys, levels[1].keys
-    count = np.full(W, -1, levels[0].count.dtype)
-    count[words] = levels[0].count
-    if len(words) < W:
-        levels[1] = replace(levels[1], keys=words[second // W] * W + second % W)
-    levels[0] = Level(np.arange(W), count, None)
-    return levels
 
 
 def turn_level(level, below, id_of, W):
@@ -75,20 +60,6 @@ def turn_level(level, below, id_of, W):
     if turn(child, word, order_below, start_below[1], start[:-1].copy(), order, context) or start[W] < N:
         return None
     return order, context, np.repeat(np.arange(W + 1, dtype=np.int32), np.diff(start)), start
-
-
-def with_suffixes(below, level, orders, k, id_of):
-    """(Level k - 1 with the suffixes of k-grams that it lacks, counted -1 times; Level k with keys to match)."""
-    (_, context, suffix, start), W = orders[k], len(id_of)
-    nodes = np.flatnonzero(suffix < 0)
-    last = orders[1][0][np.searchsorted(start, nodes, "right") - 1]
-    parent = orders[k - 2][0][orders[k - 1][2][context[nodes]]]
-    keys = np.union1d(below.keys, parent.astype(np.int64) * W + last)
-    moved = np.searchsorted(keys, below.keys)
-    count = np.full(len(keys), -1, below.count.dtype)
-    count[moved] = below.count
-    parent, word = np.divmod(level.keys, W)
-    return Level(keys, count, None), Level(moved[parent] * W + word, level.count, None)
 
 
 def suffixes_from(orders, raw, W):

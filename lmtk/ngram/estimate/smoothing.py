@@ -20,10 +20,9 @@ from functools import partial
 import numpy as np
 
 from lmtk.errors import LmtkError
-from lmtk.lm import unique_rows
 from lmtk.machine.jit import jit
 from lmtk.ngram import mass
-from lmtk.ngram.counting.counts import find, from_rows, to_rows
+from lmtk.ngram.counting.counts import find, from_rows, to_closed_rows
 from lmtk.ngram.estimate.methods import EPSILON
 from lmtk.ngram.model.backoff import Backoff
 from lmtk.ngram.model.building import build_nodes
@@ -77,16 +76,12 @@ def levels_of(counts, vocab, order):
 
 def nodes_of_rows(counts, vocab, order):
     """A list with keys, count and counted, as in Order, of each order."""
-    W = len(vocab.words)
-    ids = np.array([vocab.index.get(w, vocab.unk_id) for w in counts.words], np.int64)
-    rows = [ids[row] for row in to_rows(counts.levels, len(counts.words))][:order]
-    sizes = [*map(len, rows)]
+    W, levels = len(vocab.words), counts.levels[:order]
+    ids = np.array([vocab.index.get(w, vocab.unk_id) for w in counts.words], np.int32)
+    rows = [ids[row] for row in to_closed_rows(levels, len(counts.words))]
     rows[0] = np.concatenate((rows[0], np.arange(W)[:, None]))
-    for k in range(len(rows) - 1, 0, -1):
-        parts = np.concatenate((rows[k][:, :-1], rows[k][:, 1:]))
-        inside = unique_rows(parts)[0]  # repeats would double with each order
-        rows[k - 1] = np.concatenate((rows[k - 1], inside))
-    weights = [np.pad(level.count, (0, len(row) - size)) for level, row, size in zip(counts.levels, rows, sizes)]
+    weights = [np.pad(level.count, (0, len(row) - len(level.count))) for level, row in zip(levels, rows)]
+    sizes = [len(level.keys) for level in levels]
     return [(level.keys, level.count, level.first < size) for level, size in zip(from_rows(rows, weights, W), sizes)]
 
 
