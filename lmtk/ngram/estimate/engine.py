@@ -8,7 +8,7 @@ threads. Afterwards `Estimator.need_order` marks the n-grams that an ARPA file n
 
 from dataclasses import dataclass
 from functools import partial
-from itertools import pairwise
+from itertools import chain, pairwise
 
 import numpy as np
 
@@ -27,16 +27,16 @@ IN_MODEL, NEEDED = 1, 2  # marks: an n-gram is in the model; the ARPA file needs
 
 @dataclass
 class Gathered:
-    """The n-grams of an order whose contexts end in a segment, (N,) each: node, context, suffix (its node), parent (the
-    suffix among the Gathered of the order below), word (the last one), children (how many n-grams of the next order end
-    in the n-gram) and raw (how often it was seen), as in `suffix.gather`. contexts: their nodes, a slice.
+    """The n-grams of an order whose contexts end in a segment, (N,) each: node, context, suffix (its node), word (the
+    last one), parent (the suffix among the Gathered of the order below), children (how many n-grams of the next order
+    end in the n-gram) and raw (how often it was seen), as in `suffix.gather`. contexts: their nodes, a slice.
     """
 
     node: np.ndarray
     context: np.ndarray
     suffix: np.ndarray
-    parent: np.ndarray
     word: np.ndarray
+    parent: np.ndarray
     children: np.ndarray
     raw: np.ndarray
     contexts: slice
@@ -46,16 +46,18 @@ class Gathered:
         return self.contexts.stop - self.contexts.start
 
 
-def gather(x, k, segment, room):
-    """The Gathered of order k > 1 of a segment of Suffixes x, in memory of `room`, a Scratch's, until the next call."""
+def gather(x, k, segment, room, counted=False):
+    """The Gathered of order k > 1 of a segment of Suffixes x, in memory of `room`, a Scratch's, until the next call.
+    counted: whether parent, children and raw are wanted.
+    """
     first, last, begin, _ = segment
     local, (a, z) = contexts_of(x, k - 1, 1, segment, room), (x.by[first], x.by[last])
     places = int(x.blocks[1, a:z].sum() - x.blocks[0, a:z].sum())
     columns = room("grams", (7, places), np.int32)
-    columns = columns[:, : suffix.gather(x.arrays, k, (a, z), (begin, local), columns)]
+    columns = columns[:, : suffix.gather(x.arrays, k, (a, z), (begin, local), counted, columns)]
     node = first if k == 2 else int(x.nodes(k - 1, [begin])[0])
     grams = Gathered(*columns, slice(node, node + int(local[-1, 0]) + 1))
-    if x.raw:
+    if x.raw and counted:
         grams.raw = x.raw[k][grams.node]
         grams.children = (x.continuations[k][grams.node] if k < x.order else grams.children).astype(grams.raw.dtype)
     return grams
@@ -107,10 +109,10 @@ class Estimator:
         x, method = self.suffixes, self.methods[k - 1]
         if not method.highest:
             return np.zeros(0, np.int64)
-        count = x.counts(k, span)
+        count, *continuations = x.counts(k, span)
         if self.continued(k) and method.counts == "before":
             oldest = x.oldest[k][slice(*x.nodes(k, span))]
-            count = np.where((oldest < self.vocab.V) & (count >= 0), x.counts(k, span, True), count)
+            count = np.where((oldest < self.vocab.V) & (count >= 0), *continuations, count)
         return np.array([np.count_nonzero(count == r) for r in range(1, method.highest + 1)])
 
     def begin(self, log10p, log10bow, marks):
@@ -123,48 +125,58 @@ class Estimator:
             column[k] = None
         trim()
 
+    def each_segment(self, work):
+        """[work(room, segment)] of all segments, in threads; room: of a Scratch. Half of the threads do the large ones,
+        in memory that is given back, since each takes as much memory as many others.
+        """
+        segments = self.suffixes.segments  # the largest first
+        n_large = sum(end - begin > LARGE for *_, begin, end in segments)
+        n_turns = min(max(thread_count() // 2, 1), n_large)
+
+        def run(scratch, segments):
+            results = []
+            for segment in segments:
+                with scratch.lent() as room:
+                    results.append(work(room, segment))
+            return results
+
+        def run_large(first):
+            scratch = Scratch()
+            results = run(scratch, segments[first:n_large:n_turns])
+            scratch.free.clear()
+            trim()
+            return results
+
+        tasks = [partial(run_large, first) for first in range(n_turns)]
+        tasks += [partial(run, self.scratch, [segment]) for segment in segments[n_large:]]
+        return [*chain.from_iterable(map_at_once(lambda task: task(), tasks))]
+
     def estimate_all(self, methods, kenlm):
         """Estimates the orders from 2 on, and the weights of their contexts. Returns how many n-grams are left out, not
         counting those with an <unk> that is not predicted.
         """
-        estimate = partial(self.estimate, methods, kenlm, probability(self.log10p[1]))
-        segments = self.suffixes.segments  # the largest first
-        n_large = sum(end - begin > LARGE for *_, begin, end in segments)
-        n_turns = min(max(thread_count() // 2, 1), n_large)  # so many threads work at large segments, to save memory
-
-        def estimate_large(first):
-            """`estimate` of every n_turns-th large segment, one after the other."""
-            scratch = Scratch()
-            left_out = sum(estimate(scratch, segment) for segment in segments[first:n_large:n_turns])
-            scratch.free.clear()
-            trim()
-            return left_out
-
-        tasks = [partial(estimate_large, first) for first in range(n_turns)]
-        tasks += [partial(estimate, self.scratch, segment) for segment in segments[n_large:]]
-        left_out = sum(map_at_once(lambda task: task(), tasks))
+        left_out = sum(self.each_segment(partial(self.estimate, methods, kenlm, probability(self.log10p[1]))))
         vocab, kept = self.vocab, self.marks[1] > 0
         return left_out + np.count_nonzero(~kept[vocab.V :]) - (vocab.unk_id >= vocab.V and not kept[vocab.unk_id])
 
-    def estimate(self, methods, kenlm, lower_p, scratch, segment):
-        """`estimate_all` for a segment. lower_p: 10^log10p of order 1; scratch: a Scratch."""
+    def estimate(self, methods, kenlm, lower_p, room, segment):
+        """`estimate_all` for a segment. lower_p: 10^log10p of order 1; room: of a Scratch."""
         left_out = 0
-        with scratch.lent() as room:
-            for method, (k, grams, count, predicted, unknowns) in zip(methods[1:], self.orders(segment, room)):
-                node, raw = grams.node[predicted], grams.raw[predicted]
-                if self.outside:
-                    raw = np.where(self.outside[k][node], -1, raw)
-                events = grams.context[predicted], count[predicted], raw, grams.parent[predicted], lower_p
-                log10p, lower_p, bow = smooth_large(k, events, grams.H, method, self.vocab.V, kenlm, room)
-                types = room("types", grams.H, np.int32)
-                lacking = len(grams.node) - put(node, log10p, events[0], self.log10p[k], self.marks[k], types)
-                if lacking:
-                    lower_p = self.back_off(k, grams, predicted, (log10p, lower_p), bow)
-                bow[(types == 0) & (bow == 0)] = np.nan
-                self.log10bow[k - 1][grams.contexts] = bow
-                if len(self.types[k - 1]):
-                    self.types[k - 1][grams.contexts] = types
-                left_out += lacking - unknowns
+        for method, (k, grams, count, predicted, unknowns) in zip(methods[1:], self.orders(segment, room)):
+            node, raw = grams.node[predicted], grams.raw[predicted]
+            if self.outside:
+                raw = np.where(self.outside[k][node], -1, raw)
+            events = grams.context[predicted], count[predicted], raw, grams.parent[predicted], lower_p
+            log10p, lower_p, bow = smooth_large(k, events, grams.H, method, self.vocab.V, kenlm, room)
+            types = room("types", grams.H, np.int32)
+            lacking = len(grams.node) - put(node, log10p, events[0], self.log10p[k], self.marks[k], types)
+            if lacking:
+                lower_p = self.back_off(k, grams, predicted, (log10p, lower_p), bow)
+            bow[(types == 0) & (bow == 0)] = np.nan
+            self.log10bow[k - 1][grams.contexts] = bow
+            if len(self.types[k - 1]):
+                self.types[k - 1][grams.contexts] = types
+            left_out += lacking - unknowns
         return left_out
 
     def orders(self, segment, room):
@@ -173,7 +185,7 @@ class Estimator:
         counted, ends in a predicted word, and has no such <unk>.
         """
         for k in range(2, self.suffixes.order + 1):
-            grams = gather(self.suffixes, k, segment, room)
+            grams = gather(self.suffixes, k, segment, room, counted=True)
             count, predicted, unknowns = grams.raw, slice(None), 0
             if self.continued(k):
                 count, is_first = grams.children, self.suffixes.oldest[k][grams.node] >= self.vocab.V
@@ -199,24 +211,23 @@ class Estimator:
         all_p[lacks_p] = probability(self.log10p[k][node])
         return all_p
 
-    def need_contexts(self, k, segment):
+    def need_contexts(self, k, room, segment):
         """Marks the contexts of a segment's k-grams that are IN_MODEL. Returns suffixes of those that are NEEDED."""
-        with self.scratch.lent() as room:
-            grams = gather(self.suffixes, k, segment, room)
-            marks, bow = self.marks[k][grams.node], self.log10bow[k - 1][grams.contexts]
-            extended = grams.context[marks & IN_MODEL > 0]
-            self.marks[k - 1][grams.contexts][extended] |= IN_MODEL | NEEDED
-            bow[extended] = np.where(np.isnan(bow[extended]), 0, bow[extended])
-            if len(self.types[k - 1]):
-                self.types[k - 1][grams.contexts] = np.bincount(extended, minlength=grams.H)
-            return grams.suffix[marks & NEEDED > 0]
+        grams = gather(self.suffixes, k, segment, room)
+        marks, bow = self.marks[k][grams.node], self.log10bow[k - 1][grams.contexts]
+        extended = grams.context[marks & IN_MODEL > 0]
+        self.marks[k - 1][grams.contexts][extended] |= IN_MODEL | NEEDED
+        bow[extended] = np.where(np.isnan(bow[extended]), 0, bow[extended])
+        if len(self.types[k - 1]):
+            self.types[k - 1][grams.contexts] = np.bincount(extended, minlength=grams.H)
+        return grams.suffix[marks & NEEDED > 0]
 
     def need_order(self, k, ends):
         """Marks the prefixes of the n-grams of order k, and the suffixes of the NEEDED ones. With `ends` these suffixes
         have to be in the model too, as in SRILM; otherwise only the weights of those in the model have to be written.
         """
         mark = IN_MODEL | NEEDED if ends and k > 2 else NEEDED
-        for suffixes in map_at_once(partial(self.need_contexts, k), self.suffixes.segments):
+        for suffixes in self.each_segment(partial(self.need_contexts, k)):
             self.marks[k - 1][suffixes] |= mark
 
 
@@ -325,8 +336,7 @@ def count_last(counted, x, word, vocab):
         a = at[last]
         ends = np.flatnonzero(suffix.orders_in(x.begins[a + 1 : b])[0] <= k)
         b = a + 1 + ends[0] if len(ends) else b
-        for is_continued, change in ((False, 1), (True, -1)):
-            r = x.counts(k, (a, b), is_continued)[0]
+        for (r, *_), change in zip(x.counts(k, (a, b)), (1, -1), strict=True):
             if 0 < r <= len(n):
                 n[r - 1] += change
     return first, changes

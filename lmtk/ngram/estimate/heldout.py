@@ -18,7 +18,6 @@ from functools import partial
 import numpy as np
 
 from lmtk.errors import LmtkError
-from lmtk.machine.threads import map_at_once
 from lmtk.ngram.counting.counts import find, find_rows, values
 from lmtk.ngram.estimate.engine import contexts_of
 from lmtk.ngram.estimate.smoothing import closed_contexts
@@ -80,10 +79,10 @@ class HeldOut:
         """`of_levels` from an engine.Estimator: fills `features`, made by `unseen`, for the words whose last context
         word is in one of its segments. Returns them.
         """
-        map_at_once(partial(self.of_segment, work, features), work.suffixes.segments)
+        work.each_segment(partial(self.of_segment, work, features))
         return features
 
-    def of_segment(self, work, features, segment):
+    def of_segment(self, work, features, room, segment):
         """`of_estimator` for a segment. An n-gram is found by its suffix and its oldest word."""
         x, W, (first, last, *_) = work.suffixes, len(self.vocab.words), segment
         chosen = np.flatnonzero((first <= self.words[:, 1]) & (self.words[:, 1] < last))
@@ -91,7 +90,7 @@ class HeldOut:
             return
         word, *before = self.words[chosen].astype(np.int64).T
         context = before[0] - first
-        with work.scratch.lent() as room, work.scratch.lent() as other:
+        with work.scratch.lent() as other:
             local = contexts_of(x, 1, x.order - 1, segment, other)
             for k, grams, count, predicted, _ in work.orders(segment, room):
                 if k == 2:

@@ -94,16 +94,14 @@ class Suffixes:
         numbers(self.rank, k, np.asarray(places, np.int64), nodes)
         return nodes
 
-    def counts(self, k, span, is_continued=False):
-        """(N,): how often each n-gram of order k > 1 that begins in a span of places, (first, end), was seen. With
-        `is_continued`, its continuations. No n-gram may begin before the end and continue after it.
+    def counts(self, k, span):
+        """(2, N): how often each n-gram of order k > 1 that begins in a span of places, (first, end), was seen, and its
+        continuations; with counts, the highest order has none. No n-gram may begin before the end and continue after.
         """
         if self.raw:
-            return (self.continuations if is_continued else self.raw)[k][slice(*self.nodes(k, span))]
-        f, m = orders_in(self.begins[slice(*span)])
-        is_one = (f <= k + 1) & (k < m) if is_continued else k <= m
-        at, sums = np.flatnonzero((f <= k) & (k <= m)), np.cumsum(is_one, dtype=np.int32)
-        return np.diff(sums[at] - is_one[at], append=sums[-1:])
+            return [column[slice(*self.nodes(k, span))] for column in (self.raw[k], *self.continuations[k : k + 1])]
+        counts = np.empty((2, span[1] - span[0]), np.int32)
+        return counts[:, : count_places(self.begins, k, span, *counts)]
 
     def words_at(self, k, span, rows):
         """rows (k, N) <- the words, oldest first, of the n-grams of order k > 1 that begin in a span of places, (first,
@@ -115,7 +113,7 @@ class Suffixes:
         ends = np.searchsorted(places, self.start[first : last + 1])
         rows[-1] = np.repeat(np.arange(first - 1, last), np.diff(ends, prepend=0))
         for d in range(2, k + 1):
-            rows[k - d] = self.oldest[d][self.nodes(d, places + 1) - 1]
+            look_up_oldest(self.rank, d, places, self.oldest[d], rows[k - d])
 
 
 def suffix_order(text, N, n, W, marks):
@@ -372,6 +370,28 @@ def numbers(rank, k, places, nodes):
 
 
 @jit
+def count_places(begins, k, span, seen, continuations):
+    """seen, continuations (N,) <- `Suffixes.counts` of a text's n-grams of order k. Returns their number."""
+    many = 0
+    for j in range(span[0], span[1]):
+        f, m = orders_at(begins, j)
+        if f <= k and k <= m:
+            seen[many], continuations[many] = 0, 0
+            many += 1
+        if k <= m:
+            seen[many - 1] += 1
+            continuations[many - 1] += (f <= k + 1) & (k < m)
+    return many
+
+
+@jit
+def look_up_oldest(rank, k, places, oldest, words):
+    """words (N,) <- the oldest word of the n-gram of order k that ends at each of the places."""
+    for i in range(len(places)):
+        words[i] = oldest[number(rank, k, places[i] + 1) - 1]
+
+
+@jit
 def contexts_at(begins, start, first, last, k, local):
     """local (N, K) <- n-grams of orders k .. k + K - 1 at the places of words first .. last - 1, numbered from 0."""
     begin, node = start[first], np.full(local.shape[1], -1, np.int32)
@@ -420,17 +440,17 @@ def first_reads(arrays, k, start, size, nodes):
 
 
 @jit
-def gather(arrays, k, part, places, columns):
+def gather(arrays, k, part, places, counted, columns):
     """columns (7, N) <- the n-grams of order k > 1 in a part of the blocks, (first, end). places: the first place of
     the segment, and `local` (N, 1) of `contexts_at` for order k - 1. Returns how many n-grams there are.
 
-    The columns are: the node; the context, numbered as in `local`; the node of the suffix; the suffix, numbered among
-    the n-grams of order k - 1 in this part; the last word, which is also the suffix at order 2; how many (k + 1)-grams
-    end in the n-gram; how often it was seen. A block has few places and is bound by their first reads, which are made
-    together for BATCH blocks.
+    The columns are: the node; the context, numbered as in `local`; the node of the suffix; the last word, which is also
+    the suffix at order 2; and, if `counted`, the suffix, numbered among the n-grams of order k - 1 in this part; how
+    many (k + 1)-grams end in the n-gram; how often it was seen. A block has few places and is bound by their first
+    reads, which are made together for BATCH blocks.
     """
     (begins, come, _, blocks), (a, z), (first, local) = arrays, part, places
-    node, context, suffix, parent, word, children, seen = columns
+    node, context, suffix, word, parent, children, seen = columns
     nodes, suffixes = np.empty((2, BATCH), np.int32)
     many, number = 0, -1
     for start in range(a, z, BATCH):
@@ -449,12 +469,13 @@ def gather(arrays, k, part, places, columns):
                     continue
                 if f <= k:
                     node[many], context[many], suffix[many], word[many] = g, local[come[j] - first, 0], end, last
-                    parent[many] = last if k == 2 else number
-                    children[many], seen[many] = 0, 0
+                    if counted:
+                        parent[many], children[many], seen[many] = last if k == 2 else number, 0, 0
                     g += 1
                     many += 1
-                children[many - 1] += (f <= k + 1) & (k < m)
-                seen[many - 1] += 1
+                if counted:
+                    children[many - 1] += (f <= k + 1) & (k < m)
+                    seen[many - 1] += 1
     return many
 
 

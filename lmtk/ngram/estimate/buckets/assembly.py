@@ -22,7 +22,6 @@ import numpy as np
 from lmtk.files.bounded import trim
 from lmtk.files.column import Shelf
 from lmtk.machine.jit import jit
-from lmtk.machine.threads import map_at_once
 from lmtk.ngram.estimate import engine, suffix
 from lmtk.ngram.estimate.buckets.division import begins_of, ends_of
 from lmtk.ngram.estimate.buckets.passing import fetch
@@ -62,25 +61,24 @@ def put_from_memory(work, records):
     for k, (above, level) in enumerate(pairwise(records), 2):
         sum_up(above["child"], 0)
         new = np.full(len(work.log10bow[k]), -1, np.int32)
-        put = partial(put_segment, work, k, place, above["child"], new, as_matrix(level))
-        lacking += sum(map_at_once(put, work.suffixes.segments))
+        rows = as_matrix(level)
+        put = partial(put_segment, work, k, place, above["child"], (rows, rows.view(f32), new))
+        lacking += sum(work.each_segment(put))
         place = new
         work.forget(k)  # for the pages of the file
     return lacking
 
 
-def put_segment(work, k, place, child, new, rows, segment):
-    """Puts the n-grams of order k whose contexts are in a segment into rows, the records as a matrix; those of each
+def put_segment(work, k, place, child, records, room, segment):
+    """Puts the n-grams of order k whose contexts are in a segment into records, as in `suffix.place`; those of each
     context from its first child on. Returns how many lack their suffix.
     """
-    x = work.suffixes
-    with work.scratch.lent() as room:
-        grams = engine.gather(x, k, segment, room)
-        head = room("head", grams.H, np.int32)
-        head[:] = child[place[grams.contexts]]
-        columns = place, work.marks[k], work.log10p[k], work.log10bow[k], work.types[k]
-        grams = grams.node, grams.context, grams.suffix, grams.word
-        return suffix.place(grams, head, columns, (rows, rows.view(f32), new))
+    grams = engine.gather(work.suffixes, k, segment, room)
+    head = room("head", grams.H, np.int32)
+    head[:] = child[place[grams.contexts]]
+    columns = place, work.marks[k], work.log10p[k], work.log10bow[k], work.types[k]
+    grams = grams.node, grams.context, grams.suffix, grams.word
+    return suffix.place(grams, head, columns, records)
 
 
 def put_from_shelf(job, size, records):
