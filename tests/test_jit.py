@@ -106,6 +106,13 @@ def run(path, cache):
     return done.stdout.strip()
 
 
+def test_a_kernel_keeps_its_definition():
+    """Python reads it when it frees the function, which may be after all modules: at the end, programs used to crash."""
+    kernel = jit.for_kinds_of(takes, 10)
+    assert type(kernel) is type(len)
+    assert isinstance(kernel.__module__, objects.Definition)
+
+
 def test_machine_code_is_kept_until_what_it_is_made_of_changes(tmp_path):
     program, cache = tmp_path / "program.py", tmp_path / "cache"
     program.write_text(KERNEL.format(factor=2))

@@ -11,7 +11,7 @@ from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from lmtk.machine import memory
 
 METH_FASTCALL = 0x80  # of Python's methodobject.h
-LOADED = []  # object files and definitions of functions, which must outlive the functions
+LOADED = []  # object files, which must outlive the functions in them
 
 
 def package_file(package, *names):
@@ -71,6 +71,7 @@ def load(name, entry, code):
     LOADED.append(file.from_data(code))
     linked.add_object_file(LOADED[-1])
     linked.finalize_object()
-    LOADED.append(Definition(name.encode(), linked.get_function_address(entry), METH_FASTCALL))
-    new = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)
-    return new(("PyCFunction_NewEx", ctypes.pythonapi))(ctypes.addressof(LOADED[-1]), MemoryError, None)
+    definition = Definition(name.encode(), linked.get_function_address(entry), METH_FASTCALL)
+    new = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.py_object, ctypes.py_object)
+    # the definition is the function's module too, so that it lives as long as the function
+    return new(("PyCFunction_NewEx", ctypes.pythonapi))(ctypes.addressof(definition), MemoryError, definition)
