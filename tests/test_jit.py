@@ -107,7 +107,7 @@ def run(path, cache):
 
 
 def test_a_kernel_keeps_its_definition():
-    """Python reads it when it frees the function, which may be after all modules: at the end, programs used to crash."""
+    """Python reads it when it frees the function, perhaps after all modules: programs used to crash at their end."""
     kernel = jit.for_kinds_of(takes, 10)
     assert type(kernel) is type(len)
     assert isinstance(kernel.__module__, objects.Definition)

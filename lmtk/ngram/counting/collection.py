@@ -328,10 +328,11 @@ def count_different(index, blocks):
     """The number of different words in an index, which is emptied, and in the blocks of a text. Words are told apart by
     their hashes, which are dealt to PARTS on disk.
     """
-    hashes, shelf = np.fromiter(map(hash, index.words()), np.int64), Shelf()
-    index.clear()
-    for more in chain([hashes], (np.fromiter(map(hash, {*TOKEN.findall(block)}), np.int64) for block in blocks)):
-        shelf.deal(more, more % PARTS)
+    shelf = Shelf()
+    for words in chain([index.words()], ({*TOKEN.findall(block)} - {b"\n"} for block in blocks)):
+        hashes = np.fromiter(map(hash, words), np.int64)
+        index.clear()  # whose words come first
+        shelf.deal(hashes, hashes % PARTS)
     return sum(len(np.unique(shelf.get((part,), np.int64))) for part in range(PARTS))
 
 
