@@ -8,6 +8,7 @@ import sys
 import warnings
 from collections import Counter
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -28,7 +29,7 @@ from lmtk.ngram.counting import collection, runs
 from lmtk.ngram.counting.collection import Sources, collect, in_memory
 from lmtk.ngram.counting.counts import contexts_of, to_rows, write_counts
 from lmtk.ngram.edit import vocabulary
-from lmtk.ngram.edit.contexts import counted_times, history_probabilities
+from lmtk.ngram.edit.contexts import counted_times, history_probabilities, times_in_texts
 from lmtk.ngram.edit.prune import prune, prune_low
 from lmtk.ngram.edit.renormalize import renormalize
 from lmtk.ngram.edit.vocabulary import add_words, limit, merge, predict_unknown, rename_unknown
@@ -168,6 +169,27 @@ def test_a_model_is_the_same_in_any_memory(tmp_path, monkeypatch, large_from):
         assert done.value.code == 0
         outcomes.append((tmp_path / name).read_bytes())
     assert outcomes[0] == outcomes[1]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_occurrences_in_texts_are_those_of_a_plain_count(tmp_path, seed):
+    """With sentences of 1 to 30 words and some of 900, in texts that threads read side by side."""
+    random, model = np.random.default_rng(seed), random_model(seed, 4, "abcde", unk=seed % 2 == 0)
+    paths = [tmp_path / str(number) for number in range(6)]
+    for path in paths:
+        sizes = random.integers(1, random.choice([30, 900]), 20)
+        path.write_text("".join(" ".join(random.choice([*"abcdef"], size)) + "\n" for size in sizes))
+    corpora = [corpus for path in paths for corpus in read_corpus(str(path), model.vocab, Marks(), 4)]
+    expected, words = Counter(), 0
+    for corpus in corpora:
+        for begin, end in pairwise(corpus.starts.tolist()):
+            ids = corpus.ids[begin:end].tolist()
+            expected.update(tuple(ids[i : i + k]) for k in range(1, 4) for i in range(len(ids) - k + 1))
+            words += int(corpus.scored[begin:end].sum())
+    times, total = times_in_texts(model, iter(corpora), 3)
+    assert total == words
+    for k, of_order in enumerate(times, 1):
+        assert of_order.tolist() == [expected[tuple(row)] for row in model.nodes.rows(k).tolist()]
 
 
 def test_occurrences_are_the_same_in_parts_that_lack_long_n_grams(tmp_path):

@@ -80,6 +80,18 @@ def store_shared(typing, array, at, value):
 
 
 @intrinsic
+def add_shared(typing, array, at, value):
+    """array[at] += value, int64, while other threads may add to it too."""
+
+    def build(context, builder, signature, arguments):
+        place = pointer(context, builder, signature.args[0], *arguments[:2])
+        builder.atomic_rmw("add", place, arguments[2], "monotonic")
+        return context.get_dummy_value()
+
+    return types.void(array, types.int64, types.int64), build
+
+
+@intrinsic
 def yield_processor(typing):
     """Lets another thread use the processor (POSIX's sched_yield)."""
 

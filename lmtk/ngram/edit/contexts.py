@@ -9,13 +9,18 @@ import numpy as np
 
 from lmtk.files.bounded import zeros
 from lmtk.lm import LN10
-from lmtk.machine.jit import jit
+from lmtk.machine.jit import intrinsic, jit
+from lmtk.machine.threads import map_in_order
 from lmtk.ngram.counting.counts import find_rows
 from lmtk.ngram.edit.renormalize import log10p_of_all
 from lmtk.ngram.model.nodes import children_of, find_unigrams
-from lmtk.ngram.model.searching import search
+from lmtk.ngram.model.searching import add_tables, find_batch
+from lmtk.ngram.model.walking import fetch
 from lmtk.text.corpus import Corpus
 from lmtk.text.vocab import SOS
+
+BATCH = 256  # n-grams looked up together
+prefetch, add_shared = intrinsic("prefetch"), intrinsic("add_shared")
 
 
 def context_probabilities(model):
@@ -83,37 +88,54 @@ def times_in_texts(model, corpora, order):
     """(how often each n-gram of a model of up to `order` words occurs in texts, an int64 array for each order; the
     number of words). corpora: Corpora in the vocabulary of the model.
     """
-    nodes, total, is_continued = model.nodes, 0, False
+    nodes = add_tables(model.nodes)
     base = np.cumsum([0, *map(nodes.size, range(1, order + 1))])
-    times = zeros(base[-1], np.int64)
-    unigrams = find_unigrams(nodes, len(model.vocab.words))
-    for corpus in corpora:
-        is_new = corpus.scored.copy()
-        is_new[corpus.starts[is_continued:-1]] = True
-        total += int(np.count_nonzero(corpus.scored))
-        count_contexts(nodes.memory, nodes.where, unigrams, (corpus.ids, corpus.starts, is_new), times, base)
-        is_continued = corpus.goes_on
+    times, unigrams = zeros(base[-1], np.int64), find_unigrams(nodes, len(model.vocab.words))
+
+    def parts():
+        is_continued = False
+        for corpus in corpora:
+            is_new, is_first = corpus.scored.copy(), np.zeros(len(corpus.ids), bool)
+            is_new[corpus.starts[is_continued:-1]] = True
+            is_first[corpus.starts[:-1]] = True
+            yield corpus.ids, is_first, is_new, int(np.count_nonzero(corpus.scored))
+            is_continued = corpus.goes_on
+
+    def count(part):
+        *text, words = part
+        count_contexts(nodes.trie, unigrams, tuple(text), times, base)
+        return words
+
+    total = sum(map_in_order(count, parts()))
     return np.split(times, base[1:-1]), total
 
 
 @jit
-def count_contexts(memory, where, unigrams, text, times, base):
-    """Add to `times` how often each n-gram ends at a token that is new. Those of order k are times[base_(k-1): base_k].
-    text: ids, starts of sentences, and which tokens are new. Bound: one search a token for each order.
+def count_contexts(trie, unigrams, text, times, base):
+    """Add to `times` how often each n-gram ends at a new token. Those of order k are times[base_(k-1): base_k].
+    text: ids, whether each token is the first of a sentence, and which tokens are new. Other threads may add to `times`
+    too. N-grams are found an order at a time, BATCH at once, so that their random reads overlap: three for each.
     """
-    (ids, starts, is_new), order = text, len(base) - 1
-    ends = np.empty(order + 1, np.int64)  # the node of the last k words, -1 for none
-    for i in range(len(starts) - 1):
-        ends[:] = -1
-        for t in range(starts[i], starts[i + 1]):
-            word = np.int64(ids[t])
-            for k in range(order, 1, -1):
-                before, ends[k] = ends[k - 1], -1
-                if before >= 0:
-                    low, high = children_of(memory, where, k - 1, before)
-                    ends[k] = search(memory, where, k, low, high, word)
-            ends[1] = unigrams[word]
-            if is_new[t]:
-                for k in range(1, order + 1):
-                    if ends[k] >= 0:
-                        times[base[k - 1] + ends[k]] += 1
+    (memory, where, _, _), (ids, is_first, is_new) = trie, text
+    end = unigrams[ids].astype(np.int64)  # the node of the last k words, -1 for none
+    ats, words, nodes, lows, highs = np.empty((5, BATCH), np.int64)
+    for k in range(1, len(base)):
+        for stop in range(len(ids), 0, -BATCH):  # backwards, since a token's n-gram becomes that of the next token
+            many = 0
+            for t in range(stop - 1, max(stop - BATCH, 0) - 1, -1):
+                if k > 1:
+                    end[t] = end[t - 1] if t and not is_first[t] else -1
+                if end[t] >= 0:
+                    ats[many], words[many], nodes[many] = t, ids[t], end[t]
+                    fetch(memory, where, k - 1, end[t])
+                    many += 1
+            if k > 1:
+                for j in range(many):
+                    lows[j], highs[j] = children_of(memory, where, k - 1, nodes[j])
+                find_batch(trie, k, words, lows, highs, nodes, many)
+            for j in range(many):
+                prefetch(times, base[k - 1] + nodes[j])
+            for j in range(many):
+                end[ats[j]] = nodes[j]
+                if nodes[j] >= 0 and is_new[ats[j]]:
+                    add_shared(times, base[k - 1] + nodes[j], 1)
