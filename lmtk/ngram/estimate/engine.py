@@ -304,8 +304,7 @@ def smooth_unigrams(vocab, recipe, kept, seen, bigrams, counted, features):
     of_orders += [lambda r, n=n: n[:r].tolist() for n in counted]
     methods = [recipe.discounted_method(k, n) for k, n in enumerate(of_orders, 1)]
     estimate_order([first], 1, methods[0], vocab, recipe.tell, size)
-    has_p = ~np.isnan(first.log10p)
-    return methods, np.where(has_p, first.log10p, f32(-np.inf)), has_p.astype(np.uint8)
+    return methods, first.log10p, first.kept.astype(np.uint8)
 
 
 def last_word(seen, vocab):

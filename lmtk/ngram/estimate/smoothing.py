@@ -36,8 +36,8 @@ class Order:
     """One order while it is estimated. For each n-gram, (N,): keys; parent, the node of its context; word, its last
     word; suffix, the node without its oldest word; count, as the method wants it; raw, how often the n-gram was seen;
     inside, whether all its words are kept, or None; counted, whether it was among the counts; first_word; unknown,
-    whether <unk> is in it. In single precision: log10p, nan if the n-gram is left out; log10bow; backed_off, log10 p of
-    all n-grams, including those left out.
+    whether <unk> is in it. In single precision: log10p, backed off if the n-gram is left out; log10bow. kept, whether
+    the n-gram is in the model.
     """
 
     keys: np.ndarray
@@ -52,7 +52,7 @@ class Order:
     inside: np.ndarray = None
     log10p: np.ndarray = None
     log10bow: np.ndarray = None
-    backed_off: np.ndarray = None
+    kept: np.ndarray = None
 
 
 def levels_of(counts, vocab, order):
@@ -144,9 +144,9 @@ def estimate(counts, vocab, recipe):
     fix_contexts(levels, kenlm)
     orders, place = [], np.zeros(1, np.int64)
     for level in levels:
-        kept = ~np.isnan(level.log10p) if orders else np.ones(len(level.keys), bool)  # words stay without a p too
+        kept = level.kept if orders else np.ones(len(level.keys), bool)  # words stay without a p too
         keys = place[level.parent[kept]] * len(vocab.words) + level.word[kept]
-        orders.append((keys, level.log10p[kept], level.log10bow[kept]))
+        orders.append((keys, np.where(level.kept, level.log10p, f32(np.nan))[kept], level.log10bow[kept]))
         place = np.cumsum(kept) - 1
         vars(level).clear()  # makes room for a large model
     return Backoff(vocab, build_nodes(orders, len(vocab.words))), discounted
@@ -171,8 +171,7 @@ def estimate_order(levels, k, method, vocab, tell, size, trusting=False):
     level.log10p, level.log10bow = np.full(len(level.keys), np.nan, f32), np.zeros(len(level.keys), f32)
     is_event, lower_p, T, H = level.counted & (level.word < V), None, None, 1
     if below:
-        below.backed_off = backed_off(levels, k - 1)
-        lower_p, H = probability(below.backed_off), len(below.keys)
+        lower_p, H = probability(below.log10p), len(below.keys)
         is_event &= ~closed_contexts(below, vocab)[level.parent]
         T = below.count if trusting else None
     n = np.flatnonzero(is_event)
@@ -180,15 +179,18 @@ def estimate_order(levels, k, method, vocab, tell, size, trusting=False):
     events = level.parent[n], level.count[n], raw, level.suffix[n], lower_p
     level.log10p[n], _, bow = smooth(events, H, method, V, size, T)
     if below:
-        below.log10bow[:] = bow
-        return
-    left = 1 - np.nansum(probability(level.log10p))
-    if size:  # the unseen words' mass may be so small that 1 - sum would lose it
-        seen = np.count_nonzero(~np.isnan(level.log10p))
-        left = bow[0] * (1 - seen / size if method.interpolate else 1)
-    elif left < EPSILON:
-        left = 0.0
-    give_to_unseen(level, vocab, left, tell, size)
+        below.log10bow = bow
+    else:
+        left = 1 - np.nansum(probability(level.log10p))
+        if size:  # the unseen words' mass may be so small that 1 - sum would lose it
+            seen = np.count_nonzero(~np.isnan(level.log10p))
+            left = bow[0] * (1 - seen / size if method.interpolate else 1)
+        elif left < EPSILON:
+            left = 0.0
+        give_to_unseen(level, vocab, left, tell, size)
+    level.kept = ~np.isnan(level.log10p)
+    n = np.flatnonzero(~level.kept)
+    level.log10p[n] = bow[level.parent[n]] + below.log10p[level.suffix[n]] if below else -np.inf
 
 
 def closed_contexts(below, vocab):
@@ -397,18 +399,6 @@ def give_to_unseen(level, vocab, left, tell, size):
             level.log10p[words] = np.log10(probability(level.log10p[words]) + left / words.sum()).astype(f32)
 
 
-def backed_off(levels, k):
-    """log10 p of every node of order k, backed off if it has none. The Order below must have its `backed_off`."""
-    level = levels[k - 1]
-    if k == 1:
-        return np.where(np.isnan(level.log10p), f32(-np.inf), level.log10p)
-    out = level.log10p.copy()
-    missing = np.flatnonzero(np.isnan(out))
-    below = levels[k - 2]
-    out[missing] = below.log10bow[level.parent[missing]] + below.backed_off[level.suffix[missing]]
-    return out
-
-
 def fix_contexts(levels, kenlm):
     """Puts back prefixes that were left out, with backed-off probabilities: an ARPA file needs every prefix of its
     n-grams. SRILM also needs the suffixes of these prefixes, and their prefixes; with `kenlm` they are not put back.
@@ -416,12 +406,9 @@ def fix_contexts(levels, kenlm):
     needed = np.zeros(len(levels[-1].keys), bool)
     for k in range(len(levels), 0, -1):
         level = levels[k - 1]
-        if k < len(levels):
-            is_put_back = needed & np.isnan(level.log10p)
-            level.log10p[is_put_back] = level.backed_off[is_put_back]
-        kept = ~np.isnan(level.log10p) | needed
+        level.kept |= needed
         if k > 1:
             ends = level.suffix[needed] if k > 2 and not kenlm else []
             needed = np.zeros(len(levels[k - 2].keys), bool)
-            needed[level.parent[kept]] = True
+            needed[level.parent[level.kept]] = True
             needed[ends] = True
