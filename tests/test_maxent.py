@@ -23,11 +23,11 @@ def problem(order, words=None, unk=False):
     """counts, vocab, Features, and their n-grams as tuples of words."""
     counts = collect(Sources([TEXT], [], order, words))
     vocab = make_vocab(counts.words, unk)
-    levels, ngrams, node = levels_of(maxent.drop_unpredicted(counts, vocab), vocab, order), [()], [()]
+    levels, ngrams, node = levels_of(counts, vocab, order), [()], [()]
     for level in levels:
         node = [(*node[parent], vocab.words[word]) for parent, word in zip(level.parent, level.word)]
         ngrams += node
-    return counts, vocab, maxent.Features(levels, vocab.V), ngrams
+    return counts, vocab, maxent.Features(levels, vocab), ngrams
 
 
 def tokens(vocab, order):

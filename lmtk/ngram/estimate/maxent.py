@@ -13,14 +13,12 @@ is Z(h') plus a sum over these words alone (Wu and Khudanpur 2000). For other wo
 This factor is the back-off weight, so that the model fits into an ARPA file (Wu 2002, section 7.1).
 """
 
-from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
 
 from lmtk.errors import LmtkError
 from lmtk.lm import LN10
-from lmtk.ngram.counting.counts import to_rows
 from lmtk.ngram.estimate.smoothing import levels_of
 from lmtk.ngram.model.backoff import Backoff
 from lmtk.ngram.model.building import build_nodes
@@ -32,21 +30,25 @@ PAST, LITTLE, FLAT = 5, 1e-4, 1e-7  # it ends when PAST rounds gain less than a 
 
 class Features:
     """The n-grams of all orders in one array of n nodes, after a node 0 for the empty n-gram. levels: smoothing.Orders.
-    Words with ids below V are predicted. orders: the slice of each order. parent, suffix (n,): the nodes of an n-gram's
-    context, and of the n-gram without its oldest word. event (n,): whether the n-gram has a weight. seen (n,): how
-    often the n-gram occurs in the text. M (n,): how often the n-gram is the longest context of a word in the text.
+    orders: the slice of each order. parent, suffix (n,): the nodes of an n-gram's context, and of the n-gram without
+    its oldest word. event (n,): whether the n-gram has a weight. seen (n,): how often the n-gram occurs in the text. M
+    (n,): how often the n-gram is the longest context of a word in the text. N-grams with a word that is not predicted
+    count as not seen; but <s> may be the first word.
     """
 
-    def __init__(self, levels, V):
+    def __init__(self, levels, vocab):
         ends = np.cumsum([1, *(len(level.keys) for level in levels)])
         self.orders, below = [slice(a, b) for a, b in pairwise(ends)], [0, *ends[:-2].tolist()]
         self.parent, self.suffix = (
             np.concatenate([[0], *(getattr(level, name).astype(np.int64) + at for level, at in zip(levels, below))])
             for name in ("parent", "suffix")
         )
-        self.event = np.concatenate([[False], *(level.word < V for level in levels)])
-        count = np.concatenate([[0.0], *(level.count for level in levels)])
-        words = self.orders[0].stop
+        self.event = np.concatenate([[False], *(level.word < vocab.V for level in levels)])
+        words, is_outside = self.orders[0].stop, ~self.event
+        is_outside[[0, 1 + vocab.sos_id]] = False
+        for nodes in self.orders:
+            is_outside[nodes] |= is_outside[self.parent[nodes]]
+        count = np.where(is_outside, 0, np.concatenate([[0.0], *(level.count for level in levels)]))
         longer = np.bincount(self.suffix[words:], count[words:], len(count))
         first = np.where(self.event, np.maximum(count - longer, 0), 0)  # uses that are not part of a longer n-gram's
         self.M = np.bincount(self.parent, first, len(first))
@@ -83,8 +85,8 @@ class Features:
 
 def estimate(counts, vocab, order, alpha, sigma2, tell=lambda line: None):
     """Counts -> Backoff, with the penalties alpha and sigma2 above. Raises LmtkError if nothing is counted."""
-    levels = levels_of(drop_unpredicted(counts, vocab), vocab, order)
-    f = Features(levels, vocab.V)
+    levels = levels_of(counts, vocab, order)
+    f = Features(levels, vocab)
     if not f.M.sum():
         raise LmtkError("the counts have no word of the vocabulary")
     weights = minimize(lambda x: f.loss(x, sigma2), len(f.event), alpha / f.M.sum(), tell)
@@ -95,17 +97,6 @@ def estimate(counts, vocab, order, alpha, sigma2, tell=lambda line: None):
     log10bow = ((logZ[f.suffix] - logZ) / LN10).astype(np.float32)
     orders = [(level.keys, log10p[nodes], log10bow[nodes]) for level, nodes in zip(levels, f.orders)]
     return Backoff(vocab, build_nodes(orders, len(vocab.words)))
-
-
-def drop_unpredicted(counts, vocab):
-    """Counts with 0 for the n-grams with a word that is not predicted. <s> may be the first word."""
-    ids = np.array([vocab.index.get(word, vocab.unk_id) for word in counts.words])
-    levels = []
-    for level, row in zip(counts.levels, to_rows(counts.levels, len(ids))):
-        outside = ids[row] >= vocab.V
-        outside[:, 0] &= ids[row[:, 0]] != vocab.sos_id
-        levels.append(replace(level, count=np.where(outside.any(axis=1), 0, level.count)))
-    return replace(counts, levels=levels)
 
 
 def minimize(loss, n, c, tell):
