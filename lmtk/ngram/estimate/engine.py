@@ -29,7 +29,8 @@ IN_MODEL, NEEDED = 1, 2  # marks: an n-gram is in the model; the ARPA file needs
 class Gathered:
     """The n-grams of an order whose contexts end in a segment, (N,) each: node, context, suffix (its node), word (the
     last one), parent (the suffix among the Gathered of the order below), children (how many n-grams of the next order
-    end in the n-gram) and raw (how often it was seen), as in `suffix.gather`. contexts: their nodes, a slice.
+    end in the n-gram) and raw (how often it was seen), as in `suffix.gather`. contexts: their nodes, a slice. local:
+    the context at each place of the segment, numbered from 0.
     """
 
     node: np.ndarray
@@ -40,6 +41,7 @@ class Gathered:
     children: np.ndarray
     raw: np.ndarray
     contexts: slice
+    local: np.ndarray
 
     @property
     def H(self):
@@ -50,26 +52,19 @@ def gather(x, k, segment, room, counted=False):
     """The Gathered of order k > 1 of a segment of Suffixes x, in memory of `room`, a Scratch's, until the next call.
     counted: whether parent, children and raw are wanted.
     """
-    first, last, begin, _ = segment
-    local, (a, z) = contexts_of(x, k - 1, 1, segment, room), (x.by[first], x.by[last])
+    first, last, begin, end = segment
+    local, (a, z) = room("local", end - begin, np.int32), (x.by[first], x.by[last])
+    words = (first, last) if first < len(x.start) - 1 else (0, 1)
+    suffix.contexts_at(x.begins, x.start, *words, k - 1, local)
     places = int(x.blocks[1, a:z].sum() - x.blocks[0, a:z].sum())
     columns = room("grams", (7, places), np.int32)
     columns = columns[:, : suffix.gather(x.arrays, k, (a, z), (begin, local), counted, columns)]
     node = first if k == 2 else int(x.nodes(k - 1, [begin])[0])
-    grams = Gathered(*columns, slice(node, node + int(local[-1, 0]) + 1))
+    grams = Gathered(*columns, slice(node, node + int(local[-1]) + 1), local)
     if x.raw and counted:
         grams.raw = x.raw[k][grams.node]
         grams.children = (x.continuations[k][grams.node] if k < x.order else grams.children).astype(grams.raw.dtype)
     return grams
-
-
-def contexts_of(x, k, orders, segment, room):
-    """(N, orders): the n-gram of each order from k on at each place of a segment, numbered from 0 in the segment."""
-    first, last, begin, end = segment
-    local = room("local", (end - begin, orders), np.int32)
-    words = (first, last) if first < len(x.start) - 1 else (0, 1)
-    suffix.contexts_at(x.begins, x.start, *words, k, local)
-    return local
 
 
 class Estimator:

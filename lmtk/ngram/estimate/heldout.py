@@ -19,7 +19,6 @@ import numpy as np
 
 from lmtk.errors import LmtkError
 from lmtk.ngram.counting.counts import find, find_rows, values
-from lmtk.ngram.estimate.engine import contexts_of
 from lmtk.ngram.estimate.smoothing import closed_contexts
 from lmtk.text.corpus import contexts
 
@@ -89,23 +88,21 @@ class HeldOut:
         if not len(chosen):
             return
         word, *before = self.words[chosen].astype(np.int64).T
-        context = before[0] - first
-        with work.scratch.lent() as other:
-            local = contexts_of(x, 1, x.order - 1, segment, other)
-            for k, grams, count, predicted, _ in work.orders(segment, room):
-                if k == 2:
-                    node = find(grams.context.astype(np.int64) * W + grams.parent, context, word, W)
-                else:
-                    new = np.flatnonzero(np.diff(local[:, k - 2], prepend=-1))
-                    keys = local[new, k - 3].astype(np.int64) * W + x.oldest[k - 1][grams.contexts]
-                    context = find(keys, context, before[k - 2], W)
-                    keys = grams.parent.astype(np.int64) * W + x.oldest[k][grams.node]
-                    node = find(keys, node, before[k - 2], W)
-                event = np.zeros(len(count), bool)
-                event[predicted] = True
-                features_of_order = self.of_words(k, (grams.context, count, event), grams.H, context, node)
-                for whole, part in zip(features[k - 2], features_of_order, strict=True):
-                    whole[chosen] = part
+        context, shorter = before[0] - first, None
+        for k, grams, count, predicted, _ in work.orders(segment, room):
+            if k == 2:
+                node = find(grams.context.astype(np.int64) * W + grams.parent, context, word, W)
+            else:
+                new = np.flatnonzero(np.diff(grams.local, prepend=-1))
+                context = find(shorter[new] * W + x.oldest[k - 1][grams.contexts], context, before[k - 2], W)
+                keys = grams.parent.astype(np.int64) * W + x.oldest[k][grams.node]
+                node = find(keys, node, before[k - 2], W)
+            shorter = grams.local.astype(np.int64)  # the suffixes of the next order's contexts
+            event = np.zeros(len(count), bool)
+            event[predicted] = True
+            features_of_order = self.of_words(k, (grams.context, count, event), grams.H, context, node)
+            for whole, part in zip(features[k - 2], features_of_order, strict=True):
+                whole[chosen] = part
 
     def of_words(self, k, grams, H, context, node):
         """The features of order k. context, node (N,): each held-out word's context and n-gram, -1 for none. grams: for

@@ -393,16 +393,13 @@ def look_up_oldest(rank, k, places, oldest, words):
 
 @jit
 def contexts_at(begins, start, first, last, k, local):
-    """local (N, K) <- n-grams of orders k .. k + K - 1 at the places of words first .. last - 1, numbered from 0."""
-    begin, node = start[first], np.full(local.shape[1], -1, np.int32)
+    """local (N,) <- the n-gram of order k at each place of the words first .. last - 1, numbered from 0."""
+    begin, node = start[first], -1
     for w in range(first, last):
         for i in range(start[w], start[w + 1]):
             f, m = orders_at(begins, i)
-            for d in range(len(node)):
-                node[d] += (f <= k + d) & (k + d <= m)
-                local[i - begin, d] = node[d]
-            if k == 1:
-                local[i - begin, 0] = w - first
+            node += (f <= k) & (k <= m)
+            local[i - begin] = w - first if k == 1 else node
 
 
 @jit
@@ -442,7 +439,7 @@ def first_reads(arrays, k, start, size, nodes):
 @jit
 def gather(arrays, k, part, places, counted, columns):
     """columns (7, N) <- the n-grams of order k > 1 in a part of the blocks, (first, end). places: the first place of
-    the segment, and `local` (N, 1) of `contexts_at` for order k - 1. Returns how many n-grams there are.
+    the segment, and `local` (N,) of `contexts_at` for order k - 1. Returns how many n-grams there are.
 
     The columns are: the node; the context, numbered as in `local`; the node of the suffix; the last word, which is also
     the suffix at order 2; and, if `counted`, the suffix, numbered among the n-grams of order k - 1 in this part; how
@@ -468,7 +465,7 @@ def gather(arrays, k, part, places, counted, columns):
                 if k > m:
                     continue
                 if f <= k:
-                    node[many], context[many], suffix[many], word[many] = g, local[come[j] - first, 0], end, last
+                    node[many], context[many], suffix[many], word[many] = g, local[come[j] - first], end, last
                     if counted:
                         parent[many], children[many], seen[many] = last if k == 2 else number, 0, 0
                     g += 1
