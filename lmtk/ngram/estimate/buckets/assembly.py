@@ -21,11 +21,11 @@ import numpy as np
 
 from lmtk.files.bounded import trim
 from lmtk.files.column import Shelf
-from lmtk.machine.jit import jit
+from lmtk.ngram.counting.counts import sorted_by
 from lmtk.ngram.estimate import engine, suffix
 from lmtk.ngram.estimate.buckets.division import begins_of, ends_of
 from lmtk.ngram.estimate.buckets.passing import fetch
-from lmtk.ngram.estimate.suffix import orders_at, sum_up
+from lmtk.ngram.estimate.suffix import sum_up
 from lmtk.ngram.model.backoff import Backoff
 from lmtk.ngram.model.building import finish
 from lmtk.ngram.model.nodes import NODE, allocate, as_matrix
@@ -141,57 +141,36 @@ def ranges_of(place, size):
 
 
 def contexts_of(job, k, b):
-    """(`contexts` of a bucket's events of order k; whether the model has each, (N_k,))."""
-    begins = begins_of(job, b, "events")
-    in_model = job.shelf.get(("marks", b, k), np.uint8) & np.uint8(engine.IN_MODEL)
+    """(which of a bucket's events of order k the model has, (M,); their `contexts`, (M,))."""
+    kept = np.flatnonzero(job.shelf.get(("marks", b, k), np.uint8) & np.uint8(engine.IN_MODEL))
     if k == 2:
-        return job.shelf.get(("events", "oldest", b, 2), np.int32), in_model
+        return kept, job.shelf.get(("events", "oldest", b, 2), np.int32)[kept]
     nodes = np.cumsum(suffix.is_begin(begins_of(job, b, "contexts"), k - 1), dtype=np.int32) - np.int32(1)
-    return nodes[job.shelf.get(("come", b), np.int32)[suffix.is_begin(begins, k)]], in_model
+    come = job.shelf.get(("come", b), np.int32)[suffix.is_begin(begins_of(job, b, "events"), k)]
+    return kept, nodes[come[kept]]
 
 
 def count_extensions(job, k, b):
     """How many n-grams of order k extend each of a bucket's n-grams of order k - 1; at k = 2, each word."""
-    contexts, in_model = contexts_of(job, k, b)
     H = len(job.log10p) if k == 2 else job.shelf.size(("contexts", "oldest", b, k - 1))
-    return np.bincount(contexts[in_model > 0], minlength=H).astype(np.int32)
+    return np.bincount(contexts_of(job, k, b)[1], minlength=H).astype(np.int32)
 
 
 def deal_events(job, k, size, base, dealt, b):
     """Deals the rows of a bucket's events of order k to ranges. Returns how many lack their suffix."""
-    shelf, W = job.shelf, len(job.log10p)
-    begins, contexts, in_model = begins_of(job, b, "events"), *contexts_of(job, k, b)
-    below = np.arange(W, dtype=np.int32) if k == 2 else shelf.get(("place", b, k - 1), np.int32)
-    columns = contexts, in_model, shelf.get(("p", b, k), np.int32), below
-    rows, place = np.empty((np.count_nonzero(in_model), 4), np.int32), np.empty(len(contexts), np.int32)
-    lacking = make_rows(begins, ends_of(job, b, "events"), k, columns, base(b), place, rows)
+    shelf, begins, child = job.shelf, begins_of(job, b, "events"), base(b)
+    is_event, (kept, contexts) = suffix.is_begin(begins, k), contexts_of(job, k, b)
+    sizes = np.diff(np.append(0, np.cumsum(is_event))[ends_of(job, b, "events")])
+    words = suffixes = np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)
+    if k > 2:
+        nodes = np.cumsum(suffix.is_begin(begins, k - 1), dtype=np.int32) - np.int32(1)
+        suffixes = shelf.get(("place", b, k - 1), np.int32)[nodes[is_event]]
+    # the events of a context are next to each other in the records
+    order = sorted_by(np.arange(len(kept), dtype=np.int32), contexts, len(child))
+    before = np.append(0, np.cumsum(np.bincount(contexts, minlength=len(child))))[:-1]
+    place = np.full(len(words), -1, np.int32)
+    place[kept[order]] = (child - before)[contexts[order]] + np.arange(len(kept))
+    rows = np.column_stack((place, words, shelf.get(("p", b, k), np.int32), suffixes))[kept]
     shelf.add(("place", b, k), place)
     dealt.deal(rows, ranges_of(rows[:, 0], size), ())
-    return lacking
-
-
-@jit
-def make_rows(begins, ended, k, columns, base, place, rows):
-    """rows (M, 4) <- place, word, log10 p and suffix of the events of order k that the model has; place (N_k,) <- the
-    place of each event, -1 if the model does not have it. columns: for each event its context, whether the model has
-    it, and log10 p, (N_k,) each; then the places of the events of order k - 1. base (H,): the place of the next event
-    of each context; it is counted up here. Returns how many events lack their suffix.
-    """
-    contexts, in_model, p, below = columns
-    word, node, suffix, lacking, at = 0, 0, -1, 0, 0
-    for j in range(len(begins)):
-        while ended[word + 1] <= j:
-            word += 1
-        f, m = orders_at(begins, j)
-        suffix += (f < k) & (k - 1 <= m)
-        if f <= k and k <= m:
-            place[node] = -1
-            if in_model[node]:
-                end = below[word if k == 2 else suffix]
-                place[node] = base[contexts[node]]
-                base[contexts[node]] += 1
-                rows[at, 0], rows[at, 1], rows[at, 2], rows[at, 3] = place[node], word, p[node], end
-                lacking += end < 0
-                at += 1
-            node += 1
-    return lacking
+    return np.count_nonzero(rows[:, 3] < 0)
