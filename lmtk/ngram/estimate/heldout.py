@@ -44,8 +44,8 @@ class HeldOut:
         minimum will leave out. first: order 1 as a smoothing.Order; features: of each order from 2 on.
         """
         one = np.zeros(len(self.words), np.int64)
-        event = first.counted & (first.word < self.vocab.V)
-        of_words = self.of_words(1, (first.parent, first.count, event), 1, one, self.words[:, 0])
+        count = np.where(first.counted & (first.word < self.vocab.V), first.count, 0)
+        of_words = self.of_words(1, (first.parent, count), 1, one, self.words[:, 0])
         features, before = [of_words, *features], -np.inf
         D = [np.array([0.5, 1.0, 1.5])[: n.shape[1]] for _, _, n in features]
         for _ in range(SWEEPS):
@@ -65,7 +65,7 @@ class HeldOut:
             event &= ~closed_contexts(levels[k - 2], self.vocab)[level.parent]
             context = find_rows([below.keys for below in levels[: k - 1]], self.words[:, k - 1 : 0 : -1], W)
             node = find(level.keys, context, self.words[:, 0], W)
-            grams = level.parent, level.count, event
+            grams = level.parent, np.where(event, level.count, 0)
             features.append(self.of_words(k, grams, len(levels[k - 2].keys), context, node))
         return features
 
@@ -98,28 +98,23 @@ class HeldOut:
                 keys = grams.parent.astype(np.int64) * W + x.oldest[k][grams.node]
                 node = find(keys, node, before[k - 2], W)
             shorter = grams.local.astype(np.int64)  # the suffixes of the next order's contexts
-            event = np.zeros(len(count), bool)
-            event[predicted] = True
-            features_of_order = self.of_words(k, (grams.context, count, event), grams.H, context, node)
+            events = np.zeros_like(count)
+            events[predicted] = count[predicted]
+            features_of_order = self.of_words(k, (grams.context, events), grams.H, context, node)
             for whole, part in zip(features[k - 2], features_of_order, strict=True):
                 whole[chosen] = part
 
     def of_words(self, k, grams, H, context, node):
-        """The features of order k. context, node (N,): each held-out word's context and n-gram, -1 for none. grams: for
-        each n-gram of the order, parent, the one of the H contexts that it extends; count; event, whether it is
-        predicted.
+        """The features of order k. context, node (N,): each held-out word's context and n-gram, -1 for none. grams: of
+        each n-gram of the order, which of the H contexts it extends, and its count, 0 if it is not predicted.
         """
-        parent, count, event = grams
-        R, event = len(self.methods[k - 1].names), event & (count > 0)
+        (parent, count), R = grams, len(self.methods[k - 1].names)
         kind = np.minimum(count, R).astype(np.int64)
-        T = values(np.bincount(parent[event], count[event], H), context, 0.0)
-        n = [np.bincount(parent[event & (kind == r)], minlength=H) for r in range(1, R + 1)]
-        seen = (node >= 0) & (T > 0)
-        seen[seen] = event[node[seen]]
-        T = np.where(T > 0, T, np.inf)
-        c = np.where(seen, count[node], 0) if len(count) else np.zeros(len(node))
+        n = [np.bincount(parent[kind == r], minlength=H) for r in range(1, R + 1)]
+        T, c = values(np.bincount(parent, count, H), context, 0.0), values(count, node, 0)
+        T, seen = np.where(T > 0, T, np.inf), np.flatnonzero(c > 0)
         slope = np.zeros((len(node), R))
-        slope[np.flatnonzero(seen), kind[node[seen]] - 1] = -1
+        slope[seen, kind[node[seen]] - 1] = -1
         return c / T, slope / T[:, None], np.stack([values(x, context, 0) for x in n], 1) / T[:, None]
 
 
