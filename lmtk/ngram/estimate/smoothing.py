@@ -213,9 +213,8 @@ def smooth(events, H, method, V, size, T=None):
     """
     context, count, raw, parent, lower_p = events
     cut = raw <= (method.cutoff or -1)
-    lost = np.bincount(context[cut], count[cut], H)
-    seen, types = totals(context[~cut], count[~cut], H)
-    seen = seen + lost
+    lost, seen = np.bincount(context[cut], count[cut], H), np.bincount(context, count, H)
+    types = np.stack([np.bincount(context[~cut & (count >= r)], minlength=H) for r in (0, 2, 3)])
     T = seen if T is None else T
     kept = (seen > 0)[context] & (T > 0)[context] & ~cut
     if lower_p is not None:
@@ -330,13 +329,6 @@ def sum_both(context, p, lower, sums):
         at, has_p = context[i], p[i] == p[i]
         sums[at, 0] += p[i] if has_p else 0.0
         sums[at, 1] += lower[i] if has_p else 0.0
-
-
-def totals(context, c, H):
-    """T (H,) and types (3, H), as in `methods`, of counts c (N,) in H contexts."""
-    kind = np.minimum(c, 3).astype(np.int64)
-    n = np.bincount(4 * context.astype(np.int64) + kind, minlength=4 * H).reshape(H, 4)
-    return np.bincount(context, c, H), np.stack((n.sum(axis=1), n[:, 2] + n[:, 3], n[:, 3]))
 
 
 def share_mass(method, context, c, totals, lost, lower, kenlm):
