@@ -45,8 +45,8 @@ class Method:
 
     Subclasses set: highest: the discounts follow from n_1 .. n_highest, the numbers of n-grams seen once, twice and so
     on; 0 if the user gives them. names: of the discounts in a discount file; None: the counts 1, 2, ... are the names.
-    continuation: whether orders below the highest use continuation counts. unchanged: whether f(c) / q is c / T with
-    these parameters, which leaves no mass for unseen words.
+    continuation: whether orders below the highest use continuation counts. neutral: the parameters with which f(c) / q
+    is c / T, which leaves no mass for unseen words; or None.
     """
 
     parameters: tuple = ()
@@ -58,7 +58,7 @@ class Method:
     highest = 0
     names = None
     continuation = False
-    unchanged = False
+    neutral = None
 
     def discounted_counts(self):
         """f(c): ([f(0) .. f(C - 1)], the constant that is subtracted from counts of C and more)."""
@@ -83,7 +83,7 @@ class Method:
     @property
     def idle(self):
         """Whether the counts stay unchanged, so that no mass is left for unseen words."""
-        return self.minimum <= 1 and self.unchanged
+        return self.minimum <= 1 and self.parameters == self.neutral
 
     def discount(self, c):
         """f(c) of counts (N,), 0 for counts below the minimum."""
@@ -95,13 +95,11 @@ class Method:
 class GoodTuring(Method):
     """f(r) = d(r) r for counts r with a coefficient d(r), r for others; q = T (Katz 1987)."""
 
+    neutral = ()
+
     @property
     def highest(self):
         return max(int(self.parameters[0]) + 1, 4)
-
-    @property
-    def unchanged(self):
-        return not self.parameters
 
     def discounted_counts(self):
         return [0.0, *(r * d_r for r, d_r in enumerate(self.parameters, 1))], 0.0
@@ -161,9 +159,7 @@ class NaturalLaw(Method):
 class Additive(Method):
     """f(c) = c + delta; q = T + V delta (Lidstone)."""
 
-    @property
-    def unchanged(self):
-        return self.parameters[0] == 0
+    neutral = (0,)
 
     def discounted_counts(self):
         return [0.0], -self.parameters[0]
@@ -175,9 +171,7 @@ class Additive(Method):
 class Absolute(Method):
     """f(c) = c - D; q = T, and the weight is D types / T: absolute discounting."""
 
-    @property
-    def unchanged(self):
-        return self.parameters[0] == 0
+    neutral = (0,)
 
     def discounted_counts(self):
         return [0.0], self.parameters[0]
@@ -189,7 +183,7 @@ class Absolute(Method):
 class KneserNey(Absolute):
     """The original Kneser-Ney method (1995): absolute discounting, with continuation counts in lower orders."""
 
-    highest, names, continuation, unchanged = 4, ("1",), True, False
+    highest, names, continuation, neutral = 4, ("1",), True, None
 
     def closed_form(self, n, kenlm):
         """(D = n1 / (n1 + 2 n2), as a tuple, None), or ((), why there is none)."""
