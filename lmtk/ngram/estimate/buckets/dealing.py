@@ -9,23 +9,18 @@ BATCH = 1 << 18  # positions dealt out together
 
 def deal_out(job, parts):
     """Deals the records of this rank's part of the text to their buckets, on all ranks: job.records."""
-    n, comm, rounds = job.order, job.comm, len(job.rank_buckets)
+    n, comm, job.records = job.order, job.comm, Shelf()
     pieces, longest, done, total = overlapping(parts, n), 1, 0, int(job.seen.sum())
-    turns, job.records = job.turns, Shelf()
     while longest:
         x = next(pieces, np.zeros(n, np.int32))
         longest = comm.largest(len(x) - n)
-        turn = turns[job.bucket_of[x[n - 1 : -1]]]
-        rows = x[np.argsort(turn, kind="stable")[:, None] + np.arange(n + 1)]
-        counts = np.bincount(turn, minlength=len(turns))
-        parts = np.split(rows, np.cumsum(counts)[rounds - 1 : -1 : rounds])
+        rank = job.bucket_of[x[n - 1 : -1]] % np.uint16(comm.size)
+        rows = x[np.argsort(rank, kind="stable")[:, None] + np.arange(n + 1)]
+        parts = np.split(rows, np.cumsum(np.bincount(rank, minlength=comm.size))[:-1])
         done += len(rows)
-        rows, counts = comm.swap(parts), comm.swap(np.split(counts, comm.size))
         job.show(min(1.0, done * comm.size / total), "dealing out")
-        for received, sizes in zip(rows, counts, strict=True):
-            for b, part in zip(job.rank_buckets, np.split(received, np.cumsum(sizes)[:-1]), strict=True):
-                if len(part):
-                    job.records.add(b, part)
+        for received in comm.swap(parts):
+            job.records.deal(received, job.bucket_of[received[:, n - 1]])
 
 
 def overlapping(parts, n):

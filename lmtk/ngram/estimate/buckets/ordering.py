@@ -16,8 +16,8 @@ def sort_bucket(job, b, last, marks):
     with job.scratch.lent() as room:
         flat = room("flat", n - 1 + N * (n + 1), np.int32)
         flat[: n - 1] = 0
-        rows = job.records.read(b, flat[n - 1 :]).reshape(N, n + 1)
-        job.records.drop(b)
+        rows = job.records.read((b,), flat[n - 1 :]).reshape(N, n + 1)
+        job.records.drop((b,))
         order = sort_rows(rows, W, room)
         start, ended = (np.append(0, np.cumsum(np.bincount(rows[:, d], minlength=W))) for d in (n - 1, n))
         places = np.arange(N, dtype=np.int32)
