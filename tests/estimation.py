@@ -53,7 +53,8 @@ def counts_of(ids, marks, vocab, order):
     first, last = ([vocab.sos_id] * marks.sos, [vocab.eos_id] * marks.eos)
     rows = [row for x in sentences if (row := [*first, *x[:-1].tolist(), *last])]
     starts = np.cumsum([0, *map(len, rows)])
-    levels = count_ids(np.array([i for row in rows for i in row], np.int32), starts, order, len(vocab.words))
+    ids = np.array([i for row in rows for i in row], np.int32)
+    levels = count_ids(ids, starts, order, len(vocab.words), len(ids))
     return Counts(vocab.words, levels)
 
 

@@ -135,7 +135,8 @@ def test_one_sort_counts_as_a_sort_an_order_does(order, seed):
     lengths = random.integers(1, 1 + [1, 3, 12, 40][seed % 4], [1, 40, 600][seed % 3])
     starts = np.concatenate(([0], np.cumsum(lengths)))
     ids = random.integers(0, W, starts[-1]).astype(np.int32)
-    for a, b in zip(sort_keys(ids, starts, order, W), sort_positions(ids, starts, order, W), strict=True):
+    text = ids, starts, order, W, len(ids) - seed % 2 * len(ids) // 3
+    for a, b in zip(sort_keys(*text), sort_positions(*text), strict=True):
         for name in ("keys", "count", "first"):
             assert np.array_equal(getattr(a, name), getattr(b, name))
 
@@ -156,7 +157,7 @@ def test_many_rows_are_counted_as_few(large_from, seed):
 
 def test_rows_and_levels_are_two_views_of_the_same():
     ids = np.array([0, 1, 2, 1, 0, 1, 2], np.int32)
-    levels = count_ids(ids, np.array([0, 4, 7]), 3, 3)
+    levels = count_ids(ids, np.array([0, 4, 7]), 3, 3, 7)
     again = from_rows(to_rows(levels, 3), [level.count for level in levels], 3)
     for a, b in zip(levels, again):
         assert (a.keys == b.keys).all() and (a.count == b.count).all()

@@ -268,7 +268,7 @@ def collect(sources, as_text=False, memory=None, comm=ALONE, replace_words=None)
         limit_memory(memory)
         run = count_spilling(ids, new_id, starts, order, W, memory)
     else:
-        levels = count_ids(new_id[ids], starts, order, W)
+        levels = count_ids(new_id[ids], starts, order, W, len(ids))
     if lines.spill and lines.size > memory // WRITE_BYTES:
         limit_memory(memory)
         run = add_spilling(lines, new_id, W, (run or spilled(levels, 0)) if tokens else None, memory)

@@ -80,30 +80,31 @@ def suits_kernels(N, W, job):
     return pays("ngrams", N, job) and N < 1 << 31 and W < 1 << 30
 
 
-def count_ids(ids, starts, order, W):
-    """Counts every n-gram up to `order` inside sentences: ids (N,) and starts (S + 1,) of sentences -> Levels."""
-    count = sort_positions if suits_kernels(len(ids), W, "count") else sort_keys
-    return count(ids, starts, order, W)
+def count_ids(ids, starts, order, W, N):
+    """Counts every n-gram up to `order` inside sentences that begins with one of the first N tokens: ids (N or more,)
+    and starts (S + 1,) of sentences -> Levels.
+    """
+    count = sort_positions if suits_kernels(N, W, "count") else sort_keys
+    return count(ids, starts, order, W, N)
 
 
-def sort_positions(ids, starts, order, W):
+def sort_positions(ids, starts, order, W, N):
     """`count_ids` by a single sort of the text's positions."""
-    N = len(ids)
     v = np.append(ids, np.resize(ids, order)) * np.int32(2)
     v[starts[1:] - 1] += 1
     # each row has room for as many n-grams as there are positions; pages that are never touched take no memory
     keys, count, first = (np.empty((order, N), kind) for kind in (np.int64, np.int64, np.int32))
     place, sizes = np.arange(N, dtype=np.int32), np.empty(order, np.int64)
     for d in reversed(range(order)):  # the text counts as a circle
-        place = sorted_by(place, np.roll(ids, -d), W)
+        place = sorted_by(place, np.roll(ids, -d)[:N], W)
     kernels.count_nodes(v, W, place, keys, count, first, sizes)
     return [Level(*(column[k, :size] for column in (keys, count, first))) for k, size in enumerate(sizes.tolist())]
 
 
-def sort_keys(ids, starts, order, W):
+def sort_keys(ids, starts, order, W, N):
     """`count_ids` with one sort of 64-bit keys an order: a key is the node of the n-gram's prefix and its last word."""
     left = np.repeat(starts[1:], np.diff(starts)) - np.arange(len(ids))  # tokens to the sentence's end
-    at, node = np.arange(len(ids)), np.zeros(len(ids), np.int64)
+    at, node = np.arange(N), np.zeros(N, np.int64)
     levels = []
     for k in range(1, order + 1):
         inside = left[at] >= k

@@ -159,20 +159,15 @@ class Lines:
 
 def count_spilling(ids, new_id, starts, order, W, memory):
     """Count the n-grams of the text new_id[ids] in about `memory` bytes, and return them as a run."""
-    begins = np.arange(0, len(ids), tokens_in(memory, order))
-    ends = np.append(begins[1:], len(ids))
-    stops = np.minimum(ends + order - 1, starts[np.searchsorted(starts, ends)])  # of n-grams that start before `ends`
+    size = tokens_in(memory, order)
 
     def made():
-        for begin, stop in zip(begins, stops):
+        for begin in range(0, len(ids), size):
+            end = min(begin + size, len(ids))
+            stop = min(end + order - 1, starts[np.searchsorted(starts, end)])  # of n-grams that start before `end`
             inside = starts[np.searchsorted(starts, begin, "right") : np.searchsorted(starts, stop)]
             sentences = np.concatenate(([begin], inside, [stop])) - begin
-            yield spilled(count_ids(new_id[ids[begin:stop]], sentences, order, W), begin)
-        # the n-grams inside these overlaps have been counted twice
-        if overlaps := [ids[end:stop] for end, stop in zip(ends, stops) if stop > end]:
-            sentences = np.cumsum([0, *map(len, overlaps)])
-            levels = count_ids(new_id[np.concatenate(overlaps)], sentences, order, W)
-            yield spilled([Level(level.keys, -level.count, level.first) for level in levels], len(ids))
+            yield spilled(count_ids(new_id[ids[begin:stop]], sentences, order, W, end - begin), begin)
 
     return merged(made(), order, W, memory // MERGE_BYTES)
 
