@@ -7,7 +7,7 @@ import numba
 import numpy as np
 from llvmlite import ir
 from numba import types
-from numba.core import codegen
+from numba.core import cgutils, codegen
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.registry import cpu_target
 from numba.core.runtime.nrt import rtsys as runtime
@@ -15,8 +15,9 @@ from numba.core.runtime.nrt import rtsys as runtime
 from lmtk.machine.intrinsics import array_of
 from lmtk.machine.jit import dispatcher_of
 
-INT, WORD, DOUBLE, VOID = ir.IntType(32), ir.IntType(64), ir.DoubleType(), ir.VoidType()
+WORD = ir.IntType(64)
 OBJECT = ir.IntType(8).as_pointer()  # C's PyObject *
+HEAD = object.__basicsize__ // 8  # words before the fields of a Python object
 BYTES = bytes.__basicsize__ - 1  # where the content of a bytes object begins
 
 
@@ -110,23 +111,21 @@ def entry_of(kernel, code, kinds, name):
     module = context.create_module(name)
     entry = ir.Function(module, ir.FunctionType(OBJECT, [OBJECT, OBJECT.as_pointer(), WORD]), name)
     builder = ir.IRBuilder(entry.append_basic_block())
-    error, objects, _ = entry.args
-    arguments = [argument(context, builder, kind, field(builder, objects, i, OBJECT)) for i, kind in enumerate(kinds)]
-    wrong = call_python(builder, "PyErr_Occurred", OBJECT)
-    with builder.if_then(builder.icmp_unsigned("!=", wrong, OBJECT(None)), likely=False):
+    python, (error, objects, _) = context.get_python_api(builder), entry.args
+    arguments = [argument(python, kind, field(builder, objects, i, OBJECT)) for i, kind in enumerate(kinds)]
+    with builder.if_then(cgutils.is_not_null(builder, python.err_occurred()), likely=False):
         builder.ret(OBJECT(None))
     nogil = kernel.kernel_settings["nogil"]
-    thread = call_python(builder, "PyEval_SaveThread", OBJECT) if nogil else None
+    thread = python.save_thread() if nogil else None
     kind = context.call_conv.get_function_type(result, code.signature.args)
     call = ir.Function(module, kind, code.fndesc.llvm_func_name)
     status, returned = context.call_conv.call_function(builder, call, result, code.signature.args, arguments)
     if nogil:
-        call_python(builder, "PyEval_RestoreThread", VOID, thread)
+        python.restore_thread(thread)
     with builder.if_then(status.is_error, likely=False):
-        message = context.insert_const_string(module, f"{kernel.__name__}: not enough memory for its work")
-        call_python(builder, "PyErr_SetString", VOID, error, message)
+        python.err_set_string(error, f"{kernel.__name__}: not enough memory for its work")
         builder.ret(OBJECT(None))
-    builder.ret(context.get_python_api(builder).from_native_value(result, returned))
+    builder.ret(python.from_native_value(result, returned))
     library = context.codegen().create_library(name)
     library.add_linking_library(code.library)
     library.add_ir_module(module)
@@ -134,38 +133,34 @@ def entry_of(kernel, code, kinds, name):
     return library
 
 
-def argument(context, builder, kind, value):
-    """numba's value of an argument of this kind; value: Python's object."""
+def argument(python, kind, value):
+    """numba's value of an argument of this kind. python: numba's PythonAPI; value: Python's object."""
+    context, builder = python.context, python.builder
     if kind is NoneType:
         return context.get_dummy_value()
     if kind is bytes:
         data = builder.gep(value, [WORD(BYTES)])
-        return array_of(context, builder, type_of(kind), data, [call_python(builder, "PyBytes_Size", WORD, value)])
+        return array_of(context, builder, type_of(kind), data, [field(builder, value, HEAD)])
     if isinstance(kind, type):
         number = type_of(kind)
         if number == types.boolean:
-            return builder.icmp_signed("!=", call_python(builder, "PyObject_IsTrue", INT, value), INT(0))
+            return cgutils.is_not_null(builder, python.object_istrue(value))
         if isinstance(number, types.Float):
-            return context.cast(builder, call_python(builder, "PyFloat_AsDouble", DOUBLE, value), types.float64, number)
-        function = "PyLong_AsLongLong" if number.signed else "PyLong_AsUnsignedLongLongMask"  # of uint64, all bits
-        return context.cast(builder, call_python(builder, function, WORD, value), types.int64, number)
+            return context.cast(builder, python.float_as_double(value), types.float64, number)
+        name = "PyLong_AsLongLong" if number.signed else "PyLong_AsUnsignedLongLongMask"  # of uint64, all bits
+        function = cgutils.get_or_insert_function(builder.module, ir.FunctionType(WORD, [OBJECT]), name)
+        return context.cast(builder, builder.call(function, [value]), types.int64, number)
     if not isinstance(kind[0], np.dtype):
         items = [field(builder, value, tuple.__basicsize__ // 8 + i, OBJECT) for i in range(len(kind))]
-        parts = [argument(context, builder, inner, item) for inner, item in zip(kind, items)]
+        parts = [argument(python, inner, item) for inner, item in zip(kind, items)]
         return context.make_tuple(builder, type_of(kind), parts)
     # numpy's PyArrayObject: the address of the data, the number of dimensions, the addresses of shape and strides
-    whole, start = type_of(kind), object.__basicsize__ // 8
-    data = field(builder, value, start, context.get_data_type(whole.dtype).as_pointer())
-    lengths, strides = (field(builder, value, start + i, WORD.as_pointer()) for i in (2, 3))
+    whole = type_of(kind)
+    data = field(builder, value, HEAD, context.get_data_type(whole.dtype).as_pointer())
+    lengths, strides = (field(builder, value, HEAD + i, WORD.as_pointer()) for i in (2, 3))
     shape, steps = ([field(builder, place, i) for i in range(kind[1])] for place in (lengths, strides))
     # numpy's strides of a contiguous array can be anything along an axis of one item
     return array_of(context, builder, whole, data, shape, None if whole.layout == "C" else steps)
-
-
-def call_python(builder, name, result, *arguments):
-    """Calls a function of Python's C interface, which returns `result`, a type of LLVM."""
-    kind = ir.FunctionType(result, [value.type for value in arguments])
-    return builder.call(builder.module.globals.get(name) or ir.Function(builder.module, kind, name), arguments)
 
 
 def field(builder, place, i, kind=WORD):
