@@ -238,46 +238,40 @@ def parse_rows(block, index, order=None, floats=False, tolower=False):
     ends = np.flatnonzero(np.fromiter(map(b"\n".__eq__, fields), bool, len(fields)))
     length = np.diff(ends, prepend=-1) - 2  # words on the line: neither the count nor the line's end
     kept = length > -1
-    last = ends[kept] - 1
+    last, length = ends[kept] - 1, length[kept]
     counts = parse_counts([fields[i] for i in last], floats)
     if counts is None or (length == 0).any():
         for number, (begin, end) in enumerate(pairwise([0, *(ends + 1)]), 1):
             words = fields[begin : end - 1]
             if len(words) == 1 or (words and parse_counts(words[-1:], floats) is None):
                 raise BadLine(number, shown(b" ".join(words))[:60])
-    for i, words in zip(last.tolist(), length[kept].tolist()):
-        unread = words if order and words > order else 0
-        fields[i - unread : i + 1] = [b"\n"] * (unread + 1)
+    unread = length * (length > (order or len(fields)))
+    for i, words in zip(last.tolist(), unread.tolist()):
+        fields[i - words : i + 1] = [b"\n"] * (words + 1)
     ids = np.fromiter(map(index.__getitem__, fields), np.int32, len(fields))
-    return by_order(ids, last, length[kept], counts, order)
+    return by_order(ids, last, length - unread, counts)
 
 
 def parse_many(block, reader, order=None):
     """`parse_rows` of a large block with whole counts, by a Reader. Raises BadLine."""
     text = np.frombuffer(block, np.uint8).copy()
     length, count = np.empty(block.count(b"\n"), np.int32), np.empty(block.count(b"\n"), np.int64)
-    at, lines = kernels.read_count_lines(text, length, count)
+    at, lines = kernels.read_count_lines(text, order or len(text), length, count)
     if at < len(text):
         words = tokens(block[at : block.index(b"\n", at)], reader.tolower)
         raise BadLine(lines + 1, shown(b" ".join(words))[:60])
-    if order and (length > order).any():
-        line_ends = text == ord("\n")
-        long = np.repeat(length > order, np.diff(np.flatnonzero(line_ends), prepend=-1))
-        text[long & ~line_ends] = ord(" ")
-        length[length > order] = 0
     ids = reader.ids(text.tobytes())
-    return by_order(ids[ids != NEWLINE], np.cumsum(length), length, count, order)
+    return by_order(ids[ids != NEWLINE], np.cumsum(length), length, count)
 
 
-def by_order(ids, ends, length, counts, order):
-    """({k: ids (N, k)}, {k: counts (N,)}) of the lines with 1 to `order` words, None for any number. length (N,): how
-    many words each line has; they end before ends (N,) in `ids`.
+def by_order(ids, ends, length, counts):
+    """({k: ids (N, k)}, {k: counts (N,)}) of lines. length (N,): how many words each line has, 0 for lines to skip; the
+    words end before ends (N,) in `ids`.
     """
     rows, weights = {}, {}
-    for k in np.unique(length).tolist():
-        if 0 < k <= (order or k):
-            is_k = length == k
-            rows[k], weights[k] = ids[ends[is_k][:, None] - np.arange(k, 0, -1)], counts[is_k]
+    for k in np.unique(length[length > 0]).tolist():
+        is_k = length == k
+        rows[k], weights[k] = ids[ends[is_k][:, None] - np.arange(k, 0, -1)], counts[is_k]
     return rows, weights
 
 

@@ -165,10 +165,11 @@ def print_counts(cursor, depth, base, columns, only, names, text):
 
 
 @jit
-def read_count_lines(text, size, count):
-    """size, count (N,) <- for each line of the text, the number of its words, and the count after them; 0 for blank
-    lines. The counts in the text become blanks, so that only words remain. Stops at a line without words or without a
-    whole number below 2^63. Returns where it stopped in the text, and the number of lines before.
+def read_count_lines(text, order, size, count):
+    """size, count (N,) <- for each line of the text, the number of its words, and the count after them; the size is 0
+    for blank lines and for lines of more than `order` words. In the text, these lines and all counts become blanks.
+    Stops at a line without words or without a whole number below 2^63. Returns where it stopped in the text, and the
+    number of lines before.
     """
     at = line = 0
     while at < len(text):
@@ -187,9 +188,11 @@ def read_count_lines(text, size, count):
                 number = number * 10 + digit
             if not good:
                 break
+            fields -= 1
+            if fields > order:
+                begin, fields = at, 0
             for a in range(begin, end):
                 text[a] = 32
-            fields -= 1
         size[line], count[line] = fields, number
         line += 1
         at = i + 1
