@@ -4,7 +4,6 @@ each rank, which says that the rank was killed.
 
 import os
 import signal
-import sys
 
 SIZES, RANKS = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE"), ("PMI_RANK", "OMPI_COMM_WORLD_RANK")
 INHERITED = "PMI_FD"  # of MPICH and Intel MPI: the open file through which a rank and its child can reach mpiexec
@@ -21,7 +20,7 @@ def first():
 
 
 def supervise(program):
-    """Goes on in a child process, while the parent becomes `wait_for_rank`. When a rank is killed, mpiexec kills all
+    """Goes on in a child process, while the parent calls `wait_for_rank`. When a rank is killed, mpiexec kills all
     processes of all ranks, and says on stdout only which process has died; but it waits until the parent has ended.
     Does nothing without an mpiexec of MPICH or Intel MPI: others name a killed rank themselves.
     """
@@ -33,7 +32,7 @@ def supervise(program):
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, signal.SIG_IGN)
         place = f"rank {os.environ[RANKS[0]]} of {started()}"
-        os.execv(sys.executable, [sys.executable, "-I", "-S", __file__, str(child), program, place])
+        wait_for_rank(child, program, place)
 
 
 def wait_for_rank(child, program, place):
@@ -47,7 +46,3 @@ def wait_for_rank(child, program, place):
         message = f"{program}: {place} (process {child} on {os.uname().nodename}) was killed by {name}{hint}\n"
         os.write(2, message.encode())
     os._exit(128 + number)
-
-
-if __name__ == "__main__":
-    wait_for_rank(int(sys.argv[1]), *sys.argv[2:])
