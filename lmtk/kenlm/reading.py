@@ -17,7 +17,6 @@ from lmtk.kenlm.hashed import Hashed, lay_out
 from lmtk.kenlm.layout import FIXED, INCOMPLETE, KINDS, MAGIC, MISSING, VERSION, chop_bits, header_size
 from lmtk.ngram.arpa import reader
 from lmtk.ngram.model.backoff import Backoff
-from lmtk.ngram.model.building import finish
 from lmtk.text.vocab import UNK, vocab_of_unigrams
 
 
@@ -207,5 +206,5 @@ def build_model(levels, words):
             raise IndexError
         rows_of_orders.append(reader.make_rows(ids[rows], p + np.float32(0), bow + np.float32(0)))
     rows_of_orders[0] = rows_of_orders[0][first:]
-    trie, _ = reader.mended_trie(rows_of_orders, len(vocab.words))
-    return Backoff(vocab, finish(trie.memory, trie.where, len(vocab.words)), kenlm_numbers(vocab, words))
+    nodes, _ = reader.nodes_of_rows(rows_of_orders, len(vocab.words))
+    return Backoff(vocab, nodes, kenlm_numbers(vocab, words))

@@ -27,10 +27,9 @@ from lmtk.kenlm.hashed import WORD, count_buckets, longer_key
 from lmtk.kenlm.levels import LOWER, Levels, make_numbers, number_words, of_backoff, sort_siblings
 from lmtk.kenlm.probing import find_key, hash_into
 from lmtk.machine.jit import inlined, jit
-from lmtk.ngram.arpa.reader import make_rows, mended_trie
+from lmtk.ngram.arpa.reader import make_rows, nodes_of_rows
 from lmtk.ngram.edit.closing import close
 from lmtk.ngram.model.backoff import Backoff
-from lmtk.ngram.model.building import finish
 from lmtk.text.vocab import vocab_of_unigrams
 
 MANY = 1 << 18  # n-grams; a smaller model has one slice
@@ -158,9 +157,8 @@ class Slices:
         for k in range(2, len(self.sizes) + 1):
             rows.append(np.concatenate([self.rows_of(k, s) for s in range(self.count)]))
             rows[-1][:, :k] = ids[rows[-1][:, :k][:, ::-1]]
-        trie, repeated = mended_trie(rows, len(vocab.words))
-        model = Backoff(vocab, finish(trie.memory, trie.where, len(vocab.words)))
-        return of_backoff(close(model)), repeated
+        nodes, repeated = nodes_of_rows(rows, len(vocab.words))
+        return of_backoff(close(Backoff(vocab, nodes))), repeated
 
 
 class GrowingSlices(Growing):

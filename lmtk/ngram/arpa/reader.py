@@ -2,7 +2,7 @@
 
 A file is read forward only, so that it can be a pipe. A small file is parsed line by line; a large one in blocks whose
 n-grams the kernels of `rows` sort into a trie. A log10 of -99 in the file, for the logarithm of 0, becomes -inf.
-Readers of other forms also make models by `make_rows`, `nodes_of_few` and `mended_trie`.
+Readers of other forms also make models by `make_rows`, `nodes_of_few` and `nodes_of_rows`.
 """
 
 import re
@@ -24,7 +24,7 @@ from lmtk.machine.threads import map_in_order
 from lmtk.ngram.arpa.rows import Trie, sort_rows
 from lmtk.ngram.counting.counts import number_ngrams
 from lmtk.ngram.model.backoff import Backoff
-from lmtk.ngram.model.building import build_nodes, finish
+from lmtk.ngram.model.building import build_nodes
 from lmtk.ngram.model.nodes import ROOT, ZERO, wrap_records
 from lmtk.text.corpus import TOKEN, Table
 from lmtk.text.kernels import read_lines, take_second
@@ -378,7 +378,7 @@ def nodes_of_many(sections, growing, linked):
     """(the Nodes of the sections of a large file, by kernels; the number of repeated n-grams). Empties the sections.
     growing: a GrowingTrie, whose trie has some of them already.
     """
-    unigrams, trie, repeated, rows = growing.unigrams, growing.trie, 0, []
+    unigrams, trie, rows = growing.unigrams, growing.trie, []
     W = len(unigrams.vocab.words)
     if not trie or not trie.order == len(trie.sizes) == len(sections):
         model = Backoff(unigrams.vocab, wrap_records(trie.memory, trie.where, ROOT)) if trie else None
@@ -389,23 +389,20 @@ def nodes_of_many(sections, growing, linked):
     growing.spare.clear()
     for section in sections.values():
         section.clear()
-    if rows:
-        trie, repeated = mended_trie(rows, W, growing.home)
     if growing.home:
         bounded.trim()  # freed memory goes back to the system, for the pages of the file
-    if linked:
-        nodes = finish(trie.memory, trie.where, W, home=growing.home)
-    else:
-        nodes = wrap_records(trie.memory, trie.where, None)
-    return nodes, repeated
+    return nodes_of_rows(rows, W, growing.home, linked) if rows else (trie.nodes(linked), 0)
 
 
-def mended_trie(rows, W, home=None):
-    """(the Trie of the rows of each order; the number of repeated n-grams). `mend` changes the rows if it must."""
-    if trie := trie_of(rows, W, home):
-        return trie, 0
-    repeated = mend(rows, W)
-    return trie_of(rows, W, home), repeated
+def nodes_of_rows(rows, W, home=None, linked=True):
+    """(the Nodes of the rows of each order, by kernels; the number of repeated n-grams). `mend` changes the rows if it
+    must. home: as for `building.finish`; linked: as for `Trie.nodes`.
+    """
+    trie, repeated = trie_of(rows, W, home), 0
+    if not trie:
+        repeated = mend(rows, W)
+        trie = trie_of(rows, W, home)
+    return trie.nodes(linked), repeated
 
 
 def trie_of(rows, W, home=None):
@@ -414,26 +411,22 @@ def trie_of(rows, W, home=None):
     return trie if all(map(trie.add, rows)) else None
 
 
-def sorted_rows(rows, W):
-    """The permutation (N,) that sorts rows (N, k + 2) by their ids; equal rows keep their order."""
-    places, k = (np.empty(len(rows), np.int32), np.empty(len(rows), np.int32)), rows.shape[1] - 2
-    return places[sort_rows(rows, k, (0, W, W), np.ones(k, bool), np.empty(W + 1, np.int32), *places)]
-
-
 def mend(rows, W):
-    """Mends the rows of each order for `trie_of`, in place: the first of equal n-grams stays, and missing prefixes are
-    added as bare ones. Returns the number of repeated n-grams.
+    """Mends the rows of each order for `trie_of`, in place: sorts them, keeps the first of equal n-grams, and adds
+    missing prefixes as bare ones. Returns the number of repeated n-grams.
     """
-    places = [sorted_rows(x, W) for x in rows]
-    fresh = [changes(x[place, :-2]) for x, place in zip(rows, places)]
+    repeated = 0
     for k in range(len(rows), 0, -1):
-        rows[k - 1] = rows[k - 1][places[k - 1][fresh[k - 1]]]
+        every, size = rows[k - 1], len(rows[k - 1])
         if k < len(rows):
-            longer = rows[k][:, :-3]
-            every = np.concatenate((rows[k - 1], make_rows(longer[changes(longer)], np.nan, 0)))
-            every = every[sorted_rows(every, W)]
-            rows[k - 1] = every[changes(every[:, :-2])]
-    return sum(int((~new).sum()) for new in fresh)
+            prefixes = rows[k][:, :-3]
+            every = np.concatenate((every, make_rows(prefixes[changes(prefixes)], np.nan, 0)))
+        places = np.empty((2, len(every)), np.int32)
+        place = places[int(sort_rows(every, k, (0, W, W), np.ones(k, bool), np.empty(W + 1, np.int32), *places))]
+        place = place[changes(every[place, :-2])]
+        rows[k - 1] = every[place]
+        repeated += size - np.count_nonzero(place < size)
+    return repeated
 
 
 def changes(ids):

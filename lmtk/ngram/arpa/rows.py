@@ -15,7 +15,8 @@ import numpy as np
 
 from lmtk.machine.jit import intrinsic, jit
 from lmtk.machine.threads import map_at_once
-from lmtk.ngram.model.nodes import AT, BOW, CHILD, WIDE, WIDTH, ZERO, N, P, allocate
+from lmtk.ngram.model.building import finish
+from lmtk.ngram.model.nodes import AT, BOW, CHILD, WIDE, WIDTH, ZERO, N, P, allocate, wrap_records
 from lmtk.ngram.model.searching import count_below
 
 AHEAD = 12  # rows: how far ahead memory is fetched
@@ -26,12 +27,12 @@ prefetch = intrinsic("prefetch")
 
 
 class Trie:
-    """Records of n-grams over W words, for `building.finish`; they grow by one order at a time. memory, where: as in
-    `nodes`; order: the number of orders so far. sizes: those of all orders to come; home: as for `building.finish`.
+    """Records of n-grams over W words, which grow by one order at a time. memory, where: as in `nodes`; order: the
+    number of orders so far. sizes: those of all orders to come; home: as for `building.finish`.
     """
 
     def __init__(self, sizes, W, home=None):
-        self.sizes, self.W, self.order = sizes, W, 0
+        self.sizes, self.W, self.home, self.order = sizes, W, home, 0
         self.memory, self.where, _ = allocate(sizes, home)
 
     def add(self, rows):
@@ -54,6 +55,12 @@ class Trie:
             self.memory[self.where[k - 2, AT] + WIDE * self.sizes[k - 2] + CHILD] = len(rows)
         self.order = k
         return True
+
+    def nodes(self, linked=True):
+        """The Nodes of all orders. Without `linked` they have no suffixes and no tables."""
+        if not linked:
+            return wrap_records(self.memory, self.where, None)
+        return finish(self.memory, self.where, self.W, home=self.home)
 
 
 @jit

@@ -6,9 +6,8 @@ added n-gram gets its backed-off probability and a back-off weight of 1 (log10: 
 
 import numpy as np
 
-from lmtk.ngram.arpa.reader import make_rows, mend, trie_of
+from lmtk.ngram.arpa.reader import make_rows, mend, nodes_of_rows
 from lmtk.ngram.model.backoff import Backoff, Walk
-from lmtk.ngram.model.building import finish
 from lmtk.ngram.model.nodes import find_unigrams, is_suffix_closed
 from lmtk.ngram.model.walking import as_kenlm_log
 
@@ -36,8 +35,7 @@ def close(model):
         log10p = level.view(np.float32)[:, -2]
         is_bare = np.isnan(log10p)
         log10p[is_bare] = backed_off(model, level[is_bare, :-2])
-    trie = trie_of(rows, W)
-    return Backoff(model.vocab, finish(trie.memory, trie.where, W))
+    return Backoff(model.vocab, nodes_of_rows(rows, W)[0])
 
 
 def backed_off(model, rows):
