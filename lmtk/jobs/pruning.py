@@ -76,7 +76,7 @@ def prune_kneser(job, files, whole):
 
     if not (job.prune_to or job.prune_to_size):
         return whole.cut(*whole.mark(job.prune_kneser, job.minprune)), f"-prune-kneser {job.prune_kneser:g}"
-    pruned, limit = fit(job, files, len(whole.counts), cut_to)
+    pruned, limit = fit(job, files, sum(map(len, whole.counts)), cut_to)
     return pruned, f"-prune-kneser {limit:.9g}"
 
 

@@ -16,10 +16,12 @@ occurrences from the text. Here it is the number that the model expects, times(h
 test perplexity at equal size is lower.
 
 symbol         shape  meaning
-times, counts  (M,)   how often each n-gram occurs, and C: int64; those of order k begin at base[k - 1]
-stays          (M,)   whether the model keeps the n-gram: uint8
-S, G           (H,)   of the empty context, then of the n-grams below the highest order, in order of `counts`
+times, counts  (N,)   how often each n-gram of an order occurs, and C: int64
+stays          (N,)   whether the model keeps the n-gram: uint8
+S, G           (H,)   of the contexts of an order; order 0 is the empty context
 D              (4,)   the discount of the counts 0, 1, 2, and 3 or more
+
+There is an array for each order, in a list: S[k - 1] and G[k - 1] belong to counts[k - 1], the n-grams of order k.
 """
 
 import math
@@ -45,58 +47,48 @@ class KneserNey:
     """
 
     model: Backoff
-    times: np.ndarray
-    counts: np.ndarray
+    times: list
+    counts: list
     D: list
     tokens: int
 
     @cached_property
-    def base(self):
-        return np.concatenate(([0], np.cumsum(self.model.nodes.where[:, N])))
-
-    def of_order(self, k):
-        """(the contexts of the n-grams of order k, as places in S; their suffixes, as places in `counts`)."""
-        if k == 1:
-            return np.zeros(self.base[1], np.int64), None
-        below, nodes = self.base[k - 2], self.model.nodes
-        return 1 + below + nodes.parents(k), below + nodes.levels[k]["suffix"][:-1].astype(np.int64)
-
-    @cached_property
     def sums(self):
         """(S, G) before pruning."""
-        S, G = np.zeros((2, 1 + self.base[-2]))
-        for k, D in enumerate(self.D, 1):
-            c, (contexts, _) = self.counts[self.base[k - 1] : self.base[k]], self.of_order(k)
-            S += np.bincount(contexts, c, len(S))
-            G += np.bincount(contexts, D[np.minimum(c, 3)], len(S))
+        S, G = [], []
+        for k, (c, D) in enumerate(zip(self.counts, self.D), 1):
+            contexts, size = self.model.nodes.parents(k), len(self.model.nodes.levels[k - 1]) - 1
+            S.append(np.bincount(contexts, c, size))
+            G.append(np.bincount(contexts, D[np.minimum(c, 3)], size))
         return S, G
 
     def probabilities(self, counts, S, G):
-        """p of every n-gram, (M,)."""
-        p = np.empty(len(counts))
-        for k, D in enumerate(self.D, 1):
-            part, (contexts, suffixes) = slice(self.base[k - 1], self.base[k]), self.of_order(k)
-            c, total, q = counts[part], S[contexts], 1 / self.model.vocab.V if k == 1 else p[suffixes]
+        """p of every n-gram, an array for each order."""
+        p, nodes = [], self.model.nodes
+        for k, (c, D) in enumerate(zip(counts, self.D), 1):
+            contexts = nodes.parents(k)
+            total, q = S[k - 1][contexts], p[-1][nodes.levels[k]["suffix"][:-1]] if p else 1 / self.model.vocab.V
             with np.errstate(divide="ignore", invalid="ignore"):
-                p[part] = np.where(total > 0, (c - D[np.minimum(c, 3)] + G[contexts] * q) / total, q)
+                p.append(np.where(total > 0, (c - D[np.minimum(c, 3)] + G[k - 1][contexts] * q) / total, q))
         return p
 
     @cached_property
     def lower(self):
-        return self.probabilities(self.counts, *self.sums)
+        """p of every n-gram before pruning, an array for each order, from order 0 on."""
+        return [np.array([1 / self.model.vocab.V]), *self.probabilities(self.counts, *self.sums)]
 
     def mark(self, threshold, minorder):
         """(stays, counts, S, G) after pruning the n-grams of `minorder` words or more whose removal raises the
         perplexity of the text by a smaller share than `threshold`.
         """
-        stays, counts, (S, G) = (self.counts > 0).view(np.uint8), self.counts.copy(), map(np.copy, self.sums)
-        needed, limit = np.zeros_like(stays), self.tokens * math.log1p(threshold)
-        state = self.times, counts, stays, needed
+        counts, S, G = ([x.copy() for x in orders] for orders in (self.counts, *self.sums))
+        stays = [(c > 0).view(np.uint8) for c in counts]
+        needed, limit = [*map(np.zeros_like, stays)], self.tokens * math.log1p(threshold)
         for k in range(len(self.D), max(minorder, 2) - 1, -1):
-            rule = self.D[k - 1], self.D[k - 2], 1 / self.model.vocab.V, limit
-            prune_order(self.model.nodes.arrays, k, self.base, state, (S, G), self.lower, rule)
-        stays |= needed
-        stays[: self.base[1]] = 1
+            ngrams = counts[k - 1], stays[k - 1], needed[k - 1], S[k - 1], G[k - 1], self.D[k - 1]
+            shorter = counts[k - 2], self.times[k - 2], needed[k - 2], S[k - 2], G[k - 2], self.D[k - 2]
+            prune_order(self.model.nodes.arrays, k, ngrams, shorter, self.lower[k - 2], limit)
+        stays = [np.ones_like(stays[0]), *map(np.bitwise_or, stays[1:], needed[1:])]
         return stays, counts, S, G
 
     def fit(self, most, minorder, low):
@@ -104,7 +96,7 @@ class KneserNey:
         that the search finds; it is inf if more n-grams always stay.
         """
         bare = np.count_nonzero(np.isnan(self.model.nodes.levels[1]["log10p"][:-1]))  # words without a probability
-        size = lambda marks: int(np.count_nonzero(marks[0])) - bare
+        size = lambda marks: sum(map(np.count_nonzero, marks[0])) - bare
         best = self.mark(low, minorder)
         if (above := size(best)) <= most:
             return best, low
@@ -125,16 +117,15 @@ class KneserNey:
 
     def cut(self, stays, counts, S, G):
         """The Backoff with the n-grams that stay. The arguments are the result of `mark`."""
-        p, V = self.probabilities(counts, S, G), self.model.vocab.V
+        V, p = self.model.vocab.V, self.probabilities(counts, S, G)
         for k, level in enumerate(self.model.nodes.levels[1:], 1):
-            part = slice(self.base[k - 1], self.base[k])
             with np.errstate(divide="ignore"):
-                log10p = np.log10(p[part]).astype(np.float32)
+                log10p = np.log10(p[k - 1]).astype(np.float32)
             if k == 1:
                 level["log10p"][:-1] = np.where(level["word"][:-1] < V, log10p, level["log10p"][:-1])
             else:
-                level["log10p"][:-1] = np.where(counts[part] > 0, log10p, np.nan)
-        return renormalize(select(self.model, np.split(stays, self.base[1:-1])), may_reuse=True)
+                level["log10p"][:-1] = np.where(counts[k - 1] > 0, log10p, np.nan)
+        return renormalize(select(self.model, stays), may_reuse=True)
 
 
 def kneser_ney(model, times, tokens, methods):
@@ -151,39 +142,37 @@ def kneser_ney(model, times, tokens, methods):
         column[level["word"][:-1] >= model.vocab.V] = 0
     c = np.arange(4.0)
     D = [c - method.discount(c) for method in methods[: model.order]]
-    return KneserNey(writable(model, may_reuse=True), *map(np.concatenate, (times, counts)), D, tokens)
+    return KneserNey(writable(model, may_reuse=True), times, counts, D, tokens)
 
 
 @jit
-def prune_order(arrays, k, base, state, sums, lower, rule):
-    """Prune the n-grams of order k, in place in `state` (times, counts, stays, needed) and `sums` (S, G). needed (M,):
-    whether a longer n-gram that stays extends the n-gram. lower (M,): p of the n-grams; only n-grams of up to k - 2
-    words are read. rule: D of order k, D of order k - 1, p of a word without counts, and the limit in nats. An n-gram
-    is judged after the prunings before it have changed the counts. Bound: three random reads an n-gram.
+def prune_order(arrays, k, ngrams, shorter, lower, limit):
+    """Prune the n-grams of order k, in place. ngrams: their counts, stays and needed, and S, G and D; needed (N,):
+    whether a longer n-gram that stays extends the n-gram. shorter: counts, times and needed of the (k - 1)-grams, and
+    their S, G and D. lower: p of the (k - 2)-grams, or of a word without counts. limit: in nats. An n-gram is judged
+    after the prunings before it have changed the counts. Bound: three random reads an n-gram.
     """
-    (memory, _, where, _), (times, counts, stays, needed), (S, G) = arrays, state, sums
-    D, D_lower, uniform, limit = rule
+    (memory, _, where, _), (counts, stays, needed, S, G, D) = arrays, ngrams
+    counts_below, times, needed_below, S_below, G_below, D_below = shorter
     above, wide, at, width = where[k - 2, AT], where[k - 2, WIDTH], where[k - 1, AT], where[k - 1, WIDTH]
     for i in range(where[k - 2, N]):
-        context, h, h_lower, marked = base[k - 2] + i, 1 + base[k - 2] + i, np.int64(0), False
+        h, end, marked = np.int64(0), np.int64(0), False
         if k > 2:
-            h_lower = 1 + base[k - 3] + memory[above + wide * (i + 1) - 1]
-        for child in range(memory[above + wide * i + CHILD], memory[above + wide * (i + 1) + CHILD]):
-            x = base[k - 1] + child
+            h = np.int64(memory[above + wide * (i + 1) - 1])
+        for x in range(memory[above + wide * i + CHILD], memory[above + wide * (i + 1) + CHILD]):
             if stays[x] and not needed[x]:
-                suffix = memory[at + width * (child + 1) - 1]
-                s, c, q = base[k - 2] + suffix, counts[x], uniform
+                s, c = memory[at + width * (x + 1) - 1], counts[x]
                 if k > 2:
-                    q = lower[base[k - 3] + memory[above + wide * (suffix + 1) - 1]]
-                old, new = counts[s], counts[s] + c - 1
-                d, d_old, d_new = D[min(c, 3)], D_lower[min(old, 3)], D_lower[min(new, 3)]
-                G_new, S_new = G[h_lower] + d_new - d_old, S[h_lower] + c - 1
-                p = (c - d + G[h] * (old - d_old + G[h_lower] * q) / S[h_lower]) / S[h]
-                p_new = (G[h] + c - d) / S[h] * (new - d_new + G_new * q) / S_new
-                if p_new > 0 and times[context] * p * math.log(p / p_new) < limit:
-                    stays[x], counts[x], counts[s] = 0, 0, new
-                    G[h] += c - d
-                    G[h_lower], S[h_lower] = G_new, S_new
+                    end = np.int64(memory[above + wide * (s + 1) - 1])
+                q, old, new = lower[end], counts_below[s], counts_below[s] + c - 1
+                d, d_old, d_new = D[min(c, 3)], D_below[min(old, 3)], D_below[min(new, 3)]
+                G_new, S_new = G_below[h] + d_new - d_old, S_below[h] + c - 1
+                p = (c - d + G[i] * (old - d_old + G_below[h] * q) / S_below[h]) / S[i]
+                p_new = (G[i] + c - d) / S[i] * (new - d_new + G_new * q) / S_new
+                if p_new > 0 and times[i] * p * math.log(p / p_new) < limit:
+                    stays[x], counts[x], counts_below[s] = 0, 0, new
+                    G[i] += c - d
+                    G_below[h], S_below[h] = G_new, S_new
             if stays[x] or needed[x]:
                 marked = True
-        needed[context] = marked
+        needed_below[i] = marked
