@@ -9,8 +9,6 @@ row      (k + 3,)  int32: the numbers of an n-gram's words, log10 p and log10 of
 stated   (N_k,)    bool: whether the file states the weight of a node
 """
 
-from bisect import bisect_left, bisect_right
-
 import numpy as np
 
 from lmtk.files import bounded
@@ -78,15 +76,9 @@ def rows_of(nodes, k, first, rank, stated):
     """The rows of PIECE nodes of order k from `first` on, without bare prefixes."""
     end = min(first + PIECE, nodes.size(k))
     level, rows = nodes.levels[k][first:end], np.empty((end - first, k + 3), np.int32)
-    rows[:, k - 1], rows[:, k] = rank[level["word"]], level["log10p"].view(np.int32)
+    rows[:, :k], rows[:, k] = rank[nodes.rows(k, first, end)], level["log10p"].view(np.int32)
     rows[:, k + 1], rows[:, k + 2] = 0, 1
     if k < nodes.order:
         rows[:, k + 1], rows[:, k + 2] = level["log10bow"].view(np.int32), 1 | stated[first:end] << 1
-    has_p, place = ~np.isnan(level["log10p"]), np.arange(end - first)
-    for j in range(k - 1, 0, -1):  # the contexts of the nodes from `first` to `end`, then those of these contexts
-        child = nodes.levels[j]["child"]
-        begin, stop = bisect_right(child, first) - 1, bisect_left(child, end)
-        place = np.repeat(np.arange(stop - begin), np.diff(child[begin : stop + 1].clip(first, end)))[place]
-        rows[:, j - 1] = rank[nodes.levels[j]["word"][begin:stop]][place]
-        first, end = begin, stop
+    has_p = ~np.isnan(level["log10p"])
     return rows if has_p.all() else rows[has_p]

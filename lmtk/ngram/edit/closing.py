@@ -7,9 +7,8 @@ added n-gram gets its backed-off probability and a back-off weight of 1 (log10: 
 import numpy as np
 
 from lmtk.ngram.arpa.reader import make_rows, mend, nodes_of_rows
-from lmtk.ngram.model.backoff import Backoff, Walk
-from lmtk.ngram.model.nodes import find_unigrams, is_suffix_closed
-from lmtk.ngram.model.walking import as_kenlm_log
+from lmtk.ngram.model.backoff import Backoff
+from lmtk.ngram.model.nodes import is_suffix_closed
 
 
 def is_closed(nodes):
@@ -34,15 +33,5 @@ def close(model):
     for level in rows[1:]:
         log10p = level.view(np.float32)[:, -2]
         is_bare = np.isnan(log10p)
-        log10p[is_bare] = backed_off(model, level[is_bare, :-2])
+        log10p[is_bare] = model.log10p_of(level[is_bare, :-2], kenlm=True)
     return Backoff(model.vocab, nodes_of_rows(rows, W)[0])
-
-
-def backed_off(model, rows):
-    """log10 p of the last word of each row of ids (N, k), in KenLM's rounding: (N,) float32."""
-    N, k = rows.shape
-    one = find_unigrams(model.nodes, len(model.vocab.words))
-    first = as_kenlm_log(np.where(one >= 0, model.nodes.levels[1]["log10p"][one], np.float32(-np.inf)))
-    walk = Walk(model.nodes, one, first, len(model.vocab.words), kenlm=True)
-    fresh = np.arange(N * k) % k == 0
-    return walk(np.ascontiguousarray(rows).reshape(-1), fresh)[0][k - 1 :: k]

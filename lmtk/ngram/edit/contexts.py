@@ -36,7 +36,7 @@ def context_probabilities(model):
     first[words == vocab.sos_id] = closing[0] if len(closing) else -np.inf
     out = [first]
     for k in range(2, len(levels) - 1):
-        log10p = log10p_of_all(model.nodes, k)
+        log10p = log10p_of_all(model, k)
         log10p[np.isneginf(log10p) & (levels[k]["word"][:-1] >= vocab.V)] = 0
         out.append(np.repeat(out[-1], np.diff(levels[k - 1]["child"])) + log10p)
     return out

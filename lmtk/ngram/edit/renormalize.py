@@ -28,7 +28,7 @@ from lmtk.machine.jit import inlined, intrinsic, jit
 from lmtk.machine.threads import map_at_once, parts_of
 from lmtk.ngram.estimate.methods import EPSILON
 from lmtk.ngram.mass import left_of_one, weight_of_one
-from lmtk.ngram.model.nodes import AT, BOW, CHILD, WIDTH, N, P, freeze, suffix_of, writable_memory
+from lmtk.ngram.model.nodes import AT, BOW, CHILD, PART, WIDTH, N, P, freeze, suffix_of, writable_memory
 from lmtk.ngram.model.walking import backed_off
 
 AHEAD = 8  # n-grams: how far ahead memory is fetched
@@ -49,7 +49,7 @@ def renormalize(model, may_reuse=False):
     model = writable(model, may_reuse)
     warn_of_sums(model, *update_all_weights(model, shown=True))
     for k, level in enumerate(model.nodes.levels[2:], 2):
-        level["log10p"][:-1] = log10p_of_all(model.nodes, k)
+        level["log10p"][:-1] = log10p_of_all(model, k)
     return replace(model, nodes=replace(model.nodes, memory=freeze(model.nodes.memory)))
 
 
@@ -66,11 +66,14 @@ def warn_of_sums(model, contexts, k, node):
         warnings.warn(f"the probabilities after {after} sum to more than one; {remedy}", LmtkWarning, stacklevel=3)
 
 
-def log10p_of_all(nodes, k):
+def log10p_of_all(model, k):
     """log10 p of the n-grams of order k > 1, (N_k,) float32, backed off for bare prefixes."""
-    log10p = nodes.levels[k]["log10p"][:-1].copy()
-    if np.isnan(log10p).any():
-        map_at_once(lambda part: fill_bare(nodes.arrays, k, part, log10p), parts_of(nodes.size(k - 1)))
+    log10p = model.nodes.levels[k]["log10p"][:-1].copy()
+    for begin in range(0, len(log10p), PART):
+        part = log10p[begin : begin + PART]
+        if len(bare := np.flatnonzero(np.isnan(part))):
+            backed_off = model.log10p_of(model.nodes.rows(k, begin, begin + len(part))[bare])
+            part[bare] = np.where(np.isnan(backed_off), f32(-np.inf), backed_off)
     return log10p
 
 
@@ -125,7 +128,7 @@ def writable(model, may_reuse=False):
 def lower_p(arrays, k, node, above, context, weights):
     """log10 p of the last word of a node of order k, from its longest proper suffix with a probability and the weights
     of `context`, a node of order `above`, and of that context's suffixes. context: the longest suffix of the n-gram's
-    context; for a bare prefix, the context itself. weights (n,): scratch.
+    context. weights (n,): scratch.
     """
     (memory, logs, where, far), p, many = arrays, f32(-np.inf), 0
     k, node = suffix_of(memory, where, far, k, node)
@@ -188,15 +191,3 @@ def update_weights(arrays, k, contexts, shown):
         bow, old = weight_of_one(numerator, denominator, over), logs[at + BOW]
         logs[at + BOW] = f32(-0.0) if shown and bow == 0 and (old != 0 or math.copysign(1, old) < 0) else bow
     return n_over, example
-
-
-@jit
-def fill_bare(arrays, k, contexts, log10p):
-    """Replaces nan in log10p (N_k,), log10 p of the n-grams of order k, by the value that backing off gives."""
-    (memory, _, where, _), (first, last) = arrays, contexts
-    weights = np.empty(len(where) + 1, np.float32)
-    above, wide = where[k - 2, AT], where[k - 2, WIDTH]
-    for i in range(first, last):
-        for child in range(memory[above + wide * i + CHILD], memory[above + wide * (i + 1) + CHILD]):
-            if log10p[child] != log10p[child]:
-                log10p[child] = lower_p(arrays, k, child, k - 1, i, weights)

@@ -20,7 +20,7 @@ from lmtk.machine.threads import map_at_once
 from lmtk.ngram.model.building import file_arrays, read_arrays
 from lmtk.ngram.model.nodes import NARROW, WIDE, Nodes, find_unigrams
 from lmtk.ngram.model.searching import add_tables
-from lmtk.ngram.model.walking import find_context_nodes, walk, walk_plain
+from lmtk.ngram.model.walking import as_kenlm_log, find_context_nodes, walk, walk_plain
 from lmtk.text.vocab import Vocab, vocab_of, vocab_settings
 
 BLOCK = 1 << 16  # tokens that a thread scores at once
@@ -95,6 +95,16 @@ class Backoff:
             used[np.isin(corpus.ids, self.bare)] = UNKNOWN
         log10p[~corpus.scored] = used[~corpus.scored] = 0
         return Scores(log10p.astype(np.float64) * LN10, used[:, None])
+
+    def log10p_of(self, rows, kenlm=False):
+        """log10 p of the last word of each n-gram, rows of ids (N, k), after its other words: (N,) float32. Words that
+        are not predicted have the probability of their 1-grams, nan for a bare one. kenlm: as in `walking.walk`.
+        """
+        (N, k), W = rows.shape, len(self.vocab.words)
+        one, fresh = find_unigrams(self.nodes, W), np.arange(N * k) % k == 0
+        log10p_1 = np.where(one >= 0, self.nodes.levels[1]["log10p"][one], np.float32(-np.inf))
+        walk = Walk(self.nodes, one, as_kenlm_log(log10p_1) if kenlm else log10p_1, W, kenlm)
+        return walk(np.ascontiguousarray(rows).reshape(-1), fresh)[0][k - 1 :: k]
 
     def after(self, context):
         """ln p of each predicted word, (V,), after a context: a list of ids, the most recent word last."""

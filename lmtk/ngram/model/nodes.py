@@ -23,6 +23,7 @@ A log10 of -inf is the logarithm of 0. A log10p of nan marks a bare prefix: a no
 children. A damaged file may have wrong words, children, suffixes or slots; look-ups keep them within their orders.
 """
 
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
@@ -107,11 +108,16 @@ class Nodes:
         children = np.diff(self.levels[k - 1]["child"])
         return np.repeat(np.arange(len(children)), children)
 
-    def rows(self, k):
-        """(N_k, k) int32: the n-grams of order k as word ids."""
-        rows = np.empty((1, 0), np.int32)
-        for j in range(1, k + 1):
-            rows = np.column_stack((rows[self.parents(j)], self.levels[j]["word"][:-1]))
+    def rows(self, k, first=0, end=None):
+        """(N, k) int32: the n-grams of order k from `first` up to `end`, by default all, as word ids."""
+        end = self.size(k) if end is None else end
+        rows, place = np.empty((end - first, k), np.int32), slice(None)
+        for j in range(k, 0, -1):  # the nodes from `first` to `end`, then their contexts, then the contexts of these
+            rows[:, j - 1] = self.levels[j]["word"][first:end][place]
+            child = self.levels[j - 1]["child"]
+            begin, stop = bisect_right(child, first) - 1, bisect_left(child, end)
+            place = np.repeat(np.arange(stop - begin), np.diff(child[begin : stop + 1].clip(first, end)))[place]
+            first, end = begin, stop
         return rows
 
 
