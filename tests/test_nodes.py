@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from contextlib import suppress
+from itertools import product
 
 import numpy as np
 import pytest
@@ -67,11 +68,13 @@ def test_a_forged_file_is_scored_within_bounds(tmp_path, large_from, seed):
     python.BeginSentenceWrite(state)
     for word in sentences[0].split():
         python.BaseScore(state, word, state)
-    for whole in (
+    wholes = (
         lambda: prune.prune(model, 1e-3),
         lambda: writer.write_text(io.BytesIO(), model),
         lambda: list(python.full_scores(sentences[0])),
-    ):
+    )
+    for large, whole in product((1 << 40, 1), wholes):
+        large_from(large)
         try:
             whole()
         except FormatError as e:

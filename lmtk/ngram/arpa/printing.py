@@ -91,8 +91,7 @@ def write_sorted(out, model, rank, may_reuse=False):
     if may_reuse:
         trim()
     nodes, lines, scratch = model.nodes, srilm_layout(model.vocab.words).lines, Scratch()
-    nodes.checked_levels(len(model.vocab.words))
-    memory, where, stated = nodes.memory, nodes.where, weights_stated(nodes)
+    memory, where, stated = nodes.memory, nodes.where, weights_stated(model)
 
     def contexts_of_orders():
         contexts = np.array([[0, nodes.size(1)]], np.int32)

@@ -27,9 +27,7 @@ def write_sections(out, model, rank, lines, context_first=False):
     which are compared from the last word back; with `context_first`, the last word is compared last. lines: as in a
     printing.Layout, for rows of these numbers.
     """
-    nodes, scratch = model.nodes, Scratch()
-    nodes.checked_levels(len(model.vocab.words))
-    stated = weights_stated(nodes)
+    nodes, scratch, stated = model.nodes, Scratch(), weights_stated(model)
     most = max(bounded.bound // BYTES, LEAST) if bounded.bound else 1 << 40
     for k in range(1, nodes.order + 1):
         out.write(b"\n\\%d-grams:\n" % k)

@@ -4,14 +4,12 @@ A small model is formatted here; a large one is printed by kernels (`printing`),
 on disk (`sorting`). A log10 of -inf is written as -99.
 """
 
-from itertools import pairwise
-
 import numpy as np
 
 from lmtk.files import bounded
 from lmtk.files.bounded import zeros
 from lmtk.ngram.counting.counts import ranks
-from lmtk.ngram.model.nodes import PART, ZERO, mark_suffixes
+from lmtk.ngram.model.nodes import ZERO, are_contexts, mark_suffixes
 
 
 def write_text(out, model, sort=True, may_reuse=False):
@@ -50,20 +48,16 @@ def format_sections(out, model, rank):
         out.writelines(map(line.__mod__, zip(p, *columns, weights)))
 
 
-def weights_stated(nodes):
+def weights_stated(model):
     """Whether an ARPA file states the weight of each n-gram, (N,) bool for each order; False at the highest order. It
     does if the n-gram is a context or a suffix of one, or if the weight is not 0, or -0.0, which has to be stated.
+    Raises FormatError if the nodes of a file are damaged.
     """
-    stated = [zeros(nodes.size(k), bool) for k in range(1, nodes.order + 1)]
-    for (above, level), marks in zip(pairwise(nodes.levels[1:]), stated):
-        for begin in range(0, len(marks), PART):
-            part = above[begin : begin + PART + 1]
-            log10bow, first, end = part["log10bow"][:-1], part["child"][:-1], part["child"][1:]
-            marks[begin : begin + PART] = (log10bow != 0) | np.signbit(log10bow)
-            contexts = np.flatnonzero(first < end)
-            if len(contexts):
-                has_p = ~np.isnan(level["log10p"][first[0] : end[-1]])
-                marks[begin + contexts] |= np.logical_or.reduceat(has_p, first[contexts] - first[0])
+    nodes, levels = model.nodes, model.nodes.checked_levels(len(model.vocab.words))
+    stated = [(level["log10bow"][:-1] != 0) | np.signbit(level["log10bow"][:-1]) for level in levels[1:-1]]
+    stated.append(zeros(len(levels[-1]) - 1, bool))
+    for k, marks in enumerate(stated[:-1], 2):
+        marks |= are_contexts(nodes, k, ~np.isnan(levels[k]["log10p"][:-1]))
     for k in range(nodes.order - 1, 1, -1):  # SRILM states the weights of suffixes of contexts too
         mark_suffixes(nodes, k, stated)
     return stated
@@ -71,7 +65,7 @@ def weights_stated(nodes):
 
 def printed_ngrams(model):
     """Yields each order's rows (N, k) of ids, log10p, log10bow (-99 for log 0), `weights_stated`; no bare prefixes."""
-    for k, stated in enumerate(weights_stated(model.nodes), 1):
+    for k, stated in enumerate(weights_stated(model), 1):
         rows, *logs = model.ngrams(k)
         kept = ~np.isnan(logs[0])
         log10p, log10bow = (np.where(np.isneginf(x), np.float32(ZERO), x + np.float32(0))[kept] for x in logs)

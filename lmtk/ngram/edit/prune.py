@@ -18,7 +18,7 @@ from lmtk.ngram.edit.contexts import context_probabilities
 from lmtk.ngram.edit.renormalize import AHEAD, fetch_suffix, lower_p, renormalize, update_all_weights, writable
 from lmtk.ngram.mass import left_of_one
 from lmtk.ngram.model.building import finish
-from lmtk.ngram.model.nodes import AT, BOW, CHILD, WIDTH, N, P, allocate, mark_suffixes, suffix_of
+from lmtk.ngram.model.nodes import AT, BOW, CHILD, WIDTH, N, P, allocate, are_contexts, mark_suffixes, suffix_of
 
 PART = 1 << 16  # n-grams in one step of `copy_staying`
 f32 = np.float32
@@ -120,24 +120,13 @@ def select(model, kept, weighted=None):
     return replace(model, nodes=finish(new, new_where, len(model.vocab.words)))
 
 
-def are_contexts(nodes, k, marks):
-    """(N_(k-1),) bool: whether an n-gram of order k - 1 is the context of a marked one of order k. marks (N_k,)."""
-    before = count_before(marks)[nodes.levels[k - 1]["child"]]
-    return before[1:] > before[:-1]
-
-
-def count_before(marks):
-    """(N + 1,) int32: how many marks are set before each place, and the number of all."""
-    return np.append(np.int32(0), np.cumsum(marks, dtype=np.int32))
-
-
 def copy_staying(levels, k, marks, records):
     """records <- the n-grams of order k that stay, and where their children begin. marks: kept, stays and weighted.
     N-grams that stay but are not kept become bare prefixes; those that are not weighted get the weight (log10) 0.
     """
     is_context, n = k + 1 < len(levels), 0
     if is_context:
-        children = count_before(marks[1][k])
+        children = np.append(np.int32(0), np.cumsum(marks[1][k], dtype=np.int32))  # that stay, before each place
         records["child"][-1] = children[-1]
     for begin in range(0, len(levels[k]) - 1, PART):  # in parts, which stay in a cache
         kept, stays, weighted = (of_orders[k - 1][begin : begin + PART] for of_orders in marks)

@@ -221,6 +221,12 @@ def mark_suffixes(nodes, k, marked):
             mark(j, place[is_here], marks[is_here])
 
 
+def are_contexts(nodes, k, marks):
+    """(N_(k-1),) bool: whether an n-gram of order k - 1 is the context of a marked one of order k. marks (N_k,)."""
+    child = nodes.levels[k - 1]["child"]
+    return np.logical_or.reduceat(np.append(marks, False), child[:-1]) & (child[1:] > child[:-1])
+
+
 def memory_around(arrays):
     """Return the int32 memory around these arrays, or None if they are not parts of one array."""
     base = arrays[0]
