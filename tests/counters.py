@@ -122,9 +122,9 @@ LIMITS = {
     "functions of more than 100 lines": (0, 0),
     "names that say nothing, such as `given`": (0, 0),
     "modules that a small ngram-count enters": (16, 16),
-    "calls between modules of a small ngram-count": (64, 64),
-    "lines of lmtk/ngram": (9707, 9000),
-    "lines of lmtk/machine": (1726, 1400),
+    "calls between modules of a small ngram-count": (63, 64),
+    "lines of lmtk/ngram": (9604, 9000),
+    "lines of lmtk/machine": (1721, 1400),
 }
 
 
