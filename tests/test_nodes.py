@@ -181,3 +181,13 @@ def test_a_file_of_before_the_suffixes_is_read(tmp_path):
         container.write(out, "backoff", settings, old, model.vocab.words)
     actual = backoff.to_arrays(load(str(tmp_path / "old")))[1]
     assert all(np.array_equal(a, actual[name]) for name, a in arrays.items())
+
+
+def test_contexts_of_marked_ngrams_are_found_in_parts(monkeypatch):
+    """Whatever the size of the parts, a context is one of the parents of the marked n-grams."""
+    model, random = load(FILES / "wb.arpa").nodes, np.random.default_rng(1)
+    for part, k in product((1, 2, 5, 1 << 18), range(2, model.order + 1)):
+        monkeypatch.setattr(nodes, "PART", part)
+        marks = random.random(model.size(k)) < 0.2
+        expected = np.isin(np.arange(model.size(k - 1)), model.parents(k)[marks])
+        assert (nodes.are_contexts(model, k, marks) == expected).all()

@@ -6,7 +6,7 @@ dealt to ranges of the leading word, which is compared first; then each range is
 symbol   shape     meaning
 row      (k + 3,)  int32: the numbers of an n-gram's words, log10 p and log10 of its weight (the bits of float32), and
                    the flags of printing.print_rows
-stated   (N_k,)    bool: whether the file states the weight of a node
+stated   (N_k,)    uint8: whether the file states the weight of a node
 """
 
 import numpy as np

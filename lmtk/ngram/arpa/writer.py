@@ -49,15 +49,17 @@ def format_sections(out, model, rank):
 
 
 def weights_stated(model):
-    """Whether an ARPA file states the weight of each n-gram, (N,) bool for each order; False at the highest order. It
+    """Whether an ARPA file states the weight of each n-gram, (N,) uint8 for each order; 0 at the highest order. It
     does if the n-gram is a context or a suffix of one, or if the weight is not 0, or -0.0, which has to be stated.
     Raises FormatError if the nodes of a file are damaged.
     """
     nodes, levels = model.nodes, model.nodes.checked_levels(len(model.vocab.words))
-    stated = [(level["log10bow"][:-1] != 0) | np.signbit(level["log10bow"][:-1]) for level in levels[1:-1]]
-    stated.append(zeros(len(levels[-1]) - 1, bool))
-    for k, marks in enumerate(stated[:-1], 2):
-        marks |= are_contexts(nodes, k, ~np.isnan(levels[k]["log10p"][:-1]))
+    stated = []
+    for k, level in enumerate(levels[2:], 2):
+        log10bow = levels[k - 1]["log10bow"][:-1]
+        marks = (log10bow != 0) | np.signbit(log10bow) | are_contexts(nodes, k, ~np.isnan(level["log10p"][:-1]))
+        stated.append(marks.view(np.uint8))
+    stated.append(zeros(len(levels[-1]) - 1, np.uint8))
     for k in range(nodes.order - 1, 1, -1):  # SRILM states the weights of suffixes of contexts too
         mark_suffixes(nodes, k, stated)
     return stated

@@ -195,36 +195,32 @@ def suffix_of(memory, where, far, k, node):
 
 
 def mark_suffixes(nodes, k, marked):
-    """Mark the longest suffix of each marked k-gram, in place. marked: an array (N,) for each order, of marks, or of
-    float32 numbers: then a suffix gets at least the number of the k-gram, and -inf is not a mark. Calls for k from the
-    highest order down to 2 mark all suffixes. A damaged suffix, beyond the end of its order, is skipped.
+    """Mark the longest suffix of each k-gram, in place: it gets at least the mark of the k-gram. marked: the marks of
+    the n-grams of each order, (N,) bool, uint8 or float32. Calls for k from the highest order down to 2 mark all
+    suffixes. A damaged suffix, beyond the end of its order, is skipped.
     """
-    is_mark = marked[k - 1].dtype != np.float32
-    suffixes, lowest = nodes.levels[k]["suffix"][:-1], 0 if is_mark else -np.inf
-
-    def mark(order, places, marks):
-        if is_mark:  # much faster
-            marked[order - 1][places] = True
-        else:
-            np.maximum.at(marked[order - 1], places, marks)
-
+    suffixes = nodes.levels[k]["suffix"][:-1]
     for begin in range(0, len(suffixes), PART):
-        marks = marked[k - 1][begin : begin + PART]
-        suffix, marks = suffixes[begin : begin + PART][marks > lowest], marks[marks > lowest]
+        suffix, marks = suffixes[begin : begin + PART], marked[k - 1][begin : begin + PART]
         is_near = (suffix >= 0) & (suffix < nodes.size(k - 1))
-        mark(k - 1, suffix[is_near], marks[is_near])
+        np.maximum.at(marked[k - 2], suffix[is_near], marks[is_near])
         far, marks = -1 - suffix[suffix < 0], marks[suffix < 0]
         far, marks = far[far < len(nodes.far)], marks[far < len(nodes.far)]
         order, place = nodes.far[far].T
         for j in range(1, k - 1):
             is_here = (order == j) & (place >= 0) & (place < nodes.size(j))
-            mark(j, place[is_here], marks[is_here])
+            np.maximum.at(marked[j - 1], place[is_here], marks[is_here])
 
 
 def are_contexts(nodes, k, marks):
     """(N_(k-1),) bool: whether an n-gram of order k - 1 is the context of a marked one of order k. marks (N_k,)."""
-    child = nodes.levels[k - 1]["child"]
-    return np.logical_or.reduceat(np.append(marks, False), child[:-1]) & (child[1:] > child[:-1])
+    child, marks = nodes.levels[k - 1]["child"], np.append(marks, False)
+    is_context = np.empty(len(child) - 1, bool)
+    for begin in range(0, len(is_context), PART):
+        part = child[begin : begin + PART + 1]
+        has_mark = np.logical_or.reduceat(marks[: part[-1] + 1], part)[:-1]
+        is_context[begin : begin + PART] = has_mark & (part[1:] > part[:-1])
+    return is_context
 
 
 def memory_around(arrays):
