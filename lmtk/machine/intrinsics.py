@@ -7,7 +7,6 @@ Importing this module imports numba, so kernels name its functions by `jit.intri
 
 from llvmlite import ir
 from numba import types
-from numba.core.cgutils import pack_array
 from numba.extending import intrinsic
 
 BIT, INT, BYTE, WORD = (ir.IntType(bits) for bits in (1, 32, 8, 64))
@@ -112,8 +111,16 @@ def array_of(context, builder, kind, data, shape, strides=None):
         steps.insert(0, step)
         step, size = builder.mul(step, n), builder.mul(size, n)
     array.data, array.itemsize, array.nitems = data, item, size
-    array.shape, array.strides = pack_array(builder, shape, WORD), pack_array(builder, strides or steps, WORD)
+    array.shape, array.strides = words(builder, shape), words(builder, strides or steps)
     return array._getvalue()
+
+
+def words(builder, numbers):
+    """Numbers as one value of LLVM."""
+    array = ir.Constant(ir.ArrayType(WORD, len(numbers)), ir.Undefined)
+    for i, number in enumerate(numbers):
+        array = builder.insert_value(array, number, i)
+    return array
 
 
 @intrinsic(prefer_literal=True)
