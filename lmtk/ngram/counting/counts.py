@@ -366,7 +366,9 @@ def by_first(first, nodes):
 
 
 def sorted_by(order, key, size):
-    """order (N,) int32 sorted by key[order], which is below `size`; the sort is stable."""
+    """order (N,) int32, a permutation of the places of key (N,), sorted by key[order]; all keys are below `size`. The
+    sort is stable.
+    """
     out = np.empty_like(order)
     kernels.sort_by(order, key, 0, size, out)
     return out
