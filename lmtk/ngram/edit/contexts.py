@@ -95,15 +95,14 @@ def times_in_texts(model, corpora, order):
     def parts():
         is_continued = False
         for corpus in corpora:
-            is_new, is_first = corpus.scored.copy(), np.zeros(len(corpus.ids), bool)
+            is_new = corpus.scored.copy()
             is_new[corpus.starts[is_continued:-1]] = True
-            is_first[corpus.starts[:-1]] = True
-            yield corpus.ids, is_first, is_new, int(np.count_nonzero(corpus.scored))
+            yield (corpus.ids, corpus.fresh, is_new), int(np.count_nonzero(corpus.scored))
             is_continued = corpus.goes_on
 
     def count(part):
-        *text, words = part
-        count_contexts(nodes.trie, unigrams, tuple(text), times, base)
+        text, words = part
+        count_contexts(nodes.trie, unigrams, text, times, base)
         return words
 
     total = sum(map_in_order(count, parts()))
@@ -116,15 +115,15 @@ def count_contexts(trie, unigrams, text, times, base):
     text: ids, whether each token is the first of a sentence, and which tokens are new. Other threads may add to `times`
     too. N-grams are found an order at a time, BATCH at once, so that their random reads overlap: three for each.
     """
-    (memory, where, _, _), (ids, is_first, is_new) = trie, text
+    (memory, where, _, _), (ids, fresh, is_new) = trie, text
     end = unigrams[ids].astype(np.int64)  # the node of the last k words, -1 for none
     ats, words, nodes, lows, highs = np.empty((5, BATCH), np.int64)
     for k in range(1, len(base)):
-        for stop in range(len(ids), 0, -BATCH):  # backwards, since a token's n-gram becomes that of the next token
+        for stop in range(len(ids), 0, -BATCH):  # backwards, since end[t] needs the old end[t - 1]
             many = 0
             for t in range(stop - 1, max(stop - BATCH, 0) - 1, -1):
                 if k > 1:
-                    end[t] = end[t - 1] if t and not is_first[t] else -1
+                    end[t] = end[t - 1] if t and not fresh[t] else -1
                 if end[t] >= 0:
                     ats[many], words[many], nodes[many] = t, ids[t], end[t]
                     fetch(memory, where, k - 1, end[t])

@@ -45,7 +45,7 @@ def find_limits(model, minorder=2, context=None, may_reuse=False):
     """
     model = writable(model, may_reuse)
     nodes, context = model.nodes, context or context_probabilities(model)
-    limits = [np.full(size, -np.inf, f32) for size in nodes.where[:, N]]  # at first, those of the longer n-grams
+    limits = [np.full(size, -np.inf, f32) for size in nodes.where[:, N]]  # `mark_suffixes` and `judge` raise them
     for k in range(nodes.order, 1, -1):
         mark_suffixes(nodes, k, limits)
         of_orders = context[k - 2], limits[k - 1], limits[k - 2]

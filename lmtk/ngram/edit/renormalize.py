@@ -68,12 +68,12 @@ def warn_of_sums(model, contexts, k, node):
 
 def log10p_of_all(model, k):
     """log10 p of the n-grams of order k > 1, (N_k,) float32, backed off for bare prefixes."""
-    log10p = model.nodes.levels[k]["log10p"][:-1].copy()
-    for begin in range(0, len(log10p), PART):
-        part = log10p[begin : begin + PART]
-        if len(bare := np.flatnonzero(np.isnan(part))):
-            backed_off = model.log10p_of(model.nodes.rows(k, begin, begin + len(part))[bare])
-            part[bare] = np.where(np.isnan(backed_off), f32(-np.inf), backed_off)
+    nodes, log10p = model.nodes, model.nodes.levels[k]["log10p"][:-1].copy()
+    bare, N_k = np.isnan(log10p), len(log10p)
+    if bare.any():
+        rows = [nodes.rows(k, a, min(a + PART, N_k))[bare[a : a + PART]] for a in range(0, N_k, PART)]
+        backed_off = model.log10p_of(np.concatenate(rows))
+        log10p[bare] = np.where(np.isnan(backed_off), f32(-np.inf), backed_off)
     return log10p
 
 

@@ -99,7 +99,8 @@ class Suffixes:
         continuations; with counts, the highest order has none. No n-gram may begin before the end and continue after.
         """
         if self.raw:
-            return [column[slice(*self.nodes(k, span))] for column in (self.raw[k], *self.continuations[k : k + 1])]
+            nodes = slice(*self.nodes(k, span))
+            return [column[nodes] for column in (self.raw[k], *self.continuations[k : k + 1])]
         counts = np.empty((2, span[1] - span[0]), np.int32)
         return counts[:, : count_places(self.begins, k, span, *counts)]
 
