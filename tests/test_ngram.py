@@ -129,7 +129,7 @@ def test_limits_say_what_every_threshold_leaves(model, data):
     limits = np.concatenate(limits_of_orders)
     thresholds = np.unique(limits[np.isfinite(limits)]).tolist()
     for threshold in thresholds[:: max(len(thresholds) // 5, 1)]:
-        pruned = pruning.cut(whole, limits_of_orders, threshold)
+        pruned = pruning.cut(whole, pruning.mark_kept(limits_of_orders, threshold))
         assert sum(pruned.sizes) == np.count_nonzero(limits >= np.float32(threshold))
     for most in range(len(limits) + 2):
         threshold = pruning.threshold_for(limits_of_orders, most)

@@ -57,7 +57,7 @@ def prune_model(job, files, model, threshold, context, may_reuse):
         wanted = most
         while True:
             limit = prune.threshold_for(limits, wanted)
-            pruned = prune.cut(model, limits, limit)
+            pruned = prune.cut(model, prune.mark_kept(limits, limit))
             excess = sum(pruned.sizes) - most  # prefixes without a probability, which longer n-grams need
             if excess <= 0 or limit == float("inf"):
                 return pruned, limit

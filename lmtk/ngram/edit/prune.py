@@ -28,7 +28,10 @@ def prune(model, threshold, minorder=2, context=None, may_reuse=False):
     """Remove the n-grams of `minorder` words or more whose removal raises the model's own perplexity by a smaller share
     than `threshold` (Stolcke 1998), and recompute the weights. The arguments are those of `find_limits`.
     """
-    return cut(*find_limits(model, minorder if threshold > 0 else model.order + 1, context, may_reuse), threshold)
+    model, limits = find_limits(model, minorder if threshold > 0 else model.order + 1, context, may_reuse)
+    kept = mark_kept(limits, threshold)
+    del limits  # four bytes for each n-gram
+    return cut(model, kept)
 
 
 def find_limits(model, minorder=2, context=None, may_reuse=False):
@@ -41,25 +44,30 @@ def find_limits(model, minorder=2, context=None, may_reuse=False):
     context's longest suffix. So an n-gram gets the highest limit among itself and the n-grams that need it.
 
     context: log10 p(h) of every context h, an array for each order; None: from the model itself, but a Kneser-Ney model
-    gives poor p(h) (Chelba et al. 2010). may_reuse: whether the caller gives up the model; its memory is then reused.
+    gives poor p(h) (Chelba et al. 2010). The list is emptied on the way, to free its memory. may_reuse: whether the
+    caller gives up the model; its memory is then reused.
     """
     model = writable(model, may_reuse)
     nodes, context = model.nodes, context or context_probabilities(model)
     limits = [np.full(size, -np.inf, f32) for size in nodes.where[:, N]]  # `mark_suffixes` and `judge` raise them
     for k in range(nodes.order, 1, -1):
         mark_suffixes(nodes, k, limits)
-        of_orders = context[k - 2], limits[k - 1], limits[k - 2]
+        of_orders = context.pop(), limits[k - 1], limits[k - 2]
         judge_part = lambda part, k=k, of_orders=of_orders: judge(nodes.arrays, k, part, *of_orders, k >= minorder)
         map_at_once(judge_part, parts_of(nodes.size(k - 1)))
     limits[0][:] = np.inf
     return model, limits
 
 
-def cut(model, limits, threshold):
-    """The model without the n-grams whose limits are below the threshold, with new weights. model, limits: the results
-    of `find_limits`; they can be used again.
+def mark_kept(limits, threshold):
+    """The marks of the n-grams that stay: those with limits, as from `find_limits`, of at least the threshold."""
+    return [(of_order >= f32(threshold)).view(np.uint8) for of_order in limits]
+
+
+def cut(model, kept):
+    """The model without the n-grams that are not kept, with new weights. model: from `find_limits`; it can be used
+    again.
     """
-    kept = [(of_order >= f32(threshold)).view(np.uint8) for of_order in limits]
     return renormalize(select(model, kept, mark_needed(model.nodes, kept)), may_reuse=True)
 
 
@@ -125,9 +133,7 @@ def copy_staying(levels, k, marks, records):
     N-grams that stay but are not kept become bare prefixes; those that are not weighted get the weight (log10) 0.
     """
     is_context, n = k + 1 < len(levels), 0
-    if is_context:
-        children = np.append(np.int32(0), np.cumsum(marks[1][k], dtype=np.int32))  # that stay, before each place
-        records["child"][-1] = children[-1]
+    before = np.int32(0)  # how many children stay of the n-grams so far
     for begin in range(0, len(levels[k]) - 1, PART):  # in parts, which stay in a cache
         kept, stays, weighted = (of_orders[k - 1][begin : begin + PART] for of_orders in marks)
         staying, old = np.flatnonzero(stays), levels[k][begin : begin + PART]
@@ -136,7 +142,11 @@ def copy_staying(levels, k, marks, records):
         new["log10p"] = np.where(kept.take(staying), old["log10p"].take(staying), f32(np.nan))
         if is_context:
             new["log10bow"] = np.where(weighted.take(staying), old["log10bow"].take(staying), f32(0))
-            new["child"] = children.take(old["child"].take(staying))
+            first, end = levels[k]["child"][[begin, begin + len(kept)]]
+            children = before + np.append(np.int32(0), np.cumsum(marks[1][k][first:end], dtype=np.int32))
+            new["child"], before = children.take(old["child"].take(staying) - first), children[-1]
+    if is_context:
+        records["child"][-1] = before
 
 
 @jit
