@@ -105,9 +105,9 @@ def array_of(file, kind, access=mmap.ACCESS_WRITE):
 
 
 def let_go():
-    """Drops pages of mapped files from this process while its memory is above the bound, a part of each file at a time.
-    The pages stay in the system's cache as long as there is room, and come back when they are used. This function never
-    returns.
+    """Drops pages of mapped files from this process while its memory is above the bound, a part of each file at a time,
+    and gives back freed memory after each round. The pages stay in the system's cache as long as there is room, and
+    come back when they are used. This function never returns.
     """
     page, part = os.sysconf("SC_PAGE_SIZE"), 0
     with open(STATM, "rb", buffering=0) as statm:
@@ -123,6 +123,8 @@ def let_go():
                             pages.madvise(mmap.MADV_DONTNEED, part * size, size)
                     del pages
                 part = (part + 1) % PARTS
+                if part == 0:
+                    trim()
 
 
 def trim():
