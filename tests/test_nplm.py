@@ -322,6 +322,17 @@ def test_a_call_has_little_weight_decay_and_little_work(texts, monkeypatch):
     assert together(hidden=4000) == 1
 
 
+@pytest.mark.parametrize("failing", ["update_all", "visit_for_leader"])
+def test_threads_of_a_call_do_not_wait_for_one_that_failed(texts, monkeypatch, failing):
+    def fail(*_):
+        raise MemoryError(failing)
+
+    monkeypatch.setattr(single, failing, fail)
+    monkeypatch.setattr(single.TeamSize, "run", lambda self, work, updates: work(3))
+    with pytest.raises(MemoryError, match=failing):
+        run(texts, settings(minibatch=1))
+
+
 def test_a_call_that_diverges_names_the_update(texts):
     with pytest.raises(Diverged, match=r"epoch 1, step 3 \(learning rate 1e\+30, "):
         run(texts, settings(minibatch=1, rate=1e30, decay=0.0))

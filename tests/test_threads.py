@@ -10,7 +10,7 @@ import pytest
 from helpers import FILES, in_process
 
 from lmtk.machine import blas, threads
-from lmtk.machine.threads import lead_helpers, map_at_once, map_in_order
+from lmtk.machine.threads import map_at_once, map_in_order
 
 TRAIN = f"nplm-train -text {FILES}/tr.txt -heldout {FILES}/te.txt -unk -hidden 2 -features 2 -order 3 -epochs 1 -lm m"
 PAIRS = f"-source {FILES}/nmt-train.en -target {FILES}/nmt-train.fr"
@@ -124,20 +124,9 @@ else:
     subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True, timeout=60)
 
 
-def test_an_error_of_a_leader_ends_its_helpers():
-    stopped = threading.Event()
-
-    def lead():
-        raise MemoryError
-
-    with pytest.raises(MemoryError):
-        lead_helpers(lead, lambda t: stopped.wait(60), stopped.set, 3)
-    assert stopped.is_set()
-
-
-def test_an_error_of_a_helper_is_raised():
-    with pytest.raises(ZeroDivisionError):
-        lead_helpers(lambda: 1, lambda t: 1 / (t - 2), lambda: None, 3)
+def test_as_many_threads_as_items_may_wait_for_each_other():
+    together = threading.Barrier(3)
+    assert sorted(map_at_once(lambda _: together.wait(60), range(3), 3)) == [0, 1, 2]
 
 
 def test_a_container_limits_the_threads(tmp_path, monkeypatch):

@@ -1,9 +1,8 @@
-"""Threads: their number, three ways to give them work, and memory that the work uses again.
+"""Threads: their number, two ways to give them work, and memory that the work uses again.
 
 `use` sets the number of threads for the whole process. `map_in_order` works on items ahead of a caller that takes the
-results one after the other. `map_at_once` works on all items before it returns. `lead_helpers` runs a leader and
-helpers side by side, which may wait for each other. `Scratch` lends memory to one piece of work after another. The work
-should release Python's lock, as kernels and numpy's large operations do.
+results one after the other. `map_at_once` works on all items before it returns. `Scratch` lends memory to one piece of
+work after another. The work should release Python's lock, as kernels and numpy's large operations do.
 
 A matrix product runs on one of these threads. OpenBLAS's own threads spin while they wait, which makes them slower for
 products of our sizes, most of all on a busy processor.
@@ -105,7 +104,8 @@ def map_in_order(work, items, threads=None):
 def map_at_once(work, items, threads=None):
     """[work(item) for item in items], on this thread and others, by default `thread_count` in all. Each matrix product
     runs on one thread. A thread that is done with an item takes the next one, so that a thread slowed down by another
-    process does fewer. After an error no thread takes another item.
+    process does fewer. After an error no thread takes another item. With as many threads as items, all items are worked
+    on side by side, so that they may wait for each other.
     """
     from lmtk.machine.blas import one_thread
 
@@ -132,23 +132,11 @@ def map_at_once(work, items, threads=None):
     return results
 
 
-def lead_helpers(lead, help_leader, stop, threads):
-    """Returns lead(), while help_leader(t), 1 <= t < threads, runs on other threads. stop() must make these return."""
-    helpers = []
-    try:
-        helpers += (helper_pool(os.getpid()).submit(help_leader, t) for t in range(1, threads))
-        return lead()
-    finally:
-        stop()
-        for helper in helpers:
-            helper.result()
-
-
 @cache
 def helper_pool(process):
-    """The threads of `map_at_once` and `lead_helpers`. They start when they are first needed, and then wait for more
-    work, because starting a thread takes as long as a small product. A forked process does not have its parent's
-    threads, and gets a pool of its own. process: the number of the process.
+    """The threads of `map_at_once`. They start when they are first needed, and then wait for more work, because
+    starting a thread takes as long as a small product. A forked process does not have its parent's threads, and gets a
+    pool of its own. process: the number of the process.
     """
     from concurrent.futures import ThreadPoolExecutor
 

@@ -30,7 +30,7 @@ import numpy as np
 
 from lmtk.exponential import FAST, exp_rows, tanh
 from lmtk.machine.jit import inlined, intrinsic, jit, sealed
-from lmtk.machine.threads import lead_helpers
+from lmtk.machine.threads import map_at_once
 from lmtk.nplm.kernels import LEAST, add_to_pair
 
 f32 = np.float32
@@ -106,17 +106,15 @@ def update_in_turn(layer, hidden, contexts, words, rates, threads):
     arguments = layer.for_kernels(threads)
     *_, team = arguments[2]
 
-    def help_leader(t):
+    def work(t):
         try:
-            visit_for_leader(*arguments, t)
-        finally:
-            team[LINE * t] = GONE  # if this thread failed, the leader must not wait for it
+            if t:
+                return visit_for_leader(*arguments, t)
+            return update_all(hidden, *arguments, contexts, words, rates)
+        finally:  # if this thread failed, those after it may not begin, and nobody must wait for them
+            team[LINE * t :] = GONE if t else END
 
-    def stop():
-        team[0] = END
-
-    lead = lambda: update_all(hidden, *arguments, contexts, words, rates)
-    return lead_helpers(lead, help_leader, stop, threads)
+    return map_at_once(work, range(threads), threads)[0]
 
 
 class TeamSize:
