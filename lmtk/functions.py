@@ -99,7 +99,7 @@ def estimate(text=None, order=3, smoothing="kn", interpolate=True, vocab=None, u
 
 
 def check_estimate(order, minimum, fallback, vocab, **switches):
-    """Raises UsageError for a wrong argument of `estimate`. minimum: a list."""
+    """Raise UsageError for a wrong argument of `estimate`. minimum: a list."""
     for name, value in switches.items():
         if wanted := mismatch(plain(value), bool):
             raise UsageError(f"{name} must be {wanted}, not {value!r}")

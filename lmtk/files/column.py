@@ -59,7 +59,7 @@ def read_at(file, out, at):
 
 
 def put_at(file, data, at):
-    """Writes bytes, a memoryview or an array, to their place in a file, given by its descriptor."""
+    """Write bytes, a memoryview or an array, to their place in a file, given by its descriptor."""
     while len(data):
         done = os.pwrite(file, data, at)
         data, at = data[done:], at + done

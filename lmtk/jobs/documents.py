@@ -331,7 +331,7 @@ def read_batches(job, batches, problems):
 
 
 def reject_field(documents, field, number):
-    """Raise FormatError about a document that already has a field that would be added."""
+    """Raises FormatError about a document that already has a field that would be added."""
     names = dict(documents.added)
     remedy = f"give another name, as in -add NAME={FIGURES[names[field]]}" if field in names else "rename that field"
     raise FormatError(documents.name, f'the document already has a field "{field}"; {remedy}', number)

@@ -117,7 +117,7 @@ class Reading:
         return [text.strip().replace("\n", INSIDE) for text in texts]
 
     def blocks_of_field(self, path, apart, warned):
-        """Yields the texts of the documents of a file as lines, in blocks of bytes. apart: as in `source`.
+        """Yield the texts of the documents of a file as lines, in blocks of bytes. apart: as in `source`.
         warned: a list, which is empty until the problems of the file have been printed.
         """
         for pairs in self.texts_of_field(path, warned):
@@ -127,7 +127,7 @@ class Reading:
             yield "".join([text + "\n" for text in texts]).encode()
 
     def texts_of_field(self, path, warned):
-        """Yields the texts of the documents of a file in lists of pairs (the number of the line or row, the text).
+        """Yield the texts of the documents of a file in lists of pairs (the number of the line or row, the text).
 
         warned: as in `blocks_of_field`. Raises FormatError if none of the first documents has the field, and for a word
         that is longer than LONGEST_WORD.
@@ -164,7 +164,7 @@ class Reading:
             warned.append(True)
 
     def lines(self, path):
-        """Yields (the number of its line or row in the file, a line of the text) of a text whose words are neither
+        """Yield (the number of its line or row in the file, a line of the text) of a text whose words are neither
         changed nor split.
         """
         from lmtk.files.decoding import blocks, split_lines

@@ -51,7 +51,7 @@ class Hashed:
     sizes: list
 
     def score(self, corpus):
-        """Score a Corpus: ln p of every scored token, and the length of the n-gram that gave it, UNKNOWN for a word
+        """Scores a Corpus: ln p of every scored token, and the length of the n-gram that gave it, UNKNOWN for a word
         that is not predicted.
         """
         log10p, used = self.log10p(corpus, f32(-np.inf))

@@ -146,7 +146,7 @@ class TeamSize:
 
 @jit(fastmath=FAST)
 def update_all(hidden, weights, pending, room, contexts, words, rates):
-    """Makes the updates of `update_in_turn`, as the leader. Returns what it returns."""
+    """Make the updates of `update_in_turn`, as the leader. Return what it returns."""
     total, norm, done = 0.0, np.nan, 0
     for k in range(len(words)):
         L, next_norm = update(hidden, weights, pending, room, contexts[k], words[k], (rates[k, 0], rates[k, 1]))
@@ -238,7 +238,7 @@ def learn_outputs(weights, pending, room, w, epsilon, gz):
 
 @sealed(fastmath=FAST)
 def visit_for_leader(weights, pending, room, t):
-    """Makes the visits of thread t > 0, one for each that the leader begins, until team[0] is END."""
+    """Make the visits of thread t > 0, one for each that the leader begins, until team[0] is END."""
     team, visits = room[3], 0
     while wait_until(team, 0, visits + 1) != END:
         visits += 1
@@ -248,7 +248,7 @@ def visit_for_leader(weights, pending, room, t):
 
 @inlined
 def wait_until(team, at, number):
-    """Returns team[at] as soon as it is at least `number`, or END."""
+    """Return team[at] as soon as it is at least `number`, or END."""
     looks, now = 0, load_shared(team, at)
     while now < number and now != END:
         looks += 1

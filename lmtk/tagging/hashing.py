@@ -31,7 +31,7 @@ def make_table(items, slots):
 
 
 def in_order(lists):
-    """Sort lists of whole numbers: each as an SRILM hash table lists its numbers after they are put in one by one. A
+    """Sorts lists of whole numbers: each as an SRILM hash table lists its numbers after they are put in one by one. A
     number ~n removes n from the table, so n is not in the result.
     """
     if all(len(numbers) <= 1 << UNHASHED and min(numbers, default=0) >= 0 for numbers in lists):

@@ -412,7 +412,7 @@ def read_corpus(path, vocab, marks, order=1, keep_lines=False, index=None):
 
 
 def corpora(blocks, vocab, marks, order=1, keep_lines=False, index=None):
-    """Yield a Corpus for each block of a text: whole sentences, or a piece of a long one or of a running text.
+    """Yields a Corpus for each block of a text: whole sentences, or a piece of a long one or of a running text.
 
     A Corpus that continues a sentence starts with the last `order` - 1 tokens of that sentence, which are not scored
     again. keep_lines: the blocks must have whole lines. index: a Growing index, which has the words of a block when its

@@ -105,7 +105,7 @@ class SentencePiece:
 
 
 def fields_in(message):
-    """Yields (number, value) of the fields of a message of Protocol Buffers: whole numbers, and bytes. The numbers of
+    """Yield (number, value) of the fields of a message of Protocol Buffers: whole numbers, and bytes. The numbers of
     the fields are those of SentencePieceText in sentencepiece.proto. The serialized message is the only form of it that
     all versions of sentencepiece from 0.2 on return without the package protobuf.
     """
