@@ -396,26 +396,16 @@ def bordered(raw, sos, eos, marks):
     for _, of_text in groupby(raw, itemgetter(0)):
         before = NEWLINE
         for _, _, block in of_text:
-            if not len(block):
-                continue
-            previous, before = before, block[-1]
-            is_mark = (block == sos) | (block == eos)
+            ends, is_mark = block == NEWLINE, (block == sos) | (block == eos)
+            is_first = np.append(before == NEWLINE, ends)[:-1]
+            before = block[-1] if len(block) else before
+            dropped = ends if marks.stream else ends & is_first & (not marks.blank)
             if is_mark.any():
-                if not (marks.sos and marks.eos):
+                around = (block == sos) & is_first | (block == eos) & np.append(ends[1:], False)
+                if not (marks.sos and marks.eos) or (is_mark & ~around).any():
                     raise MarksInside
-                ids, ends, _ = with_marks(block, marks, sos, eos, previous)
-                ids[ends - 1] = NEWLINE
-                begins = np.append(0, ends)[int(previous != NEWLINE) :]
-                block = np.delete(ids, begins[begins < len(ids)])
-                if (block == sos).any() or (block == eos).any():
-                    raise MarksInside
-            elif marks.stream:
-                block = block[block != NEWLINE]
-            elif not marks.blank:
-                ends = block == NEWLINE
-                is_blank = ends & np.append(previous == NEWLINE, ends[:-1])
-                block = block[~is_blank] if is_blank.any() else block
-            yield block
+                dropped |= around
+            yield block[~dropped] if dropped.any() else block
         if before != NEWLINE:
             raise MarksInside
         if marks.stream:
