@@ -185,26 +185,19 @@ def add_spilling(lines, new_id, W, text, memory):
             sizes = np.array([len(row) for row in rows])
             totals[:] += [weight.sum(dtype=np.float64) for weight in weights]
             check_sum(totals.max())
-            levels = enumerate(from_rows(rows, weights, W))
-            placed = [Level(x.keys, x.count, place_among(x.first, sizes[k:], passed[k:])) for k, x in levels]
+            begins, placed = np.cumsum(sizes) - sizes, []  # of each order among the lines of the piece
+            for k, x in enumerate(from_rows(rows, weights, W)):
+                # a node that is only a prefix comes after all lines, by the first n-gram that it begins
+                line = x.first + begins[k]
+                order = np.searchsorted(begins, line, "right") - 1
+                first = line + (passed[: len(sizes)] - begins)[order] + BEHIND * (order - k)
+                placed.append(Level(x.keys, x.count, first))
             yield spilled(placed, 0)
             passed[: len(sizes)] += sizes
         if text:
             yield behind(text, passed, batch)
 
     return merged(made(), n, W, batch)
-
-
-def place_among(first, sizes, passed):
-    """The places among the lines of all parts, of the places `first` that `counts.from_rows` gives nodes in a part. A
-    node that is only a prefix comes after all lines, by the first n-gram that it begins. sizes, passed: how many lines
-    are in the part and before it, of this order and of longer ones.
-    """
-    if not len(sizes):
-        return first
-    first = first.astype(np.int64)
-    longer = place_among(first - sizes[0], sizes[1:], passed[1:])
-    return np.where(first < sizes[0], first + passed[0], BEHIND + longer)
 
 
 def behind(run, passed, batch):
