@@ -6,7 +6,7 @@ the place of the n-gram's prefix and the last word, as in `counts`. `merge` adds
 order at a time, and translates the places of prefixes to those of the merged run. The result, `Spilled`, stays on disk.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -28,13 +28,15 @@ def tokens_in(memory, order):
 @dataclass(frozen=True)
 class Spilled:
     """Counts on disk, or a run of them. The nodes of order k are the rows from ends[k - 1] up to ends[k] of the column.
-    words: as in Counts; batch: how many nodes may be in memory at once. A run that will be merged has neither.
+    words: as in Counts; batch: how many nodes may be in memory at once. A run that will be merged has neither. passed:
+    None, or (order,), to read the nodes of each order as if they were first seen one after another from there on.
     """
 
     column: Column
     ends: list
     words: list = ()
     batch: int = 0
+    passed: np.ndarray | None = None
 
     def level(self, k):
         return self.column.array().reshape(-1, 3)[self.ends[k - 1] : self.ends[k]]
@@ -45,7 +47,10 @@ class Spilled:
     def rows(self, k, begin, end):
         """A copy of the nodes of order k from `begin` up to `end`, at most."""
         first, end = self.ends[k - 1], min(end, self.size(k))
-        return self.column.read(3 * (first + begin), 3 * (first + end)).reshape(-1, 3)
+        rows = self.column.read(3 * (first + begin), 3 * (first + end)).reshape(-1, 3)
+        if self.passed is not None:
+            rows[:, 2] = self.passed[k - 1] + np.arange(begin, end)
+        return rows
 
     @property
     def order(self):
@@ -195,22 +200,9 @@ def add_spilling(lines, new_id, W, text, memory):
             yield spilled(placed, 0)
             passed[: len(sizes)] += sizes
         if text:
-            yield behind(text, passed, batch)
+            yield replace(text, passed=passed)
 
     return merged(made(), n, W, batch)
-
-
-def behind(run, passed, batch):
-    """Return a copy of a run with new first positions: the nodes of each order are numbered one after the other from
-    `passed` (n,) on.
-    """
-    column = Column(np.int64, True)
-    for k in range(1, run.order + 1):
-        for a in range(0, run.size(k), batch):
-            rows = run.rows(k, a, a + batch)
-            rows[:, 2] = passed[k - 1] + np.arange(a, a + len(rows))
-            column.append(rows)
-    return Spilled(column, run.ends)
 
 
 def merged(runs, order, W, batch):
