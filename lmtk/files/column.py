@@ -144,7 +144,7 @@ class Shelf:
 
 
 def as_matrix(rows):
-    """Rows (N, ...) as a matrix of int32."""
+    """Rows (N, ...), also of records, as a matrix of int32: a view if they are contiguous in memory, else a copy."""
     return np.ascontiguousarray(rows).reshape(len(rows), -1).view(np.int32)
 
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from lmtk.errors import FormatError
 from lmtk.files import container
+from lmtk.files.column import as_matrix
 from lmtk.machine.jit import inlined, intrinsic, jit
 from lmtk.machine.large import pays
 from lmtk.machine.threads import map_at_once, parts_of
@@ -27,7 +28,6 @@ from lmtk.ngram.model.nodes import (
     N,
     Nodes,
     allocate,
-    as_matrix,
     children_of,
     find_unigrams,
     freeze,

@@ -249,11 +249,6 @@ def release_order(nodes, k):
         give_back(memory[at : at + size * width])
 
 
-def as_matrix(level):
-    """Return the records of an order in the form of a binary file: (N + 1, WIDE or NARROW) int32."""
-    return level.view(np.int32).reshape(len(level), -1)
-
-
 def is_suffix_closed(nodes):
     """Whether the model has every n-gram without its oldest word too, as KenLM requires. Bare prefixes do not count."""
     for k in range(3, nodes.order + 1):

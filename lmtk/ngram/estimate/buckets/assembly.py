@@ -20,7 +20,7 @@ from itertools import pairwise
 import numpy as np
 
 from lmtk.files.bounded import trim
-from lmtk.files.column import Shelf
+from lmtk.files.column import Shelf, as_matrix
 from lmtk.ngram.counting.counts import sorted_by
 from lmtk.ngram.estimate import engine, suffix
 from lmtk.ngram.estimate.buckets.division import begins_of, ends_of
@@ -28,7 +28,7 @@ from lmtk.ngram.estimate.buckets.passing import fetch
 from lmtk.ngram.estimate.suffix import sum_up
 from lmtk.ngram.model.backoff import Backoff
 from lmtk.ngram.model.building import finish
-from lmtk.ngram.model.nodes import NODE, allocate, as_matrix
+from lmtk.ngram.model.nodes import NODE, allocate
 
 LEAST = 1 << 16  # places of a range
 f32 = np.float32
