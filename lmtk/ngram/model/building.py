@@ -3,7 +3,7 @@
 `build_nodes` takes sorted n-grams. `finish` takes records with words, children and logarithms, and adds what scoring
 needs: it links each n-gram to its longest suffix and makes hash tables for contexts with many children. The kernels
 `link_suffixes` and `link_far` do this for large models; `link_suffixes_plain` does it in numpy for small ones.
-`read_arrays` and `file_arrays` convert between Nodes and the arrays of a file; `map_in_file` maps the output file.
+`map_in_file` maps the output file.
 """
 
 from dataclasses import replace
@@ -11,28 +11,22 @@ from itertools import pairwise
 
 import numpy as np
 
-from lmtk.errors import FormatError
 from lmtk.files import container
-from lmtk.files.column import as_matrix
 from lmtk.machine.jit import inlined, intrinsic, jit
 from lmtk.machine.large import pays
 from lmtk.machine.threads import map_at_once, parts_of
 from lmtk.ngram.model.nodes import (
     AT,
     CHILD,
-    LAST,
     NODE,
-    PLACE,
     ROOT,
     WIDTH,
     N,
-    Nodes,
     allocate,
     children_of,
     find_unigrams,
     freeze,
     lay_out,
-    memory_around,
     number,
     suffix_of,
     view_records,
@@ -189,41 +183,6 @@ def build_nodes(orders, W):
             level["log10bow"][:-1] = log10bow
         above = level
     return finish(memory, where, W)
-
-
-def read_arrays(arrays, order, W, path):
-    """Return the Nodes of a binary file's arrays: nodes1 .. noden, far, slots and spans. Mapped arrays are not copied.
-    Files of early checkouts have only nodes1 .. noden, without the column of suffixes. Raises FormatError.
-    """
-    levels = [arrays[f"nodes{k}"] for k in range(1, order + 1)]
-    if "far" not in arrays:
-        memory, where, records = allocate([len(a) - 1 for a in levels])
-        for a, level in zip(levels, records):
-            as_matrix(level)[:, :-1] = a
-        wrap_records(memory, where, ROOT, path).checked_levels(W)
-        return finish(memory, where, W)
-    memory = memory_around(levels)
-    if memory is None:
-        memory = np.concatenate([a.reshape(-1) for a in levels])
-        ats = np.cumsum([0, *(a.size for a in levels)])
-    else:
-        ats = [(a.ctypes.data - memory.ctypes.data) // 4 for a in levels]
-    where = [[at, len(a) - 1, a.shape[1], PLACE[a.shape[1]]] for at, a in zip(ats, levels)]
-    more = (freeze(arrays[name]) for name in ("far", "slots", "spans"))
-    for begin, size in arrays["spans"].tolist():
-        if size & (size - 1) or not 0 <= size <= len(arrays["slots"]) - begin <= len(arrays["slots"]):
-            raise FormatError(path, "damaged: a hash table ends outside the array slots")
-    return Nodes(freeze(memory), freeze(np.array(where, np.int64)), *more, path)
-
-
-def file_arrays(nodes):
-    """Return the arrays of a binary file, by name: nodes1 .. noden, far, slots, spans."""
-    nodes = add_tables(nodes)
-    levels = {f"nodes{k}": as_matrix(level) for k, level in enumerate(nodes.levels[1:], 1)}
-    last = nodes.levels[-1]
-    if last.dtype == NODE:  # the highest order of a model without its longer n-grams
-        levels[f"nodes{nodes.order}"] = as_matrix(last[list(LAST.names)].astype(LAST))
-    return levels | {"far": nodes.far, "slots": nodes.slots, "spans": nodes.spans}
 
 
 def map_in_file(out, sizes, places=None):
