@@ -45,12 +45,16 @@ class Counts:
         """These counts alone, as one part; `runs.Spilled.parts` yields several."""
         yield self
 
+    def nodes(self, k):
+        """Yields the n-grams of order k, (N,) each: the nodes of their contexts, last words and counts."""
+        yield *np.divmod(self.levels[k - 1].keys, len(self.words)), self.levels[k - 1].count
+
     def has(self, word):
         """Whether a word occurs in an n-gram."""
         if word not in self.words:
             return False
-        W, w = len(self.words), self.words.index(word)
-        return any((level.keys % W == w).any() for level in self.levels)
+        w, orders = self.words.index(word), range(1, self.order + 1)
+        return any((words == w).any() for k in orders for _, words, _ in self.nodes(k))
 
     def recomputed(self):
         """The Counts in which the count of each n-gram that has longer ones is the sum of their counts."""
@@ -71,8 +75,8 @@ class Counts:
     @property
     def tokens(self):
         """The number of words that were counted, without sentence marks."""
-        first = self.levels[0]
-        return sum(int(c) for w, c in zip(first.keys, first.count) if self.words[w] not in (SOS, EOS))
+        counts = ((w, c) for _, words, counts in self.nodes(1) for w, c in zip(words, counts))
+        return sum(int(c) for w, c in counts if self.words[w] not in (SOS, EOS))
 
 
 def suits_kernels(N, W, job):

@@ -56,18 +56,6 @@ class Spilled:
     def order(self):
         return len(self.ends) - 1
 
-    @property
-    def tokens(self):
-        """As Counts.tokens."""
-        return Counts(self.words, [Level(*np.array(self.level(1)).T)]).tokens
-
-    def has(self, word):
-        """As Counts.has."""
-        if word not in self.words:
-            return False
-        W, w, orders = len(self.words), self.words.index(word), range(1, self.order + 1)
-        return any((rows[:, 0] % W == w).any() for k in orders for rows in self.pieces(k))
-
     def pieces(self, k):
         """Yields the nodes of order k in pieces, rows (M, 3)."""
         for a in range(0, self.size(k), self.batch):
@@ -77,6 +65,8 @@ class Spilled:
         """Yields the n-grams of order k in pieces, (M,) each: the nodes of their contexts, last words and counts."""
         for rows in self.pieces(k):
             yield *np.divmod(rows[:, 0], len(self.words)), np.ascontiguousarray(rows[:, 1])
+
+    tokens, has = Counts.tokens, Counts.has  # by `nodes`
 
     def context_words(self, k, parent):
         """(M,): the last words of contexts of n-grams of order k, given by their nodes (M,)."""
