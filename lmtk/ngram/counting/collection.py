@@ -25,7 +25,7 @@ from lmtk.machine.large import pays
 from lmtk.machine.parallel import ALONE
 from lmtk.machine.threads import thread_count
 from lmtk.ngram.counting.counts import Counts, count_ids, from_rows, parse_counts, row_parts, to_rows
-from lmtk.ngram.counting.runs import WRITE_BYTES, Lines, Spilled, add_spilling, count_spilling, spilled, tokens_in
+from lmtk.ngram.counting.runs import WRITE_BYTES, Lines, Spilled, line_runs, merged, spilled, text_runs, tokens_in
 from lmtk.ngram.counting.sharing import common_words, gather_levels
 from lmtk.text.corpus import NEWLINE, TOKEN, WORD_BYTES, Closed, Growing, Marks, Reader, Table, ids_of, with_marks
 from lmtk.text.kernels import renumber
@@ -266,12 +266,13 @@ def collect(sources, as_text=False, memory=None, comm=ALONE, replace_words=None)
     tokens, run, levels = comm.total(len(ids)), None, None
     if memory and len(ids) > tokens_in(memory, order):
         limit_memory(memory)
-        run = count_spilling(ids, new_id, starts, order, W, memory)
+        run = merged(text_runs(ids, new_id, starts, order, W, memory), W, memory)
     else:
         levels = count_ids(new_id[ids], starts, order, W, len(ids))
     if lines.spill and lines.size > memory // WRITE_BYTES:
         limit_memory(memory)
-        run = add_spilling(lines, new_id, W, (run or spilled(levels, 0)) if tokens else None, memory)
+        run = (run or spilled(levels, 0)) if tokens else None
+        run = merged(line_runs(lines, new_id, W, run, memory), W, memory)
         lines = Lines()
     if run:
         counts = Spilled(run.column, run.ends, words, max(memory // WRITE_BYTES, 1))

@@ -152,60 +152,52 @@ class Lines:
         return [new_id[rows.reshape(-1, k)] for k, rows in enumerate(ids, 1)], [*counts]
 
 
-def count_spilling(ids, new_id, starts, order, W, memory):
-    """Count the n-grams of the text new_id[ids] in about `memory` bytes, and return them as a run."""
+def text_runs(ids, new_id, starts, order, W, memory):
+    """Yields runs of the n-grams of the text new_id[ids], each counted in about `memory` bytes."""
     size = tokens_in(memory, order)
-
-    def made():
-        for begin in range(0, len(ids), size):
-            end = min(begin + size, len(ids))
-            stop = min(end + order - 1, starts[np.searchsorted(starts, end)])  # of n-grams that start before `end`
-            inside = starts[np.searchsorted(starts, begin, "right") : np.searchsorted(starts, stop)]
-            sentences = np.concatenate(([begin], inside, [stop])) - begin
-            yield spilled(count_ids(new_id[ids[begin:stop]], sentences, order, W, end - begin), begin)
-
-    return merged(made(), order, W, memory // MERGE_BYTES)
+    for begin in range(0, len(ids), size):
+        end = min(begin + size, len(ids))
+        stop = min(end + order - 1, starts[np.searchsorted(starts, end)])  # of n-grams that start before `end`
+        inside = starts[np.searchsorted(starts, begin, "right") : np.searchsorted(starts, stop)]
+        sentences = np.concatenate(([begin], inside, [stop])) - begin
+        yield spilled(count_ids(new_id[ids[begin:stop]], sentences, order, W, end - begin), begin)
 
 
-def add_spilling(lines, new_id, W, text, memory):
-    """The run of Lines, as `counts.from_rows` would count them, followed by the nodes of a text's run (or None), made
-    in about `memory` bytes. new_id (W',): the new ids of the Lines' ids. Raises LmtkError as from_rows.
+def line_runs(lines, new_id, W, text, memory):
+    """Yields runs of Lines, each made in about `memory` bytes, and then the run of a text, if it is not None. The sum
+    of the runs has the nodes that `counts.from_rows` would count, followed by those of the text. new_id (W',): the new
+    ids of the Lines' ids. Raises LmtkError as from_rows.
     """
-    batch, n = max(memory // MERGE_BYTES, 1), max(len(lines.columns), text.order if text else 0)
-    passed, totals = np.zeros(n, np.int64), np.zeros(len(lines.columns))
-
-    def made():
-        for rows, weights in lines.pieces(batch):
-            rows, weights = [new_id[row] for row in rows], [np.array(weight) for weight in weights]
-            sizes = np.array([len(row) for row in rows])
-            totals[:] += [weight.sum(dtype=np.float64) for weight in weights]
-            check_sum(totals.max())
-            begins, placed = np.cumsum(sizes) - sizes, []  # of each order among the lines of the piece
-            for k, x in enumerate(from_rows(rows, weights, W)):
-                # a node that is only a prefix comes after all lines, by the first n-gram that it begins
-                line = x.first + begins[k]
-                order = np.searchsorted(begins, line, "right") - 1
-                first = line + (passed[: len(sizes)] - begins)[order] + BEHIND * (order - k)
-                placed.append(Level(x.keys, x.count, first))
-            yield spilled(placed, 0)
-            passed[: len(sizes)] += sizes
-        if text:
-            yield replace(text, passed=passed)
-
-    return merged(made(), n, W, batch)
+    passed = np.zeros(max(len(lines.columns), text.order if text else 0), np.int64)
+    totals = np.zeros(len(lines.columns))
+    for rows, weights in lines.pieces(max(memory // MERGE_BYTES, 1)):
+        rows, weights = [new_id[row] for row in rows], [np.array(weight) for weight in weights]
+        sizes = np.array([len(row) for row in rows])
+        totals += [weight.sum(dtype=np.float64) for weight in weights]
+        check_sum(totals.max())
+        begins, placed = np.cumsum(sizes) - sizes, []  # of each order among the lines of the piece
+        for k, x in enumerate(from_rows(rows, weights, W)):
+            # a node that is only a prefix comes after all lines, by the first n-gram that it begins
+            line = x.first + begins[k]
+            order = np.searchsorted(begins, line, "right") - 1
+            first = line + (passed[: len(sizes)] - begins)[order] + BEHIND * (order - k)
+            placed.append(Level(x.keys, x.count, first))
+        yield spilled(placed, 0)
+        passed[: len(sizes)] += sizes
+    if text:
+        yield replace(text, passed=passed)
 
 
-def merged(runs, order, W, batch):
-    """Merge the runs of an iterator into one run, FAN at a time. batch: about how many nodes are in memory at once."""
-    tiers = [[]]  # each run of a tier is made of FAN of the tier below
+def merged(runs, W, memory):
+    """Merge the runs of an iterator into one run, FAN at a time, in about `memory` bytes."""
+    batch, stack = memory // MERGE_BYTES, []  # stack: (tier, run); FAN runs of a tier become one of the next
     for run in runs:
-        tiers[0].append(run)
-        for t, tier in enumerate(tiers):
-            if len(tier) == FAN:
-                tiers[t + 1 :] = tiers[t + 1 :] or [[]]
-                tiers[t + 1].append(merge(tier, order, W, batch))
-                tier.clear()
-    return merge([run for tier in reversed(tiers) for run in tier], order, W, batch)
+        tier = 0
+        stack.append((tier, run))
+        while len(group := [run for t, run in stack if t == tier]) == FAN:
+            tier += 1
+            stack[-FAN:] = [(tier, merge(group, W, batch))]
+    return merge([run for _, run in stack], W, batch)
 
 
 def spilled(levels, begin):
@@ -217,12 +209,12 @@ def spilled(levels, begin):
     return Spilled(column, ends)
 
 
-def merge(runs, order, W, batch, spill=True):
+def merge(runs, W, batch, spill=True):
     """Merge runs, with about `batch` nodes in memory at once if these are on disk. spill: put the result on disk."""
     if len(runs) == 1:
         return runs[0]
     column, ends, node = Column(np.int64, spill), [0], None
-    for k in range(1, order + 1):
+    for k in range(1, max(run.order for run in runs) + 1):
         sizes, at, size = [run.size(k) for run in runs], [0] * len(runs), 0
         new_node = [Column(np.int64, spill) for _ in runs]
         while left := [r for r in range(len(runs)) if at[r] < sizes[r]]:

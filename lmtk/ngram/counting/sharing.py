@@ -48,7 +48,7 @@ def gather_levels(levels, blocks, W, comm):
             run.column.append(part)
             run.ends.append(run.ends[-1] + len(part))
         above, at = at[:-1], at * W
-    run = merge(runs, len(levels), W, 1 << 62, False)
+    run = merge(runs, W, 1 << 62, False)
     gathered, above = [], np.zeros(comm.size, np.int64)
     for k in range(1, len(levels) + 1):
         merged_rows = np.ascontiguousarray(run.level(k))
