@@ -8,7 +8,7 @@ Readers of other forms also make models by `make_rows`, `nodes_of_few` and `node
 import re
 import warnings
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import chain, groupby, islice
 
 import numpy as np
@@ -35,7 +35,6 @@ BLOCK = 1 << 20  # bytes read together: their ids and numbers stay in a cache
 MOST = 1 << 25  # n-grams of an order for which memory is allocated on the word of \data\ alone
 SECTION = re.compile(rb"\\(\d{1,9})-grams:$")
 DAMAGED = "the file may be damaged or cut short"
-ENDED = -1  # the order after \end\, or after the head of a section that cannot stand there
 NO_UNIGRAM = -2  # the id of a word that has no 1-gram
 # what happens if a model lacks the 1-gram of a mark
 LACKING = {SOS: "the first word of a sentence has no context", EOS: "the end of a sentence has no probability"}
@@ -186,36 +185,40 @@ def pieces(blocks, unigrams):
     """Yields (number, line) as `split_lines` does, but Rows in place of the lines that `text.kernels.read_lines` reads.
     From the 2-grams on, threads read the blocks.
     """
-    line, order, free, unigrams.table = 0, None, [], Table([], [])  # 1-grams are not looked up
+    line, free, unigrams.table = 0, [], Table([], [])  # 1-grams are not looked up
+
+    def readers():
+        for order, block in split_sections(blocks):
+            if order is None or order < 2:  # one after the other, since this order numbers the words
+                items = read_block(block, order, unigrams, free)
+                yield lambda items=items: items
+            else:
+                unigrams.table = unigrams.vocab.table
+                yield partial(read_block, block, order, unigrams, free)
+
+    for items, lines in map_in_order(lambda read: read(), readers()):
+        yield from ((line + number, piece) for number, piece in items)
+        line += lines
+
+
+def split_sections(blocks):
+    """Yields (order, lines) up to \\end\\ or a wrong head: blocks of whole lines, cut after each head of a section. The
+    order is None before the model, and 0 in its first lines.
+    """
+    order = None
     for block in blocks:
-        items, lines, order = read_block(block, order, unigrams, free)
-        yield from ((line + number, piece) for number, piece in items)
-        line += lines
-        if order == ENDED:
-            return
-        if order is not None and order > 1:
-            break
-
-    def with_orders(order):
-        for block in blocks:
-            yield block, order
-            order = order_after(block, order)
-            if order == ENDED:
-                return
-
-    for items, lines, _ in map_in_order(lambda item: read_block(*item, unigrams, free), with_orders(order)):
-        yield from ((line + number, piece) for number, piece in items)
-        line += lines
-
-
-def order_after(block, order):
-    """The order at the end of a block of whole lines that begins inside `order`, 1 or above."""
-    at = block.find(b"\\")
-    while at >= 0 and order != ENDED:
-        end = block.index(b"\n", at)
-        order = next_order(order, block[block.rfind(b"\n", 0, at) + 1 : end])
-        at = block.find(b"\\", end)
-    return order
+        begin, at = 0, block.find(b"\\")
+        while at >= 0:
+            end = block.index(b"\n", at) + 1
+            line = block[block.rfind(b"\n", 0, at) + 1 : end].strip(b" \t\r\n")
+            head = SECTION.match(line)
+            if line == b"\\data\\" if order is None else head or line == b"\\end\\":
+                yield order, block[begin:end]
+                begin, order = end, 0 if order is None else order + 1
+                if order and not (head and int(head[1]) == order):
+                    return
+            at = block.find(b"\\", end)
+        yield order, block[begin:]
 
 
 class Unigrams:
@@ -301,23 +304,12 @@ class GrowingTrie:
                 sections[k].clear()
 
 
-def next_order(order, line):
-    """The order after a line inside `order`: None before the model, 0 in its head, ENDED after it."""
-    line = line.strip(b" \t\r")
-    if order is None:
-        return 0 if line == b"\\data\\" else None
-    if head := SECTION.match(line):
-        return order + 1 if int(head[1]) == order + 1 else ENDED
-    return ENDED if line == b"\\end\\" else order
-
-
 def read_block(block, order, unigrams, free):
-    """Reads a block of whole lines that begins inside `order`: ([(number in the block, line or Rows)], the number of
-    lines, the order at its end). The words of 1-grams are added to `unigrams`, which is closed where the 2-grams begin.
-    free: a list of memory for rows, to which `extend` returns it.
+    """Reads a block of whole lines inside `order`: ([(number in the block, line or Rows)], the number of lines). The
+    words of 1-grams are added to `unigrams`. free: a list of memory for rows, to which `extend` returns it.
     """
     text, at, line, items = np.frombuffer(block, np.uint8), 0, 0, []
-    while at < len(text) and order != ENDED:
+    while at < len(text):
         if order:
             rows = lent(free, (len(text) - at) // (2 * order + 2) + 1, order + 2)
             start = at
@@ -338,12 +330,9 @@ def read_block(block, order, unigrams, free):
         end = block.index(b"\n", at)
         piece, at, line = block[at:end].rstrip(b"\r"), end + 1, line + 1
         items.append((line, piece))
-        before, order = order, next_order(order, piece)
-        if before == 1 and order == 2:
-            unigrams.table = unigrams.vocab.table
-        if before == order == 1 and not isinstance(entry := parse(piece, 1), str):
+        if order == 1 and not isinstance(entry := parse(piece, 1), str):
             unigrams.lines.append(entry[1][0] + b"\n")
-    return items, line, order
+    return items, line
 
 
 def lent(free, size, width):
