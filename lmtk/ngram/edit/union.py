@@ -20,7 +20,7 @@ from functools import partial
 import numpy as np
 
 from lmtk.exponential import powers
-from lmtk.machine.jit import inlined, intrinsic, jit
+from lmtk.machine.jit import intrinsic, jit
 from lmtk.machine.threads import map_at_once, part_size
 from lmtk.ngram.model.building import add_suffixes
 from lmtk.ngram.model.nodes import AT, BOW, CHILD, NARROW, PLACE, ROOT, WIDE, WIDTH, N, P, release_order, suffix_of
@@ -34,46 +34,35 @@ u64 = np.uint64
 array_at, prefetch = (intrinsic(name) for name in ("array_at", "prefetch"))
 
 
-@inlined
-def children_at(memory, where, m, k, node):
-    """(first, end) of the children of a node of order k - 1 in trie m; (0, 0) for the node -1."""
-    if node < 0 or where[m, k - 1, WIDTH] == 0:
-        return np.int64(0), np.int64(0)
-    if k == 1:
-        return np.int64(0), where[m, 0, N]
-    at = where[m, k - 2, AT] + where[m, k - 2, WIDTH] * node
-    return np.int64(memory[at + CHILD]), np.int64(memory[at + where[m, k - 2, WIDTH] + CHILD])
-
-
-def count_children(models, k, above):
-    """(C,): how many children each context has in all models together. k, above: as for `merge_children`."""
-    counts = np.zeros(len(above), np.int64)
-    for model, node in zip(models, above.T):
+def children_of(models, k, above):
+    """(C, T, 2) int32: the first child of each context in each model, and the end of its children, which have order k.
+    above (C, T): the contexts' places, -1 for none.
+    """
+    bounds = np.zeros((*above.shape, 2), np.int32)
+    for m, (model, node) in enumerate(zip(models, above.T)):
         if k <= model.nodes.order:
             child = model.nodes.levels[k - 1]["child"]
-            counts += np.where(node >= 0, child[node + 1] - child[node], 0)
-    return counts
+            bounds[:, m, 0], bounds[:, m, 1] = child[node], child[node + (node >= 0)]
+    return bounds
 
 
 @jit
-def merge_children(united, k, above, most, child, word, place):
+def merge_children(united, k, bounds, most, child, word, place):
     """child (C + 1,) <- where the children of each context begin; word (N,) <- their words, sorted in each context;
-    place (N, T) <- their places. united: from `arrays_of`; k: the order of the children; above (C, T): the contexts'
-    places, -1 for none; most: the most children that a context has in all tries. Returns the number of all children.
+    place (N, T) <- their places. united: from `arrays_of`; k: the order of the children; bounds: from `children_of`;
+    most: the most children that a context has in all tries. Returns the number of all children.
     """
     tries, where, ids = united
     T, n = len(tries), 0
     items, head = np.empty(most + T, u64), np.empty(T, np.int64)
-    for q in range(len(above)):
+    for q in range(len(bounds)):
         child[q], filled = n, 0
         for m in range(T):
             memory = array_at(tries[m, 0], tries[m, 1], np.int32)
-            if q + AHEAD < len(above):
-                low, _ = children_at(memory, where, m, k, np.int64(above[q + AHEAD, m]))
-                prefetch(memory, where[m, k - 1, AT] + where[m, k - 1, WIDTH] * low)
-            low, high = children_at(memory, where, m, k, np.int64(above[q, m]))
+            if q + AHEAD < len(bounds):
+                prefetch(memory, where[m, k - 1, AT] + where[m, k - 1, WIDTH] * bounds[q + AHEAD, m, 0])
             head[m], straight = filled, True
-            for c in range(low, high):
+            for c in range(bounds[q, m, 0], bounds[q, m, 1]):
                 w = ids[m, memory[where[m, k - 1, AT] + where[m, k - 1, WIDTH] * c]]
                 if w >= 0:
                     items[filled] = u64(w) << u64(32) | u64(c)
@@ -96,7 +85,7 @@ def merge_children(united, k, above, most, child, word, place):
                 place[u64(n), m] = np.int32(item & u64(0xFFFFFFFF)) if has_word else np.int32(-1)
                 head[m] += has_word
             n += 1
-    child[len(above)] = n
+    child[len(bounds)] = n
     return n
 
 
@@ -274,10 +263,11 @@ def merged_order(models, united, k, parts):
 
     def merge(piece):
         first, above = piece
-        counts = count_children(models, k, above)
+        bounds = children_of(models, k, above)
+        counts = (bounds[:, :, 1] - bounds[:, :, 0]).sum(axis=1)
         child, word = np.empty(len(above) + 1, np.int32), np.empty(counts.sum(), np.int32)
         place = np.empty((len(word), len(models)), np.int32)
-        size_merged = merge_children(united, k, above, counts.max(initial=0), child, word, place)
+        size_merged = merge_children(united, k, bounds, counts.max(initial=0), child, word, place)
         return first, first + len(above), child, word[:size_merged], place[:size_merged]
 
     return map_at_once(merge, pieces)
