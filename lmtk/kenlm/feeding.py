@@ -15,8 +15,8 @@ from lmtk.ngram.arpa.sorting import rows_of
 
 
 class Growing(ABC):
-    """What takes the n-grams of an ARPA file while it is read, in place of `reader.GrowingTrie`. The memory of a block
-    is used again. unigrams: the `reader.Unigrams` of the file. sizes: {k: N} of the orders that are complete.
+    """What takes the n-grams of an ARPA file while it is read, in place of `reader.GrowingTrie`. unigrams: the
+    `reader.Unigrams` of the file. sizes: {k: N} of the orders that are complete.
     """
 
     def __init__(self, path):
@@ -54,7 +54,6 @@ class Growing(ABC):
         else:
             self.pass_on(k, [*section, rows])
             section.clear()
-        rows.free.append(rows.rows.base)
 
     def pass_on(self, k, pieces):
         """Takes the n-grams of order k of lines and Rows."""

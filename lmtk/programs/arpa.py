@@ -81,7 +81,6 @@ def arpa_pieces(path, stated=None):
             if isinstance(piece, reader.Rows):
                 sections.sizes[sections.order] += len(piece.rows)
                 yield sections.order, piece
-                piece.free.append(piece.rows.base)
             elif order_of(piece, sections.order)[1]:
                 if isinstance(problem := reader.parse(piece, sections.order), str):
                     raise FormatError(path, problem, number)

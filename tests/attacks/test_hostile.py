@@ -4,6 +4,7 @@ or the kernels for large files read them.
 
 import io
 import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -312,7 +313,6 @@ def test_sizes_that_are_only_claimed_want_no_memory(monkeypatch, large_from):
     """Where there is none for as many n-grams as \\data\\ says."""
     text = lengthened(MODEL).replace(b"ngram 2=", b"ngram 2=3000000", 1)
     expected = outcome(text, monkeypatch, large_from, 1 << 40, 1 << 22)
-    trie, lent = reader.Trie, reader.lent
 
     def little(give, size):
         def given(*how):
@@ -322,8 +322,9 @@ def test_sizes_that_are_only_claimed_want_no_memory(monkeypatch, large_from):
 
         return given
 
-    monkeypatch.setattr(reader, "Trie", little(trie, lambda sizes, *_: sum(sizes)))
-    monkeypatch.setattr(reader, "lent", little(lent, lambda free, size, width: size * width))
+    little_empty = little(np.empty, lambda shape, *_: np.prod(shape))
+    monkeypatch.setattr(reader, "Trie", little(reader.Trie, lambda sizes, *_: sum(sizes)))
+    monkeypatch.setattr(reader, "np", SimpleNamespace(**vars(np) | {"empty": little_empty}))
     large_from(0, "arpa")
     monkeypatch.setattr(reader, "BLOCK", 500)
     with pytest.warns(LmtkWarning) as caught:

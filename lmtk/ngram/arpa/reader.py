@@ -44,15 +44,13 @@ LACKING = {SOS: "the first word of a sentence has no context", EOS: "the end of 
 class Rows:
     """N n-grams of order k from consecutive lines. rows (N, k + 2) int32: as `text.kernels.read_lines` makes them;
     those of 1-grams have no ids yet. positive, worst: the number of positive log p, and the largest of them. unknown:
-    the first word without a 1-gram, or None. free: the list to which the rows' memory is returned. text: the lines of
-    one block, uint8; None for the rows of several blocks.
+    the first word without a 1-gram, or None. text: the lines of one block, uint8; None for the rows of several blocks.
     """
 
     rows: np.ndarray
     positive: int
     worst: float
     unknown: bytes | None
-    free: list
     text: np.ndarray | None
 
 
@@ -185,16 +183,16 @@ def pieces(blocks, unigrams):
     """Yields (number, line) as `split_lines` does, but Rows in place of the lines that `text.kernels.read_lines` reads.
     From the 2-grams on, threads read the blocks.
     """
-    line, free, unigrams.table = 0, [], Table([], [])  # 1-grams are not looked up
+    line, unigrams.table = 0, Table([], [])  # 1-grams are not looked up
 
     def readers():
         for order, block in split_sections(blocks):
             if order is None or order < 2:  # one after the other, since this order numbers the words
-                items = read_block(block, order, unigrams, free)
+                items = read_block(block, order, unigrams)
                 yield lambda items=items: items
             else:
                 unigrams.table = unigrams.vocab.table
-                yield partial(read_block, block, order, unigrams, free)
+                yield partial(read_block, block, order, unigrams)
 
     for items, lines in map_in_order(lambda read: read(), readers()):
         yield from ((line + number, piece) for number, piece in items)
@@ -264,20 +262,19 @@ class GrowingTrie:
         last, (size, width) = section[-1] if section else None, rows.rows.shape
         if isinstance(last, Rows):
             begin, whole = len(last.rows), last.rows.base
-            whole = whole[: whole.size // width * width].reshape(-1, width)
         else:
             begin = 0
             try:
-                whole = lent(self.spare, max(min(stated, MOST), size), width)
+                whole = self.spare.pop() if self.spare else np.empty(max(min(stated, MOST), size) * width, np.int32)
             except MemoryError:  # \data\ may promise more than there are
-                whole = lent([], size, width)
+                whole = np.empty(size * width, np.int32)
             section.append(rows)
-        if len(whole) < begin + size:
-            whole = lent([], 2 * (begin + size), width)
-            whole[:begin] = last.rows
-        whole[begin : begin + size] = rows.rows
-        rows.free.append(rows.rows.base)
-        section[-1] = replace(rows, rows=whole[: begin + size], unknown=section[-1].unknown or rows.unknown, text=None)
+        if len(whole) < (begin + size) * width:
+            whole = np.empty(2 * (begin + size) * width, np.int32)
+            whole[: begin * width] = section[-1].rows[:begin].ravel()
+        joined = whole[: (begin + size) * width].reshape(-1, width)
+        joined[begin:] = rows.rows
+        section[-1] = replace(rows, rows=joined, unknown=section[-1].unknown or rows.unknown, text=None)
 
     def add(self, sections, stated):
         """Makes records of the last section, if the sections before it are records and its words have 1-grams."""
@@ -304,14 +301,14 @@ class GrowingTrie:
                 sections[k].clear()
 
 
-def read_block(block, order, unigrams, free):
+def read_block(block, order, unigrams):
     """Reads a block of whole lines inside `order`: ([(number in the block, line or Rows)], the number of lines). The
-    words of 1-grams are added to `unigrams`. free: a list of memory for rows, to which `extend` returns it.
+    words of 1-grams are added to `unigrams`.
     """
     text, at, line, items = np.frombuffer(block, np.uint8), 0, 0, []
     while at < len(text):
         if order:
-            rows = lent(free, (len(text) - at) // (2 * order + 2) + 1, order + 2)
+            rows = np.empty(((len(text) - at) // (2 * order + 2) + 1, order + 2), np.int32)
             start = at
             table, numbers = unigrams.table.arrays(), rows.view(np.float32)
             at, size, lines, positive, worst, outside = read_lines(text, at, order, table, NO_UNIGRAM, rows, numbers)
@@ -324,7 +321,7 @@ def read_block(block, order, unigrams, free):
                 elif outside >= 0:
                     lists = [fields for row in block[start:at].split(b"\n") if (fields := WORD.findall(row))]
                     unknown = lists[outside // order][1 + outside % order]
-                items.append((line, Rows(rows[:size], positive, worst, unknown, free, text[start:at])))
+                items.append((line, Rows(rows[:size], positive, worst, unknown, text[start:at])))
             if at == len(text):
                 break
         end = block.index(b"\n", at)
@@ -333,16 +330,6 @@ def read_block(block, order, unigrams, free):
         if order == 1 and not isinstance(entry := parse(piece, 1), str):
             unigrams.lines.append(entry[1][0] + b"\n")
     return items, line
-
-
-def lent(free, size, width):
-    """Memory (size, width), int32, from a list of free memory: first touches cost more than reading n-grams into it."""
-    try:
-        whole = free.pop()
-    except IndexError:
-        whole = np.empty(0, np.int32)
-    whole = whole if len(whole) >= size * width else np.empty(size * width, np.int32)
-    return whole[: size * width].reshape(size, width)
 
 
 def nodes_of_few(rows, W):
