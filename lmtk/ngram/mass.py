@@ -12,7 +12,6 @@ from lmtk.lm import probability
 from lmtk.machine.jit import inlined
 from lmtk.ngram.estimate.methods import EPSILON
 from lmtk.ngram.model.searching import find_rows
-from lmtk.text.corpus import sentences
 
 f32 = np.float32
 FAR = 0.06  # nats; with a larger divergence, a model is far from text
@@ -95,20 +94,16 @@ def of_contexts(model, chosen):
     """
     nodes = model.nodes
     chosen = np.concatenate((chosen, np.zeros(len(model.vocab.words) - len(chosen), bool)))
-    words, log10p, log10bow = model.ngrams(1)
+    words, log10p, _ = model.ngrams(1)
     masses = [np.array([np.nansum(probability(log10p[chosen[words[:, 0]]]))])]
     for k in range(2, model.order + 1):
-        rows, log10p, longer_bow = model.ngrams(k)
+        rows, log10p, _ = model.ngrams(k)
         selected = chosen[rows[:, -1]] & ~np.isnan(log10p)
-        shorter = sentences(rows[selected, 1:])
-        p, q = probability(log10p[selected]), np.zeros(0)
-        if selected.any():
-            q = np.exp(model.lower(k - 1).score(shorter).logp[k - 2 :: k - 1])
+        p, q = probability(log10p[selected]), probability(model.log10p_of(rows[selected, 1:]))
         parent, size = nodes.parents(k)[selected], nodes.size(k - 1)
         explicit, lower = (np.bincount(parent, weights, size) for weights in (p, q))
-        backed_off = in_rows(model, masses, nodes.rows(k - 1)[:, 1:])
-        masses.append(explicit + probability(log10bow) * (backed_off - lower))
-        log10bow = longer_bow
+        bow = probability(nodes.levels[k - 1]["log10bow"][:-1])
+        masses.append(explicit + bow * (in_rows(model, masses, nodes.rows(k - 1)[:, 1:]) - lower))
     return masses
 
 

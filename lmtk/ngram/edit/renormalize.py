@@ -55,12 +55,9 @@ def renormalize(model, may_reuse=False):
 
 def warn_of_sums(model, contexts, k, node):
     """Warn if the probabilities after `contexts` contexts sum to more than one. One of them is a node of order k."""
-    levels, context = model.nodes.levels, []
     if contexts:
-        for level, above in zip(levels[k:0:-1], levels[k - 1 :: -1]):
-            context.insert(0, model.vocab.words[level["word"][node]])
-            node = np.searchsorted(above["child"], node, "right") - 1
-        after = f"'{shown(b' '.join(context))}'" if k else "the empty context"
+        context = b" ".join(model.vocab.words[w] for w in model.nodes.rows(k, node, node + 1)[0])
+        after = f"'{shown(context)}'" if k else "the empty context"
         after += f" and {counted(contexts - 1, 'other context')}" if contexts > 1 else ""
         remedy = "n-grams are not changed, and words without an n-gram get the probability 0 there"
         warnings.warn(f"the probabilities after {after} sum to more than one; {remedy}", LmtkWarning, stacklevel=3)
