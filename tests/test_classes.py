@@ -133,7 +133,10 @@ def test_the_two_classes_that_cost_least_are_merged(tmp_path_factory, data):
         a, b = merged[-1].tolist()
         assert len(merged) == m and actual[min(a, b), max(a, b)] == pytest.approx(max(actual.values()), abs=1e-7)
         g = joined(g, a, b)
-        assert induction.roots(merged, order).tolist() == [g[w] if g[w] >= 0 else w for w in order]
+        roots = [g[w] if g[w] >= 0 else w for w in order.tolist()]
+        number = {w: c for c, w in enumerate(dict.fromkeys(roots))}
+        actual = induction.merged_classes(merged, order, np.arange(len(bigrams.words)), order)
+        assert actual[order].tolist() == [number[w] for w in roots]
 
 
 def one_by_one(bigrams, order, window):

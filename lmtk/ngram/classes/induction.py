@@ -151,15 +151,15 @@ def tables_of(data, order, room):
     """(R, forest, tables) of `kernels.agglomerate` before the first class, with room for `room` of them. Words (ids)
     not in `order` have classes of their own, which are not merged.
     """
-    fixed = np.setdiff1d(np.union1d(data.v, data.w), order)
-    W, R = len(data.words), len(fixed) + 1
-    C, g = R + room, np.zeros(W, np.int32)
-    g[fixed] = np.arange(1, R)
+    g = np.full(len(data.words), -1, np.int32)
+    g[order] = 0
+    g, R = numbered(data, g, 1)
+    C = R + room
     N = np.zeros((C, C), np.int32)
     np.add.at(N, (g[data.v], g[data.w]), data.count.astype(np.int32))
     f = xlogx(np.arange(int(data.count.sum()) + 1, dtype=np.float64))
     S = f[N].sum(axis=0) + f[N].sum(axis=1)
-    forest = np.arange(W, dtype=np.int32), g, np.zeros(C, np.int64)
+    forest = np.arange(len(g), dtype=np.int32), g, np.zeros(C, np.int64)
     return R, forest, (N, np.zeros((2, C), np.int64), S, np.zeros((C, C)), f)
 
 
@@ -195,23 +195,17 @@ def classes_as_words(data, g, G):
     return Bigrams([b"%08d" % c for c in range(C)], key // C, key % C, count, uses)
 
 
-def roots(merged, order):
-    """The word that stands for the class of each word of `order`, after the mergers `merged`."""
-    parent = np.arange(order.max() + 1)
-    parent[merged[:, 1]] = merged[:, 0]
-    while (parent != parent[parent]).any():
-        parent = parent[parent]
-    return parent[order]
-
-
 def merged_classes(merged, order, merged_id, words):
     """The class (W,) of each of `words` after the mergers of `order`, numbered by their first words in `order`; other
     words: -1. merged_id[w]: the id that stood for word w in the mergers.
     """
-    class_of, g = np.full(order.max() + 1, -1, np.int32), np.full(len(merged_id), -1, np.int32)
-    _, first, group = np.unique(roots(merged, order), return_index=True, return_inverse=True)
-    class_of[order] = np.argsort(np.argsort(first))[group]
-    g[words] = class_of[merged_id[words]]
+    root = np.arange(order.max() + 1)
+    root[merged[:, 1]] = merged[:, 0]
+    while (root != root[root]).any():
+        root = root[root]
+    number = {w: c for c, w in enumerate(dict.fromkeys(root[order].tolist()))}
+    g = np.full(len(merged_id), -1, np.int32)
+    g[words] = [number[w] for w in root[merged_id[words]].tolist()]
     return g
 
 
