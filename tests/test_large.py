@@ -29,7 +29,7 @@ from lmtk.ngram.counting import collection, runs
 from lmtk.ngram.counting.collection import Sources, collect, in_memory
 from lmtk.ngram.counting.counts import contexts_of, to_rows, write_counts
 from lmtk.ngram.edit import vocabulary
-from lmtk.ngram.edit.contexts import counted_times, history_probabilities, times_in_texts
+from lmtk.ngram.edit.contexts import context_probabilities, counted_times, times_in_texts
 from lmtk.ngram.edit.prune import prune, prune_low
 from lmtk.ngram.edit.renormalize import renormalize
 from lmtk.ngram.edit.vocabulary import add_words, limit, merge, predict_unknown, rename_unknown
@@ -404,7 +404,7 @@ EDITS = [
     lambda by, m: by.renormalize(scaled(m, 1.3)),
     lambda by, m: by.prune(m, 0.01),
     lambda by, m: by.prune(m, 0.1, 3),
-    lambda by, m: by.prune(m, 0.02, context=history_probabilities(m.lower(2), m)),
+    lambda by, m: by.prune(m, 0.02, context=context_probabilities(m, m.lower(2))),
     lambda by, m: by.prune_low(scaled(m, 1.2)),
     lambda by, m: by.prune_low(m, 3),
     lambda by, m: by.merge([m, random_model(20, order=2, words="zafcx", unk=True)], [0.25, 0.75]),

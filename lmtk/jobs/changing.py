@@ -73,7 +73,7 @@ def change(job, home=None, threshold=None):
         context = None
         if job.prune_history_lm:
             history = read(job, words, job.prune_history_lm, model.order - 1, home, True)
-            context = contexts.history_probabilities(history, model)
+            context = contexts.context_probabilities(model, history)
         elif not job.is_table:
             warn_of_kneser_ney(job, model)
         pruned, done = prune_model(job, job.model_files, model, threshold, context, job.may_reuse)

@@ -1,8 +1,8 @@
 """The probabilities p(h) of the contexts h of a back-off model, which pruning weighs its losses with.
 
-They come from the model itself (`context_probabilities`), from another model (`history_probabilities`), or from how
-often the n-grams occur (`counted_times`, `times_in_texts` and then `log_shares`). log10 p(h) is an array for each order
-below the highest, in order of the nodes. A Kneser-Ney model itself gives poor p(h) (Chelba et al. 2010).
+They come from the model itself or from another model (`context_probabilities`), or from how often the n-grams occur
+(`counted_times`, `times_in_texts` and then `log_shares`). log10 p(h) is an array for each order below the highest, in
+order of the nodes. A Kneser-Ney model itself gives poor p(h) (Chelba et al. 2010).
 """
 
 import numpy as np
@@ -16,49 +16,36 @@ from lmtk.ngram.edit.renormalize import log10p_of_all
 from lmtk.ngram.model.nodes import children_of, find_unigrams
 from lmtk.ngram.model.searching import add_tables, find_batch
 from lmtk.ngram.model.walking import fetch
-from lmtk.text.corpus import Corpus
+from lmtk.text.corpus import sentences
 from lmtk.text.vocab import SOS
 
 BATCH = 256  # n-grams looked up together
 prefetch, add_shared = intrinsic("prefetch"), intrinsic("add_shared")
 
 
-def context_probabilities(model):
-    """Return log10 p(h) of every context h, an array for each order below the highest. p(h) is the probability of the
-    n-gram h as a sequence of words. A first <s> counts as </s>, since a text has as many of both. Other words that the
-    model does not predict are left out of the product.
+def context_probabilities(model, history=None):
+    """Return log10 p(h) of every context h of a model, an array for each order below the highest. p(h) is the
+    probability of the n-gram h as a sequence of words, by the model `history`, or by the model itself. A first <s>
+    counts as </s>, since a text has as many of both. Other words that the model does not predict are left out of the
+    product. p(h) is 0 if h has a word outside the vocabulary of `history`.
     """
-    vocab, levels = model.vocab, model.nodes.levels
-    words, first = levels[1]["word"][:-1], levels[1]["log10p"][:-1].copy()
-    first[np.isnan(first)] = -np.inf
-    first[np.isneginf(first) & (words >= vocab.V)] = 0
-    closing = first[words == vocab.eos_id]
-    first[words == vocab.sos_id] = closing[0] if len(closing) else -np.inf
-    out = [first]
-    for k in range(2, len(levels) - 1):
-        log10p = log10p_of_all(model, k)
-        log10p[np.isneginf(log10p) & (levels[k]["word"][:-1] >= vocab.V)] = 0
-        out.append(np.repeat(out[-1], np.diff(levels[k - 1]["child"])) + log10p)
-    return out
-
-
-def history_probabilities(history, model):
-    """Return log10 p(h) of every context h, as `context_probabilities` does, but by the model `history`. p(h) is 0 if h
-    has a word outside the vocabulary of `history`.
-    """
-    index, vocab = history.vocab.index, model.vocab
-    ids = np.array([index.get(w, history.vocab.unk_id) for w in vocab.words], np.int32)
-    lacking, out = np.array([w not in index and w != vocab.unk for w in vocab.words]), []
-    closing = history.score(Corpus(np.array([history.vocab.eos_id], np.int32), np.array([0, 1]), np.ones(1, bool)))
+    vocab, levels, out = model.vocab, model.nodes.levels, [np.zeros(1, np.float32)]
+    if history:
+        index = history.vocab.index
+        ids = np.array([index.get(w, history.vocab.unk_id) for w in vocab.words], np.int32)
+        lacking = np.array([w not in index and w != vocab.unk for w in vocab.words])
+        by_history = lambda rows: (history.score(sentences(rows)).logp / LN10).astype(np.float32)
     for k in range(1, model.order):
-        rows = model.nodes.rows(k)
-        corpus = Corpus(ids[rows].ravel(), np.arange(len(rows) + 1) * k, np.ones(rows.size, bool))
-        log10p = (history.score(corpus).logp / LN10).astype(np.float32).reshape(rows.shape)
-        log10p[np.isneginf(log10p) & (rows >= vocab.V)] = 0
-        log10p[rows[:, 0] == vocab.sos_id, 0] = (closing.logp / LN10).astype(np.float32)[0]
-        log10p[lacking[rows]] = -np.inf
-        out.append(np.add.accumulate(log10p, axis=1)[:, -1])
-    return out
+        words = levels[k]["word"][:-1]
+        log10p = by_history(ids[model.nodes.rows(k)])[k - 1 :: k] if history else log10p_of_all(model, k)
+        log10p[np.isneginf(log10p) & (words >= vocab.V)] = 0
+        if k == 1:
+            closing = by_history(np.array([[history.vocab.eos_id]])) if history else log10p[words == vocab.eos_id]
+            log10p[words == vocab.sos_id] = closing[0] if len(closing) else -np.inf
+        if history:
+            log10p[lacking[words]] = -np.inf
+        out.append(np.repeat(out[-1], np.diff(levels[k - 1]["child"])) + log10p)
+    return out[1:]
 
 
 def counted_times(words, parts, model, order):
