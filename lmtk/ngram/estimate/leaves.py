@@ -6,20 +6,20 @@ symbol  shape    meaning
 n W     -        the highest order; the last id of the vocabulary, <s>. </s> is 0
 N_k     -        how many n-grams of order k there are; every word is one of order 1
 node    -        an n-gram's number among those of its order: by the last word, then the one before it ..
-order   (N_k,)   the place in Counts of each node; int32 as all below
+rank    (N_k,)   the node of each n-gram in the order of Counts; int32 as all below
 context (N_k,)   the node of order k - 1 without the last word
 suffix  (N_k,)   the node of order k - 1 without the oldest word; it does not fall from one node to the next
 start   (W + 2,) the first node of each last word
 leaf    -        an n-gram that is not a suffix of another. Leaves are the places of `suffix.Suffixes`.
 
-Counts group n-grams by context. So once the order below is done, a counting sort by the last word gives suffix order.
+Once the order below is done, counting sorts by the node of the context and by the last word give suffix order.
 """
 
 import numpy as np
 
 from lmtk.errors import LmtkError
 from lmtk.machine.jit import jit
-from lmtk.ngram.counting.counts import Counts, Level
+from lmtk.ngram.counting.counts import Counts, Level, sorted_by
 from lmtk.ngram.estimate.smoothing import nodes_of_rows
 from lmtk.ngram.estimate.suffix import Suffixes, blocks_of, kind_of_begins, ranks_of
 
@@ -29,11 +29,8 @@ def suffixes_of(counts, vocab):
     another than the last. Words and suffixes of n-grams that the Counts lack are added with a count of -1. Raises
     LmtkError if there are 2^31 n-grams or more.
     """
-    W, words = len(vocab.words) - 1, counts.levels[0]
-    id_of = np.array([vocab.index[word] for word in counts.words], np.int32)
-    place, raw = np.full(W + 1, -1, np.int32), np.full(W + 1, -1, words.count.dtype)
-    place[id_of[words.keys]], raw[id_of[words.keys]] = np.arange(len(words.keys)), words.count
-    orders = [None, (place, None, None, np.arange(W + 2, dtype=np.int32))]
+    W, id_of = len(vocab.words) - 1, np.array([vocab.index[word] for word in counts.words], np.int32)
+    orders = [None, (id_of[counts.levels[0].keys], None, None, np.arange(W + 2, dtype=np.int32))]
     for k, level in enumerate(counts.levels[1:], 2):
         orders.append(turn_level(level, orders[-1], id_of, W))
         if orders[k] is None:
@@ -43,23 +40,26 @@ def suffixes_of(counts, vocab):
             nodes = nodes_of_rows(counts, vocab, counts.order)
             levels = [Level(keys, np.where(is_counted, count, -1), None) for keys, count, is_counted in nodes]
             return suffixes_of(Counts(vocab.words, levels), vocab)
-    raw = [None, raw, *(level.count[order] for level, (order, *_) in zip(counts.levels[1:], orders[2:]))]
+    raw = [None]
+    for level, (rank, *_, start) in zip(counts.levels, orders[1:]):
+        raw.append(np.full(start[-1], -1, level.count.dtype))
+        raw[-1][rank] = level.count
     return suffixes_from(orders, raw, W)
 
 
 def turn_level(level, below, id_of, W):
-    """(order, context, suffix, start) of a Level, as in the table above; None if <s> or </s> is inside an n-gram.
-    below: the same of the order below. The suffixes are right for order 2; `join` sets those of other orders.
+    """(rank, context, suffix, start) of a Level, as in the table above; None if <s> or </s> is inside an n-gram. below:
+    the same of the order below. The suffixes are right for order 2; `join` sets those of other orders.
     """
-    order_below, *_, start_below = below
-    N, contexts = len(level.keys), int(order_below.max(initial=-1)) + 1
-    word = id_of[level.keys % len(id_of)]
-    sizes = np.bincount(level.keys // len(id_of), minlength=contexts), np.bincount(word, minlength=W + 1)
-    child, start = (np.append(0, np.cumsum(x)).astype(np.int32) for x in sizes)
-    order, context = np.empty((2, N), np.int32)
-    if turn(child, word, order_below, start_below[1], start[:-1].copy(), order, context) or start[W] < N:
+    rank_below, *_, start_below = below
+    context, word = rank_below[level.keys // len(id_of)], id_of[level.keys % len(id_of)]
+    start = np.append(0, np.cumsum(np.bincount(word, minlength=W + 1))).astype(np.int32)
+    if start[W] < len(word) or (context < start_below[1]).any():
         return None
-    return order, context, np.repeat(np.arange(W + 1, dtype=np.int32), np.diff(start)), start
+    places, rank = np.arange(len(word), dtype=np.int32), np.empty(len(word), np.int32)
+    order = sorted_by(sorted_by(places, context, start_below[-1]), word, W + 1)
+    rank[order] = places
+    return rank, context[order], word[order], start
 
 
 def suffixes_from(orders, raw, W):
@@ -112,29 +112,9 @@ def places_of(W, suffixes):
 
 
 @jit
-def turn(child, word, contexts, ended, head, order, context):
-    """order, context (N,) <- as in the table, for an order's n-grams; those of each last word begin at head (W + 1,),
-    which advances in place. contexts: `order` of the order below; the first `ended` contexts end in </s>. Returns how
-    many n-grams have a context that ends in </s>.
-    """
-    inside = 0
-    for c in range(len(contexts)):
-        p = contexts[c]
-        if p < 0:
-            continue
-        if c < ended:
-            inside += child[p + 1] - child[p]
-        for i in range(child[p], child[p + 1]):
-            at = head[word[i]]
-            head[word[i]] = at + 1
-            order[at], context[at] = i, c
-    return inside
-
-
-@jit
 def join(below, level):
     """Set the suffixes of an order, -1 for those that the order below lacks, and return how many these are. below,
-    level: (order, context, suffix, start) of both orders. One pass over both.
+    level: (rank, context, suffix, start) of both orders. One pass over both.
     """
     (_, context_1, suffix_1, start_1), (_, context, suffix, start), lacking = below, level, 0
     for w in range(len(start) - 1):
