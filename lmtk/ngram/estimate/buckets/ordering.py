@@ -3,7 +3,6 @@
 import numpy as np
 
 from lmtk.ngram.counting.counts import sorted_by
-from lmtk.ngram.counting.kernels import sort_by
 from lmtk.ngram.estimate import engine, suffix
 
 
@@ -18,7 +17,12 @@ def sort_bucket(job, b, last, marks):
         flat[: n - 1] = 0
         rows = job.records.read((b,), flat[n - 1 :]).reshape(N, n + 1)
         job.records.drop((b,))
-        order = sort_rows(rows, W, room)
+        order = np.arange(N, dtype=np.int32)
+        for d in range(n):
+            column = rows[:, d].copy()
+            if d < n - 1:
+                column[column == 0] = W  # as <s>, the border comes last
+            order = sorted_by(order, column, W + 1)
         start, ended = (np.append(0, np.cumsum(np.bincount(rows[:, d], minlength=W))) for d in (n - 1, n))
         places = np.arange(N, dtype=np.int32)
         come = sorted_by(places, rows[order, n], W)
@@ -41,19 +45,3 @@ def put_bucket(job, b, last, events, contexts):
     job.cuts[b] = np.array([0 * job.bounds, *(events.nodes(k, events.ended[job.bounds]) for k in range(1, n + 1))])
     counted = engine.Estimator(events, vocab, job.methods, np.zeros(W, np.int64)).tally()
     return counted, engine.count_last(counted, events, last, vocab)
-
-
-def sort_rows(rows, W, room):
-    """(N,) int32: the rows (N, n + 1), stably sorted by their words n - 1, n - 2 .. 0. room: of a Scratch. Bound by two
-    random reads for each word of a row.
-    """
-    n = rows.shape[1] - 1
-    order, other, column = room("order", (3, len(rows)), np.int32)
-    order[:] = np.arange(len(rows))
-    for d in range(n):
-        column[:] = rows[:, d]
-        if d < n - 1:
-            column[column == 0] = W  # as <s>, the border comes last
-        sort_by(order, column, 0, W + 1, other)
-        order, other = other, order
-    return order
