@@ -12,7 +12,6 @@ from itertools import chain, pairwise
 
 import numpy as np
 
-from lmtk.errors import LmtkError
 from lmtk.files.bounded import trim
 from lmtk.machine.jit import jit
 from lmtk.machine.threads import Scratch, map_at_once, thread_count
@@ -255,22 +254,14 @@ def put(place, log10p, context, all_log10p, marks, types):
     return many
 
 
-def seen_words(counts, vocab, marks):
+def seen_words(counts, marks):
     """How often each word of the model is seen, (W,), -1 for never. counts (W - 1,): how often each id occurs in the
-    text; <s> is seen as often as the border. Raises LmtkError if no word is seen.
+    text; <s> is seen as often as the border.
     """
     seen = np.append(counts, counts[0] if marks.sos else 0)
     if not marks.eos:
         seen[0] = 0
-    seen = np.where(seen > 0, seen, -1)
-    need_seen(seen, vocab)
-    return seen
-
-
-def need_seen(seen, vocab):
-    """Raises LmtkError if no predicted word is seen. seen (W,): how often each word was seen."""
-    if not (seen[: vocab.V] > 0).any():
-        raise LmtkError("the counts have no word of the vocabulary")
+    return np.where(seen > 0, seen, -1)
 
 
 def ends_in_words(x, vocab):

@@ -11,6 +11,7 @@ from threading import Lock
 
 import numpy as np
 
+from lmtk.errors import LmtkError
 from lmtk.machine.parallel import ALONE
 from lmtk.ngram.counting.runs import Spilled
 from lmtk.ngram.estimate import engine, suffix
@@ -38,17 +39,18 @@ def count(ngrams, vocab, recipe, memory=None, comm=ALONE, show=lambda share, tas
         job.forget()
         job.estimator = engine.Estimator(ngrams, vocab, methods, seen, types, inside)
         job.estimator.scratch = job.scratch
-        seen = ngrams.raw[1] if ngrams.raw else engine.seen_words(job.seen, vocab, ngrams.marks)
-        if ngrams.raw and (kenlm or not engine.ends_in_words(ngrams, vocab)):
-            engine.need_seen(seen, vocab)
+        seen = ngrams.raw[1] if ngrams.raw else engine.seen_words(job.seen, ngrams.marks)
+        ends_in_word = bool(ngrams.raw) and engine.ends_in_words(ngrams, vocab)
     elif isinstance(ngrams, Spilled):
         job, sort = divide(of_counts.seen(ngrams, vocab, n), "n-grams", vocab, n, memory, comm), of_counts.sort_bucket
-        seen = of_counts.deal_out(job, ngrams, kenlm)
+        seen, ends_in_word = of_counts.deal_out(job, ngrams)
     else:
         job = divide(comm.sum(ngrams.seen(vocab)), "words", vocab, n, memory, comm)
         job.show, sort = show, partial(sort_bucket, marks=ngrams.marks)
         deal_out(job, ngrams.parts(vocab))
-        seen = comm.share(lambda: engine.seen_words(job.seen, vocab, ngrams.marks))
+        seen, ends_in_word = engine.seen_words(job.seen, ngrams.marks), False
+    if not (seen[: vocab.V] > 0).any() and (kenlm or not ends_in_word):
+        raise LmtkError("the counts have no word of the vocabulary")
     job.show, job.inside, job.methods, job.kenlm = show, inside, methods, kenlm
     last = int(engine.last_word(seen, vocab)) if kenlm and methods[0].counts == "before" else vocab.V
     last = last if last < vocab.V else None  # -pau- is in no counts of counts

@@ -17,7 +17,7 @@ import numpy as np
 
 from lmtk.files.column import Column
 from lmtk.ngram.counting.counts import find, from_rows
-from lmtk.ngram.estimate import engine, leaves
+from lmtk.ngram.estimate import leaves
 from lmtk.ngram.estimate.buckets.ordering import put_bucket
 from lmtk.ngram.estimate.suffix import Suffixes, ranks_of
 
@@ -39,9 +39,9 @@ def seen(counts, vocab, order):
     return seen[:-1]
 
 
-def deal_out(job, counts, kenlm):
+def deal_out(job, counts):
     """Deals the n-grams of the orders from 2 on to their buckets. Returns how often each word was seen, (W + 1,), -1 if
-    it was not counted. Raises LmtkError if no word is seen.
+    it was not counted; and whether an n-gram that was seen ends in a word of the vocabulary.
     """
     id_of, bucket_of = ids_of(counts, job.vocab), job.bucket_of
     once, above, ends_in_word = np.full(len(job.seen) + 1, -1), None, False
@@ -59,9 +59,7 @@ def deal_out(job, counts, kenlm):
                 job.shelf.deal(rows_with_counts, bucket_of[rows[:, -2]], ("event", k))
             column.append(rows)
         above = column.array().reshape(-1, k)
-    if kenlm or not ends_in_word:
-        engine.need_seen(once, job.vocab)
-    return once
+    return once, ends_in_word
 
 
 def sort_bucket(job, b, last):
