@@ -113,6 +113,13 @@ def test_modified_kneser_ney_is_its_equations(order):
             assert math.exp(logp[t]) == pytest.approx(p(history, words[corpus.ids[t]]), rel=1e-5)
 
 
+def test_natural_law_takes_contexts_of_many_types():
+    """Kernels count types in 32 bits, in which the square of 80,000 has no place."""
+    k, T = 80_000, np.array([90_000.0])
+    q, _ = METHODS["n"]().shares(T, np.full((3, 1), k, np.int32), 100_000)
+    assert q[0] == pytest.approx(T[0] * (T[0] * (T[0] + 1) + 2 * k) / (T[0] * (T[0] + 1) + k * (1 - k)))
+
+
 @pytest.mark.parametrize("name", ["gt", "kn"])
 def test_both_forms_give_back_the_model(name, tmp_path):
     model = smoothed(name, 3, minimum=2)

@@ -152,7 +152,7 @@ class NaturalLaw(Method):
     """
 
     def shares(self, T, types, V):
-        k = types[0]
+        k = types[0].astype(np.float64)  # k^2 may be too large for the integers of kernels
         return T / np.where(k == V, 1, (T * (T + 1) + k * (1 - k)) / (T * (T + 1) + 2 * k)), np.zeros(len(T))
 
 
