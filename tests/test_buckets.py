@@ -23,7 +23,7 @@ from lmtk.ngram.arpa import kenlm_layout, printing, sorting, writer
 from lmtk.ngram.counting import collection, runs
 from lmtk.ngram.counting.counts import Counts, ranks
 from lmtk.ngram.estimate import leaves, suffix
-from lmtk.ngram.estimate.buckets import assembly, dealing, division, estimating, of_counts, ordering, writing
+from lmtk.ngram.estimate.buckets import assembly, division, estimating, of_counts, of_text, writing
 from lmtk.ngram.estimate.methods import Recipe
 from lmtk.text.corpus import Marks
 
@@ -49,7 +49,7 @@ def test_random_jobs_are_estimated_as_in_memory(seed, monkeypatch):
     arguments = job(seed)
     monkeypatch.setattr(threads, "wanted", seed % 3 + 1)
     monkeypatch.setattr(division, "PART", 4 + 7 * (seed % 30))
-    monkeypatch.setattr(dealing, "BATCH", 1 + 13 * (seed % 7))
+    monkeypatch.setattr(of_text, "BATCH", 1 + 13 * (seed % 7))
     monkeypatch.setattr(division, "BYTES", (1 << 30) // 600)
 
     def by_buckets(ids, marks, vocab, methods, kenlm, tell):
@@ -119,11 +119,11 @@ def test_buckets_hold_what_stands_around_their_words(seed, monkeypatch):
     ids = x.tolist()
     monkeypatch.setattr(division, "PART", 1 + 7 * (seed % 30))
     shared = division.divide(Parts(x).seen(vocab), "words", vocab, n, None, ALONE)
-    dealing.deal_out(shared, Parts(x).parts(vocab))
+    of_text.deal_out(shared, Parts(x).parts(vocab))
     shared.methods, B = methods, len(shared.bounds) - 1
     many = np.zeros((B, n + 1, B), int)  # the contexts of a bucket that are events of another, by both and their order
     for b in shared.rank_buckets:
-        ordering.sort_bucket(shared, b, None, marks)
+        of_text.sort_bucket(shared, b, None, marks)
         bounds = shared.bounds[b : b + 2].tolist()
         *both, come = naive.bucket(ids, n, marks, *bounds)
         assert shared.shelf.get(("come", b), np.int32).tolist() == come

@@ -15,10 +15,8 @@ from lmtk.errors import LmtkError
 from lmtk.machine.parallel import ALONE
 from lmtk.ngram.counting.runs import Spilled
 from lmtk.ngram.estimate import engine, suffix
-from lmtk.ngram.estimate.buckets import of_counts
-from lmtk.ngram.estimate.buckets.dealing import deal_out
+from lmtk.ngram.estimate.buckets import of_counts, of_text
 from lmtk.ngram.estimate.buckets.division import Buckets, begins_of, divide, ends_of
-from lmtk.ngram.estimate.buckets.ordering import sort_bucket
 from lmtk.ngram.estimate.buckets.passing import senders
 from lmtk.ngram.estimate.smoothing import words_kept
 
@@ -46,8 +44,8 @@ def count(ngrams, vocab, recipe, memory=None, comm=ALONE, show=lambda share, tas
         seen, ends_in_word = of_counts.deal_out(job, ngrams)
     else:
         job = divide(comm.sum(ngrams.seen(vocab)), "words", vocab, n, memory, comm)
-        job.show, sort = show, partial(sort_bucket, marks=ngrams.marks)
-        deal_out(job, ngrams.parts(vocab))
+        job.show, sort = show, partial(of_text.sort_bucket, marks=ngrams.marks)
+        of_text.deal_out(job, ngrams.parts(vocab))
         seen, ends_in_word = engine.seen_words(job.seen, ngrams.marks), False
     if not (seen[: vocab.V] > 0).any() and (kenlm or not ends_in_word):
         raise LmtkError("the counts have no word of the vocabulary")
@@ -67,7 +65,7 @@ def count(ngrams, vocab, recipe, memory=None, comm=ALONE, show=lambda share, tas
 
 
 def count_suffixes(job, b, last):
-    """`ordering.sort_bucket` for the one bucket in memory, which is sorted already."""
+    """`of_text.sort_bucket` for the one bucket in memory, which is sorted already."""
     x, counted = job.estimator.suffixes, job.estimator.tally()
     bigrams = x.continuations[1][:-1] if x.raw else np.diff(x.nodes(2, x.start))
     return bigrams, counted, engine.count_last(counted, x, last, job.vocab)

@@ -1,4 +1,4 @@
-"""Counts on disk -> events and contexts, as `dealing` and `ordering` make them of a text's positions.
+"""Counts on disk -> events and contexts, as `of_text` makes them of a text's positions.
 
 symbol  shape    meaning
 event   (k + 2,) int32: an n-gram of order k, ids as in the model's vocabulary, and its count as two int32. It goes to
@@ -18,7 +18,7 @@ import numpy as np
 from lmtk.files.column import Column
 from lmtk.ngram.counting.counts import find, from_rows
 from lmtk.ngram.estimate import leaves
-from lmtk.ngram.estimate.buckets.ordering import put_bucket
+from lmtk.ngram.estimate.buckets.of_text import put_bucket
 from lmtk.ngram.estimate.suffix import Suffixes, ranks_of
 
 
@@ -63,7 +63,7 @@ def deal_out(job, counts):
 
 
 def sort_bucket(job, b, last):
-    """`ordering.sort_bucket` of counts."""
+    """`of_text.sort_bucket` of counts."""
     n, W, (first, end) = job.order, len(job.seen), job.bounds[b : b + 2].tolist()
     rows, weights = [np.zeros((0, 1), np.int32)], [np.zeros(0, np.int64)]
     for k in range(2, n + 1):

@@ -1,9 +1,41 @@
-"""The positions of a bucket -> its events and contexts in suffix order, which go on the shelf."""
+"""A text -> the events and contexts of its buckets in suffix order, as `of_counts` makes them of counts on disk."""
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 
+from lmtk.files.column import Shelf
 from lmtk.ngram.counting.counts import sorted_by
 from lmtk.ngram.estimate import engine, suffix
+
+BATCH = 1 << 18  # positions dealt out together
+
+
+def deal_out(job, parts):
+    """Deals the records of this rank's part of the text to their buckets, on all ranks: job.records."""
+    n, comm, job.records = job.order, job.comm, Shelf()
+    batches, longest, done, total = records_of(parts, n), 1, 0, int(job.seen.sum())
+    while longest:
+        rows = next(batches, np.zeros((0, n + 1), np.int32))
+        longest = comm.largest(len(rows))
+        rank = job.bucket_of[rows[:, n - 1]] % np.uint16(comm.size)
+        done += len(rows)
+        job.show(min(1.0, done * comm.size / total), "dealing out")
+        for received in comm.swap([np.compress(rank == r, rows, 0) for r in range(comm.size)]):
+            job.records.deal(received, job.bucket_of[received[:, n - 1]])
+
+
+def records_of(parts, n):
+    """Yields the records (M, n + 1) of a text, in batches; the text counts as a circle."""
+    before, first = np.zeros(n - 1, np.int32), None
+    for part in parts:
+        for at in range(0, len(part), BATCH):
+            x = np.concatenate((before, part[at : at + BATCH]))
+            first = x[n - 1 : n] if first is None else first
+            if len(x) > n:
+                yield sliding_window_view(x, n + 1)
+            before = x[-n:]
+    if first is not None:
+        yield sliding_window_view(np.concatenate((before, first)), n + 1)
 
 
 def sort_bucket(job, b, last, marks):
@@ -33,7 +65,7 @@ def sort_bucket(job, b, last, marks):
 
 
 def put_bucket(job, b, last, events, contexts):
-    """Put events and contexts, Suffixes without blocks, on the shelf. Returns the last two results of `sort_bucket`."""
+    """Puts events and contexts, Suffixes without blocks, on the shelf. Returns the last two results of `sort_bucket`."""
     n, W, shelf, vocab = job.order, len(job.seen), job.shelf, job.vocab
     for name, x in (("events", events), ("contexts", contexts)):
         nonempty = np.flatnonzero(np.diff(x.ended))
