@@ -104,15 +104,20 @@ def place_children(job, k, size, above):
     child, task = above["child"], f"nodes of order {k - 1}"
     dealt, back, total = Shelf(), Shelf(), 0
     if k == 2:
-        for types in job.each(partial(count_extensions, job, k), task):
-            child[:-1] += types
+
+        def count(b):
+            sizes = np.bincount(contexts_of(job, k, b)[1])
+            words = np.flatnonzero(sizes)  # those of the bucket
+            child[words] = sizes[words]
+
+        job.each(count, task)
         sum_up(child, 0)
         return lambda b: child[:-1].copy()
 
     def deal(b):
-        types, bow = count_extensions(job, k, b), job.shelf.get(("bow", b, k - 1), f32)
-        place = job.shelf.get(("place of contexts", b), np.int32)
-        rows = np.column_stack((place, types, bow.view(np.int32)))[place >= 0]
+        place, bow = job.shelf.get(("place of contexts", b), np.int32), job.shelf.get(("bow", b, k - 1), np.int32)
+        types = np.bincount(contexts_of(job, k, b)[1], minlength=len(place)).astype(np.int32)
+        rows = np.column_stack((place, types, bow))[place >= 0]
         dealt.deal(rows, ranges_of(rows[:, 0], size), (b,))
 
     job.each(deal, task)
@@ -148,12 +153,6 @@ def contexts_of(job, k, b):
     nodes = np.cumsum(suffix.is_begin(begins_of(job, b, "contexts"), k - 1), dtype=np.int32) - np.int32(1)
     come = job.shelf.get(("come", b), np.int32)[suffix.is_begin(begins_of(job, b, "events"), k)]
     return kept, nodes[come[kept]]
-
-
-def count_extensions(job, k, b):
-    """How many n-grams of order k extend each of a bucket's n-grams of order k - 1; at k = 2, each word."""
-    H = len(job.log10p) if k == 2 else job.shelf.size(("contexts", "oldest", b, k - 1))
-    return np.bincount(contexts_of(job, k, b)[1], minlength=H).astype(np.int32)
 
 
 def deal_events(job, k, size, base, dealt, b):
