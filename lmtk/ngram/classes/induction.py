@@ -164,7 +164,7 @@ def tables_of(data, order, room):
 
 
 def mergers(data, order, window, G, every=0):
-    """Merges classes as in Brown et al. 1992: the words `order` come in turn, two of each window + 1 classes are
+    """Merge classes as in Brown et al. 1992: the words `order` come in turn, two of each window + 1 classes are
     merged, and at the end classes are merged until G are left. A window of all words tries all pairs.
 
     After each call of the kernel, and with `every` after so many mergers, yields the share of the work that is done,
@@ -222,7 +222,7 @@ def paths(data, classes):
 
 
 def write_paths(out, data, classes):
-    """Writes a line for each word, "PATH WORD COUNT" with tabs: the path of its class, the word, how often it was seen;
+    """Write a line for each word, "PATH WORD COUNT" with tabs: the path of its class, the word, how often it was seen;
     by paths, then falling counts, then bytes.
     """
     path = paths(data, classes)

@@ -180,7 +180,7 @@ def update_costs(k, R, K, tables):
 
 @inlined
 def add_terms(R, K, sign, row, col, change, tables):
-    """Add to S, and to L of all pairs, the terms f(row[0]) + sign f(row[1]) - f(row[2]), and those of `col`. row, col
+    """Adds to S, and to L of all pairs, the terms f(row[0]) + sign f(row[1]) - f(row[2]), and those of `col`. row, col
     (3, C): sums of the rows and columns of N for each class. change (C,): scratch.
     """
     _, _, S, L, f = tables

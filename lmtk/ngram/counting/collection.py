@@ -372,7 +372,7 @@ def whole_size(tokens, words, order):
 
 
 def read_texts(raw, index, marks, memory, n_words):
-    """Put sentence marks into raw blocks. Returns the ids (N,), the starts (S + 1,) of the sentences, and a list of the
+    """Puts sentence marks into raw blocks. Returns the ids (N,), the starts (S + 1,) of the sentences, and a list of the
     blocks: (path, place, tokens, words known after it). Its first entry is for the `n_words` words before the texts.
     """
     ids, starts, blocks = Column(np.int32, memory), Column(np.int64, memory), [(-1, -1, 0, n_words)]

@@ -85,7 +85,7 @@ def suits_kernels(N, W, job):
 
 
 def count_ids(ids, starts, order, W, N):
-    """Counts every n-gram up to `order` inside sentences that begins with one of the first N tokens: ids (N or more,)
+    """Count every n-gram up to `order` inside sentences that begins with one of the first N tokens: ids (N or more,)
     and starts (S + 1,) of sentences -> Levels.
     """
     count = sort_positions if suits_kernels(N, W, "count") else sort_keys
@@ -291,7 +291,7 @@ def read_rows(path, index, order=None, floats=False, tolower=False, text=None):
 
 
 def row_parts(path, index, order=None, floats=False, tolower=False, text=None):
-    """Yields (rows, weights) of each block of a count file, as `parse_rows` returns them. Raises FormatError."""
+    """Yield (rows, weights) of each block of a count file, as `parse_rows` returns them. Raises FormatError."""
     before, reader = 0, Reader(index, tolower, "parse")
     for block in blocks(path) if text is None else text:
         large = not floats and reader.is_large(block)
@@ -323,7 +323,7 @@ def parse_counts(texts, floats):
 
 
 def write_counts(out, counts, by_bytes=False, only=None):
-    """Writes "w1 w2<TAB>n" lines of every order, or of the order `only`, without n-grams of count 0. counts: Counts, or
+    """Write "w1 w2<TAB>n" lines of every order, or of the order `only`, without n-grams of count 0. counts: Counts, or
     runs.Spilled. by_bytes: whether the extensions of an n-gram are in the byte order of their words; otherwise they are
     in the order in which they were first seen.
     """
@@ -386,7 +386,7 @@ def ranks(words):
 
 
 def format_counts(out, counts, by_bytes, only):
-    """Writes the lines of `write_counts`."""
+    """Write the lines of `write_counts`."""
     words, lines, prefix = counts.words, [], [b""] * (counts.order + 1)
     rank, path, columns = ranks(words) + 1, np.zeros((1, 0), np.int64), []
     for k, level in enumerate(counts.levels, 1):

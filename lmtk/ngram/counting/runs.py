@@ -57,12 +57,12 @@ class Spilled:
         return len(self.ends) - 1
 
     def pieces(self, k):
-        """Yields the nodes of order k in pieces, rows (M, 3)."""
+        """Yield the nodes of order k in pieces, rows (M, 3)."""
         for a in range(0, self.size(k), self.batch):
             yield self.rows(k, a, a + self.batch)
 
     def nodes(self, k):
-        """Yields the n-grams of order k in pieces, (M,) each: the nodes of their contexts, last words and counts."""
+        """Yield the n-grams of order k in pieces, (M,) each: the nodes of their contexts, last words and counts."""
         for rows in self.pieces(k):
             yield *np.divmod(rows[:, 0], len(self.words)), np.ascontiguousarray(rows[:, 1])
 
@@ -103,7 +103,7 @@ class Spilled:
             yield Counts(self.words, [*self.levels_of(np.sort(nodes), ends)])
 
     def levels_of(self, nodes, ends):
-        """Yields each order's Level of the n-grams that begin with some nodes of order 1. ends: as in `parts`."""
+        """Yield each order's Level of the n-grams that begin with some nodes of order 1. ends: as in `parts`."""
         above, W = None, len(self.words)
         for k, end in enumerate(ends, 1):
             sizes = end[nodes + 1] - end[nodes]
@@ -122,7 +122,7 @@ class Lines:
         self.kind, self.spill, self.columns, self.parts = np.float64 if floats else np.int64, spill, [], []
 
     def add(self, rows, weights):
-        """Adds {k: ids (N, k)} and {k: counts (N,)}, as `counts.parse_rows` returns them."""
+        """Add {k: ids (N, k)} and {k: counts (N,)}, as `counts.parse_rows` returns them."""
         while len(self.columns) < max(rows, default=0):
             self.columns.append((Column(np.int32, self.spill), Column(self.kind, self.spill)))
         for k in rows:
@@ -135,7 +135,7 @@ class Lines:
         return sum(counts.size for _, counts in self.columns)
 
     def pieces(self, most):
-        """Yields (rows, weights), an array for each order, of whole parts: up to `most` lines, or one part."""
+        """Yield (rows, weights), an array for each order, of whole parts: up to `most` lines, or one part."""
         n = len(self.columns)
         ends = np.cumsum([part + [0] * (n - len(part)) for part in self.parts], 0)
         columns = [(ids.array().reshape(-1, k), counts.array()) for k, (ids, counts) in enumerate(self.columns, 1)]
@@ -153,7 +153,7 @@ class Lines:
 
 
 def text_runs(ids, new_id, starts, order, W, memory):
-    """Yields runs of the n-grams of the text new_id[ids], each counted in about `memory` bytes."""
+    """Yield runs of the n-grams of the text new_id[ids], each counted in about `memory` bytes."""
     size = tokens_in(memory, order)
     for begin in range(0, len(ids), size):
         end = min(begin + size, len(ids))
@@ -164,7 +164,7 @@ def text_runs(ids, new_id, starts, order, W, memory):
 
 
 def line_runs(lines, new_id, W, text, memory):
-    """Yields runs of Lines, each made in about `memory` bytes, and then the run of a text, if it is not None. The sum
+    """Yield runs of Lines, each made in about `memory` bytes, and then the run of a text, if it is not None. The sum
     of the runs has the nodes that `counts.from_rows` would count, followed by those of the text. new_id (W',): the new
     ids of the Lines' ids. Raises LmtkError as from_rows.
     """

@@ -196,7 +196,7 @@ def judge(arrays, k, contexts, p_context, limits, shorter, judged):
 
 @jit
 def drop_low(arrays, k, contexts, extended):
-    """Makes an n-gram of order k bare, in place, if backing off gives it a higher probability. If nothing extends a
+    """Make an n-gram of order k bare, in place, if backing off gives it a higher probability. If nothing extends a
     context any more, its weight (log10) becomes 0. Returns the number of n-grams that became bare. extended
     (N_(k-1),) uint8: whether a context of order k ends in an n-gram.
     """

@@ -144,7 +144,7 @@ def lower_p(arrays, k, node, above, context, weights):
 
 @inlined
 def fetch_suffix(memory, where, k, node):
-    """Prefetches the number that `lower_p` of a node will read."""
+    """Prefetch the number that `lower_p` of a node will read."""
     if node < where[k - 1, N]:
         end = np.int64(memory[where[k - 1, AT] + where[k - 1, WIDTH] * (node + 1) - 1])
         prefetch(memory, where[k - 2, AT] + where[k - 2, WIDTH] * max(end, 0) + where[k - 2, P])
@@ -152,7 +152,7 @@ def fetch_suffix(memory, where, k, node):
 
 @jit
 def update_weights(arrays, k, contexts, shown):
-    """Sets the weights of contexts from the n-grams of order k, and scales n-grams as `renormalize` does. shown:
+    """Set the weights of contexts from the n-grams of order k, and scale n-grams as `renormalize` does. shown:
     store a weight that becomes 0, or was -0.0, as -0.0. Returns how many contexts sum to more than 1, and one of them.
     """
     (memory, logs, where, far), (first, last) = arrays, contexts

@@ -63,7 +63,7 @@ def count_below(memory, begin, width, size, x):
 
 @inlined
 def shell_sort(items, begin, end):
-    """Sorts items[begin:end] in place, by Shell's sort (1959): most lists are short."""
+    """Sort items[begin:end] in place, by Shell's sort (1959): most lists are short."""
     gap = 1
     while gap < (end - begin) // 3:
         gap = 3 * gap + 1
