@@ -372,8 +372,8 @@ def whole_size(tokens, words, order):
 
 
 def read_texts(raw, index, marks, memory, n_words):
-    """Puts sentence marks into raw blocks. Returns the ids (N,), the starts (S + 1,) of the sentences, and a list of the
-    blocks: (path, place, tokens, words known after it). Its first entry is for the `n_words` words before the texts.
+    """Puts sentence marks into raw blocks. Returns the ids (N,), the starts (S + 1,) of the sentences, and the blocks:
+    a list of (path, place, tokens, words known after it). Its first entry is for the `n_words` words before the texts.
     """
     ids, starts, blocks = Column(np.int32, memory), Column(np.int64, memory), [(-1, -1, 0, n_words)]
     starts.append(np.zeros(1, np.int64))

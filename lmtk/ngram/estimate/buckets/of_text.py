@@ -65,7 +65,7 @@ def sort_bucket(job, b, last, marks):
 
 
 def put_bucket(job, b, last, events, contexts):
-    """Puts events and contexts, Suffixes without blocks, on the shelf. Returns the last two results of `sort_bucket`."""
+    """Puts events and contexts, Suffixes without blocks, on the shelf. Returns what `sort_bucket` returns last."""
     n, W, shelf, vocab = job.order, len(job.seen), job.shelf, job.vocab
     for name, x in (("events", events), ("contexts", contexts)):
         nonempty = np.flatnonzero(np.diff(x.ended))
