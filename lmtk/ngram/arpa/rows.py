@@ -16,7 +16,7 @@ import numpy as np
 from lmtk.machine.jit import intrinsic, jit
 from lmtk.machine.threads import map_at_once
 from lmtk.ngram.model.building import finish
-from lmtk.ngram.model.nodes import AT, BOW, CHILD, WIDE, WIDTH, ZERO, N, P, allocate, wrap_records
+from lmtk.ngram.model.nodes import AT, BOW, CHILD, WIDE, WIDTH, ZERO, N, P, allocate, number, wrap_records
 from lmtk.ngram.model.searching import count_below
 
 AHEAD = 12  # rows: how far ahead memory is fetched
@@ -142,52 +142,42 @@ def sort_rows(rows, columns, ids, falling, start, place, other):
 
 @jit
 def link_rows(rows, place, k, begin, first_ids, memory, where):
-    """Hard to read: the context of the current row and all its prefixes are followed through the trie, so that no
-    context is searched.
-    memory <- the records of rows in the order `place`, from node `begin` on, and the children of the contexts whose
-    first ids are in a range. Returns 0, WRONG or FALLING. Bound by one pass over the rows.
+    """memory <- the records of rows in the order `place`, from node `begin` on, and the children of the contexts whose
+    first ids are in a range. Returns 0, WRONG or FALLING. Rows and contexts are in the same order, so that the contexts
+    are found one after the other, without a search. Bound by one pass over both.
     """
     (low, high), numbers, logs, size = first_ids, rows.view(np.float32), memory.view(np.float32), len(rows)
     base, width, p = where[k - 1, AT], where[k - 1, WIDTH], where[k - 1, P]
-    up = where[max(k - 2, 0), AT]
-    # for the prefixes of the current context: their last words, their nodes, and where the nodes' children end
-    word, at, end, stop = np.empty(k, np.int64), np.empty(k, np.int64), np.empty(k, np.int64), np.int64(0)
+    up, first, stop, previous = where[max(k - 2, 0), AT], np.int64(0), np.int64(0), np.int64(-1)
+    # the node of the current row's first j words, and where the children of its context end
+    at, end = np.empty(k, np.int64), np.empty(k, np.int64)
     if k > 1:
         unigrams = where[0, AT], where[0, WIDTH], where[0, N]
-        at[1], stop = count_below(memory, *unigrams, low), count_below(memory, *unigrams, high)
-        for j in range(1, k - 1):
-            above = where[j - 1, AT]
-            at[j + 1], stop = memory[above + WIDE * at[j] + CHILD], np.int64(memory[above + WIDE * stop + CHILD])
-            word[j], end[j] = memory[above + WIDE * at[j]], memory[above + WIDE * (at[j] + 1) + CHILD]
-        at[k - 1] -= 1
-    previous, same, first = np.int64(-1), k == 1, True
+        first, stop = count_below(memory, *unigrams, low), count_below(memory, *unigrams, high)
+        at[1], end[1] = first, stop
+        for j in range(k - 2):
+            above = where[j, AT]
+            first, stop = number(memory, above + WIDE * first + CHILD), number(memory, above + WIDE * stop + CHILD)
     for i in range(size):
         if i + AHEAD < size:
             prefetch(rows, np.int64(place[i + AHEAD]) * rows.shape[1])
-        row = u64(place[i])
-        j = 1
-        while same and j < k and rows[row, j - 1] == word[j]:
+        row, before, j = u64(place[i]), u64(place[max(i - 1, 0)]), 1
+        while i and j < k and rows[row, j - 1] == rows[before, j - 1]:
             j += 1
         if j < k:
-            same, previous = False, np.int64(-1)
-        while not same:
-            at[k - 1] += 1
-            if at[k - 1] >= stop:
-                return WRONG
-            memory[u64(up + WIDE * at[k - 1] + CHILD)] = begin + i
-            word[k - 1], j = memory[u64(up + WIDE * at[k - 1])], k - 1
-            while j > 1 and (first or end[j - 1] <= at[j]):
-                above = where[j - 2, AT]
-                while end[j - 1] <= at[j]:
-                    at[j - 1] += 1
-                    end[j - 1] = memory[u64(above + WIDE * (at[j - 1] + 1) + CHILD)]
-                word[j - 1], j = memory[u64(above + WIDE * at[j - 1])], j - 1
-            j, first = 1, False
-            while j < k and rows[row, j - 1] == word[j]:
+            while j < k:
+                above, word = where[j - 1, AT], rows[row, j - 1]
+                while at[j] < end[j] and memory[u64(above + WIDE * at[j])] < word:
+                    at[j] += 1
+                if at[j] == end[j] or memory[u64(above + WIDE * at[j])] != word:
+                    return WRONG
                 j += 1
-            same = j == k
-            if not same and rows[row, j - 1] < word[j]:
-                return WRONG
+                if j < k:
+                    at[j] = memory[u64(above + WIDE * at[j - 1] + CHILD)]
+                    end[j] = memory[u64(above + WIDE * (at[j - 1] + 1) + CHILD)]
+            for context in range(first, at[k - 1] + 1):
+                memory[u64(up + WIDE * context + CHILD)] = begin + i
+            first, previous = at[k - 1] + 1, np.int64(-1)
         w = np.int64(rows[row, k - 1])
         if w <= previous:
             return WRONG if w == previous else FALLING
@@ -198,6 +188,6 @@ def link_rows(rows, place, k, begin, first_ids, memory, where):
         if width == WIDE:
             value = numbers[row, k + 1]
             logs[to + u64(BOW)] = -np.inf if value == ZERO else value
-    for context in range(at[k - 1] + 1 if k > 1 else 0, stop):
+    for context in range(first, stop):
         memory[u64(up + WIDE * context + CHILD)] = begin + size
     return 0
