@@ -181,27 +181,20 @@ def parse(line, k):
 
 def pieces(blocks, unigrams):
     """Yields (number, line) as `split_lines` does, but Rows in place of the lines that `text.kernels.read_lines` reads.
-    From the 2-grams on, threads read the blocks.
+    From the 2-grams on, threads read the blocks; before, this thread does, since the order of 1-grams numbers words.
     """
     line, unigrams.table = 0, Table([], [])  # 1-grams are not looked up
-
-    def readers():
-        for order, block in split_sections(blocks):
-            if order is None or order < 2:  # one after the other, since this order numbers the words
-                items = read_block(block, order, unigrams)
-                yield lambda items=items: items
-            else:
-                unigrams.table = unigrams.vocab.table
-                yield partial(read_block, block, order, unigrams)
-
-    for items, lines in map_in_order(lambda read: read(), readers()):
-        yield from ((line + number, piece) for number, piece in items)
-        line += lines
+    for is_shared, parts in groupby(split_sections(blocks), lambda part: part[0] > 1):
+        if is_shared:
+            unigrams.table = unigrams.vocab.table
+        for items, lines in (map_in_order if is_shared else map)(partial(read_block, unigrams), parts):
+            yield from ((line + number, piece) for number, piece in items)
+            line += lines
 
 
 def split_sections(blocks):
     """Yields (order, lines) up to \\end\\ or a wrong head: blocks of whole lines, cut after each head of a section. The
-    order is None before the model, and 0 in its first lines.
+    order is 0 before the 1-grams.
     """
     order = None
     for block in blocks:
@@ -211,12 +204,12 @@ def split_sections(blocks):
             line = block[block.rfind(b"\n", 0, at) + 1 : end].strip(b" \t\r\n")
             head = SECTION.match(line)
             if line == b"\\data\\" if order is None else head or line == b"\\end\\":
-                yield order, block[begin:end]
+                yield order or 0, block[begin:end]
                 begin, order = end, 0 if order is None else order + 1
                 if order and not (head and int(head[1]) == order):
                     return
             at = block.find(b"\\", end)
-        yield order, block[begin:]
+        yield order or 0, block[begin:]
 
 
 class Unigrams:
@@ -301,10 +294,11 @@ class GrowingTrie:
                 sections[k].clear()
 
 
-def read_block(block, order, unigrams):
-    """Reads a block of whole lines inside `order`: ([(number in the block, line or Rows)], the number of lines). The
-    words of 1-grams are added to `unigrams`.
+def read_block(unigrams, part):
+    """Reads a part of `split_sections`: ([(number in the part, line or Rows)], the number of lines). The words of
+    1-grams are added to `unigrams`.
     """
+    order, block = part
     text, at, line, items = np.frombuffer(block, np.uint8), 0, 0, []
     while at < len(text):
         if order:
