@@ -66,41 +66,32 @@ def best_class(w, g, G, neighbours, counts, scratch):
         row = M[a] if i == 0 else N[a]
         for b in range(len(N)):
             rows[i, b] = row[b]
+        rows[i, a] -= s
         for j in range(size[1 - i]):
             d = near[1 - i, j]
             rows[i, d] -= r[1 - i, d]
     for b in range(G):
         gain[b] = 0
         for i in range(2):
-            gain[b] -= xlogx(n[i, b] + total[i]) - xlogx(n[i, b])
+            x = n[i, b] - total[i] if b == a else n[i, b]
+            gain[b] -= xlogx(x + total[i]) - xlogx(x)
     for i in range(2):
         for j in range(size[i]):
             d = near[i, j]
             x = r[i, d]
-            row = rows[i] if d == a else M[d] if i == 0 else N[d]
-            if n[1 - i, d] + x < F:  # the row of class a still has the bigrams of w
+            row, before = rows[i] if d == a else M[d] if i == 0 else N[d], gain[a]
+            if n[1 - i, d] + x < F:
                 for b in range(G):
                     gain[b] += f[row[b] + x] - f[row[b]]
             else:
                 for b in range(G):
                     gain[b] += xlogx(row[b] + x) - xlogx(row[b])
+            gain[a] = before + xlogx(row[a]) - xlogx(row[a] - x)  # the row still has the bigrams of w
     for b in range(G):
         # the bigrams inside of b: w goes in as history and as predicted word at once
-        x, y, z = r[0, b], r[1, b], N[b, b]
+        x, y, z = r[0, b], r[1, b], alone if b == a else N[b, b]
         if x + y + s:
             gain[b] += xlogx(z + x + y + s) + xlogx(z) - xlogx(z + x) - xlogx(z + y)
-    # gain[a]: the counts n, N still have w in a
-    gain[a] = 0
-    for i in range(2):
-        gain[a] -= xlogx(n[i, a]) - xlogx(n[i, a] - total[i])
-        for j in range(size[i]):
-            d = near[i, j]
-            x = r[i, d]
-            y = alone + x if d == a else N[a, d] if i == 0 else N[d, a]
-            gain[a] += xlogx(y) - xlogx(y - x)
-    x, y = r[0, a], r[1, a]
-    if x + y + s:
-        gain[a] += xlogx(alone + x + y + s) + xlogx(alone) - xlogx(alone + x) - xlogx(alone + y)
     best = a
     for b in range(G):
         if gain[b] > gain[best] + SMALL:
