@@ -224,10 +224,10 @@ def run_training(run, progress, stretches, tell, comm=ALONE):
         try:
             for over, words, now in () if has_ended(progress, run.settings) else stretches:
                 tell(progress, over, words)
-                stop = comm.largest(cut[0] if cut else 0)
+                stop = comm.max(cut[0] if cut else 0)
                 if (stop or is_due(run.save_every, over, last, progress.step)) and run.checkpoint:
                     arrays = run.arrays(progress, now())
-                    comm.largest(0)  # with -parallel data, all ranks copy shared arrays before one of them goes on
+                    comm.max(0)  # with -parallel data, all ranks copy shared arrays before one of them goes on
                     if comm.rank == 0:
                         saver(progress, arrays)
                 last = progress.step

@@ -247,6 +247,17 @@ def test_ranks_count_as_one_process(tmp_path, ranks, where, large, more):
 
 
 @needs_mpi
+@pytest.mark.parametrize("text", ["a b\nb c\n", "a <unk>\nb c\n"])
+def test_ranks_write_the_kenlm_layout(tmp_path, text):
+    (tmp_path / "t").write_text(text * 50)
+    words = ["1", "ngram-count", "-text", "t", "-kenlm", "-discount-fallback", "-layout", "kenlm", "-lm"]
+    python, environment = [sys.executable, "-c", SMALL_BLOCKS], ENVIRONMENT | {"PYTHONPATH": str(TESTS.parent)}
+    subprocess.run([*python, *words, "one"], cwd=tmp_path, env=environment, check=True)
+    assert mpi(2, *words, "many", "-mpi", program=python, cwd=tmp_path, environment=APART)[0] == 0
+    assert (tmp_path / "one").read_bytes() == (tmp_path / "many").read_bytes()
+
+
+@needs_mpi
 @pytest.mark.parametrize(
     "more", [["-text", "t", "-read", "c"], ["-read", "c"], ["-text", "c", "-text-has-weights-last"]]
 )

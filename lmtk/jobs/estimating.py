@@ -356,7 +356,8 @@ def count_ngrams(job, lists, comm):
     counts_wanted = (uses_counts and not twice) or job.maxent or job.trust_totals or count_job.recompute or not in_order
     as_text = job.model_wanted and not counts_wanted and count_job.order > 1 and (comm.size == 1 or job.is_shared)
     counts = counting.collect_counts(count_job, lists, comm, as_text)
-    if comm.size > 1 and isinstance(counts, Text) and job.layout == "kenlm" and comm.total(counts.has(count_job.unk)):
+    is_shared_text = comm.size > 1 and isinstance(counts, Text)
+    if is_shared_text and job.layout == "kenlm" and comm.sum(int(counts.has(count_job.unk))):
         counts = counting.collect_counts(count_job, lists, comm)
     written = counts
     if twice and isinstance(counts, Text):
@@ -437,7 +438,7 @@ def make_model(job, counted, comm):
         model = grow(job, vocabulary, methods) if job.grow else model
         if model:
             kept = write_model(job, counted, model, methods, layout, comm.rank)
-    sent = comm.total(comm.sent)
+    sent = comm.sum(comm.sent)
     if sent and comm.rank == 0:
         recipe.tell(f"the ranks sent one another {sent} bytes")
     return kept

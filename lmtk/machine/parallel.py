@@ -1,6 +1,6 @@
 """The ranks of a job: `Alone`, or `Many` under mpiexec; with `pooled`, the ranks of a node become threads of one rank.
 
-A communicator has rank, size, sum, max, largest, total, join, share, each, swap, gather, follow, place and times;
+A communicator has rank, size, sum, max, join, share, each, swap, gather, follow, place and times;
 only Many has tell, send and receive. All ranks must call the same methods in the same order.
 """
 
@@ -33,7 +33,7 @@ class Alone:
     def sum(self, a):
         return a
 
-    max = total = largest = swap = place = sum
+    max = swap = place = sum
 
     def share(self, make):
         return make()
@@ -77,19 +77,15 @@ class Many:
     def reduce(self, a, operation):
         out = np.empty_like(a, order="C")
         self.exchange(self.world.Iallreduce, np.ascontiguousarray(a), out, operation)
-        return out
+        return out if isinstance(a, np.ndarray) else int(out)
 
     def sum(self, a):
-        """The sum over the ranks of an array, the same array on every rank."""
+        """The sum over the ranks of an array or a whole number, the same on every rank."""
         return self.reduce(a, self.MPI.SUM)
 
     def max(self, a):
-        """The maximum over the ranks of each element of an array."""
+        """The maximum over the ranks of each element of an array, or of a whole number."""
         return self.reduce(a, self.MPI.MAX)
-
-    def largest(self, number):
-        """The largest of the ranks' whole numbers."""
-        return int(self.max(np.array([number]))[0])
 
     def join(self, rows, total):
         """The ranks' rows (V_i, D) one below the other, (total, D), on every rank."""
@@ -148,10 +144,6 @@ class Many:
         """The list of the ranks' parts, in the order of ranks, on every rank."""
         return self.world.allgather(part)
 
-    def total(self, number):
-        """The sum of the ranks' whole numbers."""
-        return int(self.sum(np.array([number]))[0])
-
     def each(self, make):
         """make() on each rank. On LmtkError or OSError, the first such rank raises it; the others wait to be ended."""
         made, error = None, None
@@ -198,7 +190,7 @@ def split_by_machine(comm):
     """
     node = comm.world.Split_type(comm.MPI.COMM_TYPE_SHARED)
     heads = comm.world.Split(0 if node.rank == 0 else comm.MPI.UNDEFINED)
-    return node, heads if node.rank == 0 else None, comm.total(int(node.rank == 0))
+    return node, heads if node.rank == 0 else None, comm.sum(int(node.rank == 0))
 
 
 def tell_alone(remedy="; with -mpi they share the job"):

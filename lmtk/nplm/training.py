@@ -316,7 +316,7 @@ def finish_epoch(progress, network, data, settings, comm, rate):
     if heldout is not None and not math.isfinite(heldout):
         raise Diverged(f"the held-out likelihood is not finite after epoch {progress.epoch + 1}; try a lower -rate")
     is_finite = all(np.isfinite(a).all() for a in network.named().values())
-    if comm.largest(int(not is_finite)):  # no reader would accept the model
+    if comm.max(int(not is_finite)):  # no reader would accept the model
         raise Diverged(f"the model is not finite after epoch {progress.epoch + 1}; try a lower -rate")
     estimated = settings.objective in ESTIMATED
     counted = count_scored(data, settings, progress)

@@ -263,7 +263,7 @@ def collect(sources, as_text=False, memory=None, comm=ALONE, replace_words=None)
         words, replacing_id = replace_words(words)
         new_id = replacing_id[new_id]
     W = len(words)
-    tokens, run, levels = comm.total(len(ids)), None, None
+    tokens, run, levels = comm.sum(len(ids)), None, None
     if memory and len(ids) > tokens_in(memory, order):
         limit_memory(memory)
         run = merged(text_runs(ids, new_id, starts, order, W, memory), W, memory)
@@ -306,7 +306,7 @@ def text_of(raw, reader, comm):
     LmtkError for a text that is too large to be sorted at once.
     """
     index, marks, memory = reader.index, reader.sources.marks, reader.memory
-    if not pays("ngrams", comm.total(raw.size)):
+    if not pays("ngrams", comm.sum(raw.size)):
         return None
     is_whole = comm.size == 1 and (not memory or memory >= whole_size(raw.size, len(index), reader.sources.order))
     counts, is_valid = np.zeros(len(index), np.int64), True
@@ -316,7 +316,7 @@ def text_of(raw, reader, comm):
     except MarksInside:
         is_valid = False
     number = int(counts.sum())
-    if not comm.total(number) or comm.total(int(not is_valid)):
+    if not comm.sum(number) or comm.sum(int(not is_valid)):
         return None
     if is_whole and number >= 1 << 31:
         raise LmtkError(f"the text has {number} words and sentence ends, too many for one sort; give -memory")

@@ -91,7 +91,7 @@ def count_all(job, sort):
 def estimate(job):
     """Estimates the orders from 2 on of Buckets, on all ranks. Returns the Buckets."""
     left_out = sum(job.each(partial(estimate_one, job), "estimating"))
-    if job.comm.total(left_out):  # prefixes may be among those left out
+    if job.comm.sum(left_out):  # prefixes may be among those left out
         need_all(job, not job.kenlm)
     share_words(job)
     job.forget()

@@ -16,7 +16,7 @@ def deal_out(job, parts):
     batches, longest, done, total = records_of(parts, n), 1, 0, int(job.seen.sum())
     while longest:
         rows = next(batches, np.zeros((0, n + 1), np.int32))
-        longest = comm.largest(len(rows))
+        longest = comm.max(len(rows))
         rank = job.bucket_of[rows[:, n - 1]] % np.uint16(comm.size)
         done += len(rows)
         job.show(min(1.0, done * comm.size / total), "dealing out")

@@ -105,7 +105,7 @@ def open_shared(out, comm):
     name, file = comm.gather(out.raw.name if plain else None)[0], None
     with contextlib.suppress(OSError, TypeError):
         file = os.open(name, os.O_WRONLY)
-    if comm.total(int(file is None)) and file is not None:
+    if comm.sum(int(file is None)) and file is not None:
         os.close(file)
         return name, None
     return name, file
