@@ -20,29 +20,22 @@ def first():
 
 
 def supervise(program):
-    """Goes on in a child process, while the parent calls `wait_for_rank`. When a rank is killed, mpiexec kills all
-    processes of all ranks, and says on stdout only which process has died; but it waits until the parent has ended.
-    Does nothing without an mpiexec of MPICH or Intel MPI: others name a killed rank themselves.
+    """Goes on in a child process. Its parent ends with the child's status, and prints a line if a signal has ended it:
+    when a rank is killed, mpiexec kills all processes of all ranks, and says on stdout only which process has died; but
+    it waits until the parent has ended. Does nothing without an mpiexec of MPICH or Intel MPI: others name a killed
+    rank themselves.
     """
-    if INHERITED not in os.environ:
+    if INHERITED not in os.environ or not (child := os.fork()):
         return
-    child = os.fork()
-    if child:
-        # mpiexec sends these signals to the child too
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            signal.signal(number, signal.SIG_IGN)
-        place = f"rank {os.environ[RANKS[0]]} of {started()}"
-        wait_for_rank(child, program, place)
-
-
-def wait_for_rank(child, program, place):
-    """Ends with the status of a child process, and prints a line if a signal has ended it."""
+    # mpiexec sends these signals to the child too
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
     _, status = os.waitpid(child, 0)
     if not os.WIFSIGNALED(status):
         os._exit(os.WEXITSTATUS(status))
     number = os.WTERMSIG(status)
     if number != signal.SIGPIPE:  # by which a program ends silently when nobody reads what it prints
         name, hint = signal.Signals(number).name, ", perhaps because memory ran out" * (number == signal.SIGKILL)
-        message = f"{program}: {place} (process {child} on {os.uname().nodename}) was killed by {name}{hint}\n"
-        os.write(2, message.encode())
+        place = f"rank {os.environ[RANKS[0]]} of {started()} (process {child} on {os.uname().nodename})"
+        os.write(2, f"{program}: {place} was killed by {name}{hint}\n".encode())
     os._exit(128 + number)
