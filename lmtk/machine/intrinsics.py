@@ -31,17 +31,6 @@ def load8(typing, array, at):
 
 
 @intrinsic
-def store8(typing, array, at, value):
-    """array[at : at + 8] <- value, a uint64, the lowest byte first."""
-
-    def build(context, builder, signature, arguments):
-        builder.store(arguments[2], pointer(context, builder, signature.args[0], *arguments[:2])).align = 1
-        return context.get_dummy_value()
-
-    return types.void(array, types.int64, types.uint64), build
-
-
-@intrinsic
 def prefetch(typing, array, at):
     """Prefetches the cache line of array[at], of any type. It does not wait, and the place may be out of range."""
 
@@ -67,28 +56,30 @@ def load_shared(typing, array, at):
     return types.int64(array, types.int64), build
 
 
-@intrinsic
-def store_shared(typing, array, at, value):
-    """array[at] <- value, int64. A thread that reads it by `load_shared` also sees all that was written before."""
+def writer(write, kind):
+    """The intrinsic (array, at, value) that calls write(builder, the place array[at], value) of numba's type `kind`."""
 
-    def build(context, builder, signature, arguments):
-        place = pointer(context, builder, signature.args[0], *arguments[:2])
-        builder.store_atomic(arguments[2], place, "release", 8)
-        return context.get_dummy_value()
+    @intrinsic
+    def put(typing, array, at, value):
+        def build(context, builder, signature, arguments):
+            write(builder, pointer(context, builder, signature.args[0], *arguments[:2]), arguments[2])
+            return context.get_dummy_value()
 
-    return types.void(array, types.int64, types.int64), build
+        return types.void(array, types.int64, kind), build
+
+    return put
 
 
-@intrinsic
-def add_shared(typing, array, at, value):
-    """array[at] += value, int64, while other threads may add to it too."""
+def write_unaligned(builder, place, value):
+    builder.store(value, place).align = 1
 
-    def build(context, builder, signature, arguments):
-        place = pointer(context, builder, signature.args[0], *arguments[:2])
-        builder.atomic_rmw("add", place, arguments[2], "monotonic")
-        return context.get_dummy_value()
 
-    return types.void(array, types.int64, types.int64), build
+# array[at : at + 8] <- value, the lowest byte first
+store8 = writer(write_unaligned, types.uint64)
+# array[at] <- value. A thread that reads it by `load_shared` also sees all that was written before.
+store_shared = writer(lambda builder, place, value: builder.store_atomic(value, place, "release", 8), types.int64)
+# array[at] += value, while other threads may add to it too
+add_shared = writer(lambda builder, place, value: builder.atomic_rmw("add", place, value, "monotonic"), types.int64)
 
 
 @intrinsic
