@@ -168,7 +168,7 @@ def test_tuned_discounts_give_the_text_most(tmp_path, name, unk):
     (corpus,) = read_corpus(str(tmp_path / "heldout"), vocab, Marks())
     methods = [METHODS[name]((), True)] * 3
     text, levels = HeldOut(corpus, vocab, methods), counted_levels(counts, vocab, 3, methods)
-    tuned = text.tune(levels[0], text.of_levels(levels))
+    tuned = text.tune(text.of_levels(levels))
 
     def total(tuned):
         logp = estimate(counts, vocab, Recipe(methods, (0.5, 1, 1.5), fixed=tuned))[0].score(corpus).logp

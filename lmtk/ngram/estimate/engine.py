@@ -279,9 +279,10 @@ def smooth_unigrams(vocab, recipe, kept, seen, bigrams, counted, features):
     if len(recipe.methods) > 1 and recipe.methods[0].continued:
         count = np.where(words < vocab.V, np.append(bigrams, 0), seen)
     nothing = np.zeros(len(words), np.int32)
-    first = Order(words, nothing, words, nothing, count, is_counted, words, words == vocab.unk_id, seen, inside)
+    is_event = is_counted & (words < vocab.V)
+    first = Order(words, nothing, words, nothing, count, is_counted, words, is_event, seen, inside)
     if recipe.heldout:
-        recipe = recipe.tuned(first, features)
+        recipe = recipe.tuned([*recipe.heldout.of_levels([first]), *features])
     count = seen if recipe.methods[0].counts == "after" else count
     if recipe.kenlm:
         last, count = last_word(seen, vocab), count.copy()

@@ -19,7 +19,6 @@ import numpy as np
 
 from lmtk.errors import LmtkError
 from lmtk.ngram.counting.counts import find, find_rows, values
-from lmtk.ngram.estimate.smoothing import closed_contexts
 from lmtk.text.corpus import contexts
 
 LEAST = 1e-3  # the least discount, with which every context leaves something
@@ -39,15 +38,11 @@ class HeldOut:
         self.words = np.column_stack((corpus.ids, contexts(corpus, len(methods))))[at]
         self.vocab, self.methods = vocab, methods
 
-    def tune(self, first, features):
+    def tune(self, features):
         """{k: Method} with the discounts under which the text is most likely. The likelihood includes n-grams that a
-        minimum will leave out. first: order 1 as a smoothing.Order; features: of each order from 2 on.
+        minimum will leave out. features: of each order.
         """
-        one = np.zeros(len(self.words), np.int64)
-        count = np.where(first.counted & (first.word < self.vocab.V), first.count, 0)
-        of_words = self.of_words(1, (first.parent, count), 1, one, self.words[:, 0])
-        features, before = [of_words, *features], -np.inf
-        D = [np.array([0.5, 1.0, 1.5])[: n.shape[1]] for _, _, n in features]
+        D, before = [np.array([0.5, 1.0, 1.5])[: n.shape[1]] for _, _, n in features], -np.inf
         for _ in range(SWEEPS):
             for k in range(len(D)):
                 D[k] = best_discounts(features, D, k, self.vocab.V)
@@ -58,15 +53,13 @@ class HeldOut:
         return {k: replace(self.methods[k - 1], parameters=tuple(map(float, d))) for k, d in enumerate(D, 1)}
 
     def of_levels(self, levels):
-        """The features of the orders from 2 on, from smoothing.Orders of all orders."""
-        W, features = len(self.vocab.words), []
-        for k, level in enumerate(levels[1:], 2):
-            event = level.counted & (level.word < self.vocab.V)
-            event &= ~closed_contexts(levels[k - 2], self.vocab)[level.parent]
+        """The features of each order, from smoothing.Orders."""
+        W, features, H = len(self.vocab.words), [], 1  # H: the number of contexts
+        for k, level in enumerate(levels, 1):
             context = find_rows([below.keys for below in levels[: k - 1]], self.words[:, k - 1 : 0 : -1], W)
             node = find(level.keys, context, self.words[:, 0], W)
-            grams = level.parent, np.where(event, level.count, 0)
-            features.append(self.of_words(k, grams, len(levels[k - 2].keys), context, node))
+            features.append(self.of_words(k, (level.parent, level.count * level.event), H, context, node))
+            H = len(level.keys)
         return features
 
     def unseen(self):

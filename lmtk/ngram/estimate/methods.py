@@ -282,9 +282,9 @@ class Recipe:
         """The Method of order k with discounts from `fixed`, or by n(r), n_1 .. n_r. Raises NoDiscount."""
         return self.fixed.get(k) or self.methods[k - 1].with_discounts(k, n, self)
 
-    def tuned(self, first, features):
-        """The Recipe with discounts under which held-out text is most likely. first, features: as in HeldOut.tune."""
-        tuned = self.heldout.tune(first, features) | self.fixed
+    def tuned(self, features):
+        """The Recipe with discounts under which held-out text is most likely. features: as in HeldOut.tune."""
+        tuned = self.heldout.tune(features) | self.fixed
         for k in sorted(tuned.keys() - self.fixed):
             self.tell(f"tuned discounts for order {k}: {' '.join(f'{d:.6g}' for d in tuned[k].parameters)}")
         return replace(self, fixed=tuned)

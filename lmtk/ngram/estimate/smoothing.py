@@ -35,9 +35,9 @@ f32 = np.float32
 class Order:
     """One order while it is estimated. For each n-gram, (N,): keys; parent, the node of its context; word, its last
     word; suffix, the node without its oldest word; count, as the method wants it; raw, how often the n-gram was seen;
-    inside, whether all its words are kept, or None; counted, whether it was among the counts; first_word; unknown,
-    whether <unk> is in it. In single precision: log10p, backed off if the n-gram is left out; log10bow. kept, whether
-    the n-gram is in the model.
+    inside, whether all its words are kept, or None; counted, whether it was among the counts; first_word; event,
+    whether it is counted and predicted: not if its context ends in </s>, or has an <unk> that is not predicted. In
+    single precision: log10p, backed off if the n-gram is left out; log10bow. kept, whether the n-gram is in the model.
     """
 
     keys: np.ndarray
@@ -47,7 +47,7 @@ class Order:
     count: np.ndarray
     counted: np.ndarray
     first_word: np.ndarray
-    unknown: np.ndarray
+    event: np.ndarray
     raw: np.ndarray
     inside: np.ndarray = None
     log10p: np.ndarray = None
@@ -59,7 +59,7 @@ def levels_of(counts, vocab, order):
     """Counts -> Orders with the vocabulary's ids. Every word is a node of order 1, and every prefix and suffix of an
     n-gram is a node of its own order.
     """
-    levels = []
+    levels, is_closed = [], np.zeros(1, bool)  # is_closed: which contexts cannot be extended
     for k, (keys, count, counted) in enumerate(nodes_of_rows(counts, vocab, order), 1):
         if k == 1:
             word, parent = keys, np.zeros(len(keys), np.int32)
@@ -69,8 +69,10 @@ def levels_of(counts, vocab, order):
             kind = np.int32 if len(below.keys) < 1 << 31 else np.int64  # int32 takes half the memory
             parent, word = (x.astype(kind) for x in np.divmod(keys, len(vocab.words)))
             suffix = word if k == 2 else find(below.keys, below.suffix[parent].astype(np.int64), word, len(vocab.words))
-            first_word, unknown = below.first_word[parent], below.unknown[parent] | (word == vocab.unk_id)
-        levels.append(Order(keys, parent, word, suffix, count, counted, first_word, unknown, count))
+            first_word, unknown = below.first_word[parent], unknown[parent] | (word == vocab.unk_id)
+        event = counted & (word < vocab.V) & ~is_closed[parent]
+        is_closed = (word == vocab.eos_id) | (unknown & (vocab.unk_id >= vocab.V))
+        levels.append(Order(keys, parent, word, suffix, count, counted, first_word, event, count))
     return levels
 
 
@@ -127,7 +129,7 @@ def estimate(counts, vocab, recipe):
     methods, kenlm, discounted = recipe.methods, recipe.kenlm, []
     levels = counted_levels(counts, vocab, len(methods), methods, kenlm)
     if recipe.heldout:
-        recipe = recipe.tuned(levels[0], recipe.heldout.of_levels(levels))
+        recipe = recipe.tuned(recipe.heldout.of_levels(levels))
     last = last_nodes(levels, vocab) if kenlm else []
     for k, (method, level, last_node) in enumerate(itertools.zip_longest(methods, levels, last), 1):
         count = level.raw if method.counts == "after" else level.count
@@ -169,12 +171,10 @@ def estimate_order(levels, k, method, vocab, tell, size, trusting=False):
     """
     level, V, below = levels[k - 1], vocab.V, levels[k - 2] if k > 1 else None
     level.log10p, level.log10bow = np.full(len(level.keys), np.nan, f32), np.zeros(len(level.keys), f32)
-    is_event, lower_p, T, H = level.counted & (level.word < V), None, None, 1
+    n, lower_p, T, H = np.flatnonzero(level.event), None, None, 1
     if below:
         lower_p, H = probability(below.log10p), len(below.keys)
-        is_event &= ~closed_contexts(below, vocab)[level.parent]
         T = below.count if trusting else None
-    n = np.flatnonzero(is_event)
     raw = level.raw[n] if level.inside is None else np.where(level.inside[n], level.raw[n], -1)
     events = level.parent[n], level.count[n], raw, level.suffix[n], lower_p
     level.log10p[n], _, bow = smooth(events, H, method, V, size, T)
@@ -191,12 +191,6 @@ def estimate_order(levels, k, method, vocab, tell, size, trusting=False):
     level.kept = ~np.isnan(level.log10p)
     n = np.flatnonzero(~level.kept)
     level.log10p[n] = bow[level.parent[n]] + below.log10p[level.suffix[n]] if below else -np.inf
-
-
-def closed_contexts(below, vocab):
-    """Which contexts, nodes of `below`, cannot be extended: they end in </s>, or have an unpredicted <unk>."""
-    is_end = below.word == vocab.eos_id
-    return is_end if vocab.unk_id < vocab.V else is_end | below.unknown
 
 
 def smooth(events, H, method, V, size, T=None):
