@@ -169,15 +169,19 @@ class Additive(Method):
 
 
 class Absolute(Method):
-    """f(c) = c - D; q = T, and the weight is D types / T: absolute discounting."""
+    """Absolute discounting: f(c) = c - D_c; q = T, and the weight is (D_1 n_1 + D_2 n_2 + ..) / T, n_r being the types
+    of count r. The last discount is also that of all higher counts.
+    """
 
     neutral = (0,)
 
     def discounted_counts(self):
-        return [0.0], self.parameters[0]
+        *D, last = self.parameters
+        return [0.0, *(r - d for r, d in enumerate(D, 1))], last
 
     def shares(self, T, types, V):
-        return T, self.parameters[0] * types[0] / np.ceil(T)
+        higher = *types[1 : len(self.parameters)], 0
+        return T, sum(D * (n - more) for D, n, more in zip(self.parameters, types, higher)) / np.ceil(T)
 
 
 class KneserNey(Absolute):
@@ -213,19 +217,9 @@ class KneserNey(Absolute):
 
 
 class ModifiedKneserNey(KneserNey):
-    """f(c) = c - D1, D2 or D3+ for counts of 1, 2, 3 and more; q = T, and the weight is (D1 n1 + D2 n2 + D3+ n3+) / T,
-    n_r being the types of count r (Chen and Goodman 1998, section 3).
-    """
+    """Kneser-Ney smoothing with discounts D1, D2 and D3+ for counts of 1, 2, and 3 or more (Chen and Goodman 1998)."""
 
     names = ("1", "2", "3+")
-
-    def discounted_counts(self):
-        D1, D2, D3 = self.parameters
-        return [0.0, 1 - D1, 2 - D2], D3
-
-    def shares(self, T, types, V):
-        (D1, D2, D3), (every, from_2, from_3) = self.parameters, types
-        return T, (D1 * (every - from_2) + D2 * (from_2 - from_3) + D3 * from_3) / np.ceil(T)
 
     def closed_form(self, n, kenlm):
         """((D1, D2, D3+), None); for invalid discounts, the second is the reason. kenlm: as in KenLM, in single
