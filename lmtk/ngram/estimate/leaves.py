@@ -44,7 +44,20 @@ def suffixes_of(counts, vocab):
     for level, (rank, *_, start) in zip(counts.levels, orders[1:]):
         raw.append(np.full(start[-1], -1, level.count.dtype))
         raw[-1][rank] = level.count
-    return suffixes_from(orders, raw, W)
+    n, size = counts.order, sum(map(len, raw[1:]))
+    if size >= 1 << 31:
+        raise LmtkError(f"too many n-grams: {size}; the limit is 2^31, so prune or use less text")
+    contexts, suffixes = ([None, None, *(order[column] for order in orders[2:])] for column in (1, 2))
+    orders.clear()
+    begins, places = places_of(W, suffixes)
+    start, come = np.append(places[1], len(begins)), np.zeros(len(begins), np.int32)
+    places[1] = np.append(places[1], np.int32(0))  # of <s>
+    oldest = [None, np.arange(W + 1, dtype=np.int32)]  # the oldest word of an n-gram is that of its context
+    for k in range(2, n + 1):
+        come[places[k]] = places[k - 1][contexts[k]]  # at the place of a longer n-gram, its context replaces this one
+        oldest.append(oldest[-1][contexts[k]])
+    blocks, continuations = blocks_of(begins, start, oldest[2]), count_continuations(suffixes, raw)
+    return Suffixes(begins, ranks_of(begins, n), oldest, start, start, come, *blocks, raw, continuations)
 
 
 def turn_level(level, below, id_of, W):
@@ -60,26 +73,6 @@ def turn_level(level, below, id_of, W):
     order = sorted_by(sorted_by(places, context, start_below[-1]), word, W + 1)
     rank[order] = places
     return rank, context[order], word[order], start
-
-
-def suffixes_from(orders, raw, W):
-    """The Suffixes of a list of orders, from `turn_level`, which is emptied. raw: how often each node was seen, by
-    order. Raises LmtkError if there are too many n-grams.
-    """
-    n, size = len(raw) - 1, sum(map(len, raw[1:]))
-    if size >= 1 << 31:
-        raise LmtkError(f"too many n-grams: {size}; the limit is 2^31, so prune or use less text")
-    contexts, suffixes = ([None, None, *(order[column] for order in orders[2:])] for column in (1, 2))
-    orders.clear()
-    begins, places = places_of(W, suffixes)
-    start, come = np.append(places[1], len(begins)), np.zeros(len(begins), np.int32)
-    places[1] = np.append(places[1], np.int32(0))  # of <s>
-    oldest = [None, np.arange(W + 1, dtype=np.int32)]  # the oldest word of an n-gram is that of its context
-    for k in range(2, n + 1):
-        come[places[k]] = places[k - 1][contexts[k]]  # at the place of a longer n-gram, its context replaces this one
-        oldest.append(oldest[-1][contexts[k]])
-    blocks, continuations = blocks_of(begins, start, oldest[2]), count_continuations(suffixes, raw)
-    return Suffixes(begins, ranks_of(begins, n), oldest, start, start, come, *blocks, raw, continuations)
 
 
 def count_continuations(suffixes, raw):
