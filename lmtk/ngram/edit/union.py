@@ -34,23 +34,12 @@ u64 = np.uint64
 array_at, prefetch = (intrinsic(name) for name in ("array_at", "prefetch"))
 
 
-def children_of(models, k, above):
-    """(C, T, 2) int32: the first child of each context in each model, and the end of its children, which have order k.
-    above (C, T): the contexts' places, -1 for none.
-    """
-    bounds = np.zeros((*above.shape, 2), np.int32)
-    for m, (model, node) in enumerate(zip(models, above.T)):
-        if k <= model.nodes.order:
-            child = model.nodes.levels[k - 1]["child"]
-            bounds[:, m, 0], bounds[:, m, 1] = child[node], child[node + (node >= 0)]
-    return bounds
-
-
 @jit
 def merge_children(united, k, bounds, most, child, word, place):
     """child (C + 1,) <- where the children of each context begin; word (N,) <- their words, sorted in each context;
-    place (N, T) <- their places. united: from `arrays_of`; k: the order of the children; bounds: from `children_of`;
-    most: the most children that a context has in all tries. Returns the number of all children.
+    place (N, T) <- their places. united: from `arrays_of`; k: the order of the children; bounds (C, T, 2): the first
+    child of each context in each trie, and the end of its children; most: the most children that a context has in all
+    tries. Returns the number of all children.
     """
     tries, where, ids = united
     T, n = len(tries), 0
@@ -263,7 +252,11 @@ def merged_order(models, united, k, parts):
 
     def merge(piece):
         first, above = piece
-        bounds = children_of(models, k, above)
+        bounds = np.zeros((*above.shape, 2), np.int32)
+        for m, (model, node) in enumerate(zip(models, above.T)):
+            if k <= model.nodes.order:
+                child = model.nodes.levels[k - 1]["child"]
+                bounds[:, m, 0], bounds[:, m, 1] = child[node], child[node + (node >= 0)]  # no children of the node -1
         counts = (bounds[:, :, 1] - bounds[:, :, 0]).sum(axis=1)
         child, word = np.empty(len(above) + 1, np.int32), np.empty(counts.sum(), np.int32)
         place = np.empty((len(word), len(models)), np.int32)
