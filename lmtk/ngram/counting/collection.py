@@ -189,9 +189,9 @@ class SourceReader:
                     ids = ids[(ids != index[SOS]) & (ids != index[EOS]) & (ids != self.unk)]
                 yield path, places.popleft(), ids
 
-    def lines(self, spill):
-        """The Lines of count files and weighted texts. spill: as for Lines."""
-        sources, lines = self.sources, Lines(self.sources.floats, spill)
+    def lines(self, memory):
+        """The Lines of count files and weighted texts. memory: as for Lines."""
+        sources, lines = self.sources, Lines(self.sources.floats, memory)
         for path in sources.files:
             reading = sources.order, sources.floats, sources.marks.tolower, self.blocks(path)
             for part in row_parts(path, self.count_index, *reading):
@@ -252,8 +252,7 @@ def collect(sources, as_text=False, memory=None, comm=ALONE, replace_words=None)
 
     def read():
         """Reads the count files and the weighted texts, on rank 0, and this rank's part of the texts."""
-        spill = None if sources.floats or comm.size > 1 else memory
-        lines = reader.lines(spill) if comm.rank == 0 else Lines()
+        lines = reader.lines(None if sources.floats or comm.size > 1 else memory) if comm.rank == 0 else Lines()
         blocks, n_words = (reader.raw(comm), len(reader.index) - 1) if raw is None else (raw.read(), reader.n_initial)
         return lines, *read_texts(blocks, reader.index, sources.marks, memory, n_words)
 
@@ -269,10 +268,10 @@ def collect(sources, as_text=False, memory=None, comm=ALONE, replace_words=None)
         run = merged(text_runs(ids, new_id, starts, order, W, memory), W, memory)
     else:
         levels = count_ids(new_id[ids], starts, order, W, len(ids))
-    if lines.spill and lines.size > memory // WRITE_BYTES:
+    if lines.memory and lines.size > memory // WRITE_BYTES:
         limit_memory(memory)
         run = (run or spilled(levels, 0)) if tokens else None
-        run = merged(line_runs(lines, new_id, W, run, memory), W, memory)
+        run = merged(line_runs(lines, new_id, W, run), W, memory)
         lines = Lines()
     if run:
         counts = Spilled(run.column, run.ends, words, max(memory // WRITE_BYTES, 1))
@@ -282,7 +281,7 @@ def collect(sources, as_text=False, memory=None, comm=ALONE, replace_words=None)
     if comm.size > 1:
         levels = gather_levels(levels, blocks, W, comm)
     if lines.size:
-        columns = lines.all(new_id)
+        columns = next(lines.pieces(new_id))  # so few lines are one piece
         if tokens:
             columns = join_columns(columns, (to_rows(levels, W), [level.count for level in levels]))
         levels = from_rows(*columns, W)

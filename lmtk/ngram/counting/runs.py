@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from lmtk.files.column import Column
+from lmtk.files.column import Column, Shelf
 from lmtk.ngram.counting.counts import Counts, Level, check_sum, count_ids, from_rows, ranks
 from lmtk.text.vocab import EOS, SOS
 
@@ -116,40 +116,36 @@ class Spilled:
 
 
 class Lines:
-    """The lines of count files, part after part: ids and counts of each order; on disk with `spill`."""
+    """The lines of count files in pieces: ids and counts of each order. With `memory`, in bytes, they are on disk, and
+    a piece has the lines that can be counted together, or one part.
+    """
 
-    def __init__(self, floats=False, spill=None):
-        self.kind, self.spill, self.columns, self.parts = np.float64 if floats else np.int64, spill, [], []
+    def __init__(self, floats=False, memory=None):
+        self.kind, self.memory, self.shelf = np.float64 if floats else np.int64, memory, Shelf(memory)
+        self.order, self.sizes = 0, [0]  # how many lines each piece has
 
     def add(self, rows, weights):
-        """Add {k: ids (N, k)} and {k: counts (N,)}, as `counts.parse_rows` returns them."""
-        while len(self.columns) < max(rows, default=0):
-            self.columns.append((Column(np.int32, self.spill), Column(self.kind, self.spill)))
+        """Add a part, {k: ids (N, k)} and {k: counts (N,)}, as `counts.parse_rows` returns them."""
+        size = sum(map(len, weights.values()))
+        if self.memory and self.sizes[-1] and self.sizes[-1] + size > self.memory // MERGE_BYTES:
+            self.sizes.append(0)
+        self.sizes[-1] += size
+        self.order = max([self.order, *rows])
         for k in rows:
-            for column, part in zip(self.columns[k - 1], (rows[k], weights[k])):
-                column.append(part)
-        self.parts.append([len(weights.get(k, ())) for k in range(1, len(self.columns) + 1)])
+            for name, column in (("ids", rows[k]), ("counts", weights[k])):
+                self.shelf.add((name, k, len(self.sizes)), column)
 
     @property
     def size(self):
-        return sum(counts.size for _, counts in self.columns)
+        return sum(self.sizes)
 
-    def pieces(self, most):
-        """Yield (rows, weights), an array for each order, of whole parts: up to `most` lines, or one part."""
-        n = len(self.columns)
-        ends = np.cumsum([part + [0] * (n - len(part)) for part in self.parts], 0)
-        columns = [(ids.array().reshape(-1, k), counts.array()) for k, (ids, counts) in enumerate(self.columns, 1)]
-        begin, totals = np.zeros(n, np.int64), ends.sum(1)
-        while begin.sum() < self.size:
-            last = max(np.searchsorted(totals, begin.sum() + most, "right") - 1, 0)
-            last = max(last, np.searchsorted(totals, begin.sum(), "right"))
-            yield tuple([column[k][a:z] for k, (a, z) in enumerate(zip(begin, ends[last]))] for column in zip(*columns))
-            begin = ends[last]
-
-    def all(self, new_id):
-        """(rows, weights) of all lines, an array for each order; the Lines are emptied. new_id (W,): of each word."""
-        ids, counts = zip(*(tuple(column.array() for column in self.columns.pop(0)) for _ in [*self.columns]))
-        return [new_id[rows.reshape(-1, k)] for k, rows in enumerate(ids, 1)], [*counts]
+    def pieces(self, new_id):
+        """Yield (rows, weights) of each piece, an array for each order; it is dropped. new_id (W,): of each word."""
+        for piece in range(1, len(self.sizes) + 1):
+            take = lambda name, k, kind, piece=piece: self.shelf.take((name, k, piece), kind)
+            orders = range(1, self.order + 1)
+            rows = [new_id[take("ids", k, np.int32)].reshape(-1, k) for k in orders]
+            yield rows, [take("counts", k, self.kind) for k in orders]
 
 
 def text_runs(ids, new_id, starts, order, W, memory):
@@ -163,15 +159,13 @@ def text_runs(ids, new_id, starts, order, W, memory):
         yield spilled(count_ids(new_id[ids[begin:stop]], sentences, order, W, end - begin), begin)
 
 
-def line_runs(lines, new_id, W, text, memory):
-    """Yield runs of Lines, each made in about `memory` bytes, and then the run of a text, if it is not None. The sum
-    of the runs has the nodes that `counts.from_rows` would count, followed by those of the text. new_id (W',): the new
-    ids of the Lines' ids. Raises LmtkError as from_rows.
+def line_runs(lines, new_id, W, text):
+    """Yield runs of the pieces of Lines, and then the run of a text, if it is not None. The sum of the runs has the
+    nodes that `counts.from_rows` would count, followed by those of the text. new_id (W',): the new ids of the Lines'
+    ids. Raises LmtkError as from_rows.
     """
-    passed = np.zeros(max(len(lines.columns), text.order if text else 0), np.int64)
-    totals = np.zeros(len(lines.columns))
-    for rows, weights in lines.pieces(max(memory // MERGE_BYTES, 1)):
-        rows, weights = [new_id[row] for row in rows], [np.array(weight) for weight in weights]
+    passed, totals = np.zeros(max(lines.order, text.order if text else 0), np.int64), np.zeros(lines.order)
+    for rows, weights in lines.pieces(new_id):
         sizes = np.array([len(row) for row in rows])
         totals += [weight.sum(dtype=np.float64) for weight in weights]
         check_sum(totals.max())
