@@ -172,7 +172,7 @@ def test_many_count_lines_are_read_as_few(tmp_path, large_from):
         large_from(large, "text")
         for order in (None, 1, 2, 3):
             index = Growing()
-            rows, weights = read_rows(str(tmp_path / "c"), index, order)
+            rows, weights = zip(*read_rows(str(tmp_path / "c"), index, order))
             actual.append((index.words(), [row.tolist() for row in rows], [weight.tolist() for weight in weights]))
     assert actual[:4] == actual[4:]
     assert b"b" in actual[1][0] and b"a" not in actual[1][0] and len(actual[2][0]) < len(actual[3][0])

@@ -287,7 +287,7 @@ def report_count_file(model, path, scoring, write):
     texts = passages(lines(path), os.fsencode(scoring.escape)) if scoring.escape else [(None, b"")]
     order = scoring.count_order or scoring.order or model.order
     read = partial(read_rows, path, index, order, scoring.float_counts, scoring.tolower)
-    rows = ((zip(*read(text if text is None else [text])), line) for text, line in texts)
+    rows = ((read(text if text is None else [text]), line) for text, line in texts)
     report_counts(model, path, rows, scoring.debug, write, scoring.sums_with_unk, scoring.counts_entropy)
 
 

@@ -230,17 +230,18 @@ def report_counts(model, name, passages, debug, write, unk=True, entropy=False):
 
     entropy: the weight is the count times p of the whole n-gram, and a passage counts as one word. Otherwise an n-gram
     that ends in </s> counts as a sentence, any other as a word. passages: for each passage, its counts and a line that
-    is written after them. Counts: for each order, rows (N, k) of ids and their counts (N,); equal rows are added up.
+    is written after them. Counts: a list with rows (N, k) of ids and their counts (N,) for each order that has any;
+    equal rows are added up.
     """
     whole, by_bytes = Tally(), []
     for counts, line in passages:
         words = model.vocab.words
         if len(by_bytes) < len(words):
             by_bytes = sorted(range(len(words)), key=words.__getitem__)
-        part, has_counts = counts_tally(model, counts, by_bytes, debug, write, unk, entropy)
-        if has_counts and entropy:
+        part = counts_tally(model, counts, by_bytes, debug, write, unk, entropy)
+        if counts and entropy:
             part.sentences, part.words = 0, 1
-        if debug >= 1 and has_counts:
+        if debug >= 1 and counts:
             write(part.lines() + b"\n")
         write(line)
         whole.add(part)
@@ -248,18 +249,15 @@ def report_counts(model, name, passages, debug, write, unk=True, entropy=False):
 
 
 def counts_tally(model, counts, by_bytes, debug, write, unk, entropy):
-    """The Tally of counts, and whether there were any; the lines of -debug 2 are written.
+    """The Tally of counts; the lines of -debug 2 are written.
 
     by_bytes: the ids in the order of the words' bytes. unk: whether sums over the vocabulary include <unk>; entropy: as
     in `report_counts`.
     """
-    whole, vocab, has_counts = Tally(), model.vocab, False
+    whole, vocab = Tally(), model.vocab
     words, rank = vocab.words, np.empty(len(vocab.words), np.int64)
     rank[by_bytes] = np.arange(len(words))
     for rows, weights in counts:
-        if not len(rows):
-            continue
-        has_counts = True
         ranks, inverse = unique_rows(rank[rows])
         weight = np.bincount(inverse, weights, len(ranks))
         ranks, weight = ranks[weight > 0], weight[weight > 0]
@@ -281,4 +279,4 @@ def counts_tally(model, counts, by_bytes, debug, write, unk, entropy):
                 ngram = [words[w] for w in corpus.ids[corpus.starts[i] : t + 1]]
                 p_and_tag = prediction(tag(scores, t, oov[i], debug), oov[i], zero[i], log10p[i], sums[i], weight[i])
                 write(b"\tp( %s | %s ) \t= %s\n" % (ngram[-1], b" ".join(ngram[-2::-1]), p_and_tag))
-    return whole, has_counts
+    return whole

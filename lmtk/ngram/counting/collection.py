@@ -195,30 +195,29 @@ class SourceReader:
         for path in sources.files:
             reading = sources.order, sources.floats, sources.marks.tolower, self.blocks(path)
             for part in row_parts(path, self.count_index, *reading):
-                lines.add(*self.chosen(*part))
+                lines.add({k: self.chosen(k, *columns) for k, columns in part.items()})
         for path in sources.weighted:
             for part in self.weighted_parts(path):
-                lines.add(*part)
+                lines.add(part)
         return lines
 
-    def chosen(self, rows, weights):
-        """The (rows, weights) of those n-grams of a count file that are counted, whose words become `used`."""
+    def chosen(self, k, rows, counts):
+        """Those n-grams of order k of a count file that are counted, with their counts; their words become `used`."""
         limit, least = self.sources.limit, self.sources.least
-        if not limit and not least:
-            return rows, weights
-        kept = {k: (row >= 0).all(axis=1) & (weights[k] >= (least[k - 1] if least else 0)) for k, row in rows.items()}
-        rows, weights = {k: rows[k][kept[k]] for k in rows}, {k: weights[k][kept[k]] for k in rows}
+        if limit or least:
+            kept = (rows >= 0).all(axis=1) & (counts >= (least[k - 1] if least else 0))
+            rows, counts = rows[kept], counts[kept]
         if least:
-            self.used.update(*(np.unique(row).tolist() for row in rows.values()))
-        return rows, weights
+            self.used.update(np.unique(rows).tolist())
+        return rows, counts
 
     def unused(self):
         """The words that occur only in lines of count files that were skipped."""
         return {word for i, word in enumerate(self.index.words()) if i >= self.n_initial and i not in self.used}
 
     def weighted_parts(self, path):
-        """Yields (rows, weights), as `counts.parse_rows` returns them, of the n-grams of each block of a text whose
-        lines have weights. Raises FormatError.
+        """Yields the n-grams of each block of a text whose lines have weights, as `counts.parse_rows` returns those of
+        a count file. Raises FormatError.
         """
         sources, marks = self.sources, replace(self.sources.marks, blank=True)
         reader = Reader(self.text_index, marks.tolower)
@@ -228,8 +227,8 @@ class SourceReader:
             length = np.diff(ends, prepend=0)
             left = np.repeat(ends, length) - np.arange(len(ids))
             times = np.repeat(times, length)
-            at = {k: np.flatnonzero(left >= k) for k in range(1, sources.order + 1)}
-            yield {k: ids[at[k][:, None] + np.arange(k)] for k in at}, {k: times[at[k]] for k in at}
+            of_orders = ((k, np.flatnonzero(left >= k)) for k in range(1, sources.order + 1))
+            yield {k: (ids[at[:, None] + np.arange(k)], times[at]) for k, at in of_orders}
         reader.finish()
 
 

@@ -237,7 +237,7 @@ class BadLine(Exception):
 
 
 def parse_rows(block, index, order=None, floats=False, tolower=False):
-    """Count lines -> ({k: ids (N, k)}, {k: counts (N,)}) up to `order`. index: word -> id. Raises BadLine."""
+    """Count lines -> {k: (ids (N, k), counts (N,))} up to `order`. index: word -> id. Raises BadLine."""
     fields = tokens(block, tolower)
     ends = np.flatnonzero(np.fromiter(map(b"\n".__eq__, fields), bool, len(fields)))
     length = np.diff(ends, prepend=-1) - 2  # words on the line: neither the count nor the line's end
@@ -269,29 +269,24 @@ def parse_many(block, reader, order=None):
 
 
 def by_order(ids, ends, length, counts):
-    """({k: ids (N, k)}, {k: counts (N,)}) of lines. length (N,): how many words each line has, 0 for lines to skip; the
+    """{k: (ids (N, k), counts (N,))} of lines. length (N,): how many words each line has, 0 for lines to skip; the
     words end before ends (N,) in `ids`.
     """
-    rows, weights = {}, {}
-    for k in np.unique(length[length > 0]).tolist():
-        is_k = length == k
-        rows[k], weights[k] = ids[ends[is_k][:, None] - np.arange(k, 0, -1)], counts[is_k]
-    return rows, weights
+    of_orders = ((k, length == k) for k in np.unique(length[length > 0]).tolist())
+    return {k: (ids[ends[is_k][:, None] - np.arange(k, 0, -1)], counts[is_k]) for k, is_k in of_orders}
 
 
 def read_rows(path, index, order=None, floats=False, tolower=False, text=None):
-    """Read a count file: (rows, weights), lists with an array for each order up to the highest in the file, or to
-    `order`. text: the blocks to read, None for the whole file. Raises FormatError.
+    """Read a count file: a list of (ids (N, k), counts (N,)) for each order k that its lines have, up to `order`. text:
+    the blocks to read, None for the whole file. Raises FormatError.
     """
     parts = [*row_parts(path, index, order, floats, tolower, text)]
-    longest = max((k for rows, _ in parts for k in rows), default=1)
-    none = {k: np.zeros((0, k), np.int32) for k in range(1, longest + 1)}
-    parts.append((none, {k: np.zeros(0, np.float64 if floats else np.int64) for k in none}))
-    return tuple([np.concatenate([part[k] for part in column if k in part]) for k in none] for column in zip(*parts))
+    orders = sorted({k for part in parts for k in part})
+    return [tuple(map(np.concatenate, zip(*(part[k] for part in parts if k in part)))) for k in orders]
 
 
 def row_parts(path, index, order=None, floats=False, tolower=False, text=None):
-    """Yield (rows, weights) of each block of a count file, as `parse_rows` returns them. Raises FormatError."""
+    """Yield the lines of each block of a count file, as `parse_rows` returns them. Raises FormatError."""
     before, reader = 0, Reader(index, tolower, "parse")
     for block in blocks(path) if text is None else text:
         large = not floats and reader.is_large(block)

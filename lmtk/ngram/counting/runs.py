@@ -124,15 +124,15 @@ class Lines:
         self.kind, self.memory, self.shelf = np.float64 if floats else np.int64, memory, Shelf(memory)
         self.order, self.sizes = 0, [0]  # how many lines each piece has
 
-    def add(self, rows, weights):
-        """Add a part, {k: ids (N, k)} and {k: counts (N,)}, as `counts.parse_rows` returns them."""
-        size = sum(map(len, weights.values()))
+    def add(self, part):
+        """Add {k: (ids (N, k), counts (N,))}, as `counts.parse_rows` returns them."""
+        size = sum(len(counts) for _, counts in part.values())
         if self.memory and self.sizes[-1] and self.sizes[-1] + size > self.memory // MERGE_BYTES:
             self.sizes.append(0)
         self.sizes[-1] += size
-        self.order = max([self.order, *rows])
-        for k in rows:
-            for name, column in (("ids", rows[k]), ("counts", weights[k])):
+        self.order = max([self.order, *part])
+        for k, columns in part.items():
+            for name, column in zip(("ids", "counts"), columns):
                 self.shelf.add((name, k, len(self.sizes)), column)
 
     @property

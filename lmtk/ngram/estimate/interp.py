@@ -177,24 +177,24 @@ def read_text(stream, path, seen=()):
         vocab = vocab_of({"V": V, "unk": settings[b"unk"].decode("latin-1")}, words, path)
         if order < 1 or alpha.shape != (B, order + 1) or len(words) != int(settings[b"words"]):
             raise ValueError
-        index, rows, counts, floats = vocab.index | {b"\n": -1}, [], [], settings[b"counts"] == b"real"
+        index, lines, floats = vocab.index | {b"\n": -1}, [], settings[b"counts"] == b"real"
         for k in range(1, order + 1):
             title = b"%d-grams" % k
             line = data.count(b"\n", 0, data.index(b"\n\n\\" + title)) + 3
             try:
-                row, count = parse_rows(bodies[title] + b"\n", index, floats=floats)
+                part = parse_rows(bodies[title] + b"\n", index, floats=floats)
             except KeyError as e:
                 message = f"the word {shown(e.args[0])} of an n-gram is not in \\words\\"
                 raise FormatError(path, message) from None
-            if set(row) - {k}:
+            if set(part) - {k}:
                 raise FormatError(path, f"an n-gram of another order among the {k}-grams", line)
-            rows.append(row.get(k, np.zeros((0, k), np.int32)))
-            counts.append(count.get(k, np.zeros(0, np.int64)))
+            lines.append(part.get(k, (np.zeros((0, k), np.int32), np.zeros(0, np.int64))))
     except BadLine as e:
         raise FormatError(path, f"expected words and a count, found '{e.args[1]}'", line + e.args[0]) from None
     except (ValueError, KeyError, IndexError):
         problem = "damaged: a section of the \\interp\\ model, or a number in it, is missing or wrong"
         raise FormatError(path, problem) from None
+    rows, counts = map(list, zip(*lines))
     return checked(Interpolated(vocab, order, from_rows(rows, counts, len(words)), alpha), path)
 
 
