@@ -50,12 +50,6 @@ class Buckets:
         """The buckets of a rank."""
         return range(rank, len(self.bounds) - 1, self.comm.size)
 
-    @property
-    def turns(self):
-        """(B,) uint16, which numpy sorts by a radix sort: the place of each bucket in the order of their ranks."""
-        turn, rank = np.divmod(np.arange(len(self.bounds) - 1), self.comm.size)
-        return (rank * len(self.rank_buckets) + turn).astype(np.uint16)
-
     def positions(self, b):
         return int(self.seen[self.bounds[b] : self.bounds[b + 1]].sum())
 

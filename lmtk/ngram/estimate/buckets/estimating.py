@@ -17,7 +17,7 @@ from lmtk.ngram.counting.runs import Spilled
 from lmtk.ngram.estimate import engine, suffix
 from lmtk.ngram.estimate.buckets import of_counts, of_text
 from lmtk.ngram.estimate.buckets.division import Buckets, begins_of, divide, ends_of
-from lmtk.ngram.estimate.buckets.passing import senders
+from lmtk.ngram.estimate.buckets.passing import by_sender
 from lmtk.ngram.estimate.smoothing import words_kept
 
 f32 = np.float32
@@ -165,15 +165,12 @@ def need_all(job, ends):
         if k == 2 or job.estimator:
             continue
         for t, b in enumerate(job.rank_buckets):
-            turn = senders(job, b, k - 1)
-            marks = job.shelf.get(("of contexts", b, k - 1), np.uint8)[np.argsort(turn, kind="stable")]
-            of_ranks = np.bincount(turn // len(job.rank_buckets), minlength=job.comm.size)
+            order, of_ranks = by_sender(job, b, k - 1)
+            marks = job.shelf.get(("of contexts", b, k - 1), np.uint8)[order]
             for rank, received in enumerate(job.comm.swap(np.split(marks, np.cumsum(of_ranks)[:-1]))):
-                place, to = 0, job.of_rank(rank)[t]
-                for receiver in job.rank_buckets:
-                    begin, end = job.cut(receiver, k - 1, to)
-                    job.shelf.add(("needed", receiver, to), received[place : place + end - begin])
-                    place += end - begin
+                to = job.of_rank(rank)[t]
+                cuts = {("needed", receiver, to): job.cut(receiver, k - 1, to) for receiver in job.rank_buckets}
+                job.shelf.add_parts({name: end - begin for name, (begin, end) in cuts.items()}, received)
         for b in job.rank_buckets:
             parts = [job.shelf.take(("needed", b, to), np.uint8) for to in range(len(job.bounds) - 1)]
             name = ("marks", b, k - 1)

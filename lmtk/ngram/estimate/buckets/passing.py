@@ -14,7 +14,7 @@ def fetch(job, k, kinds):
     for t, b in enumerate(job.rank_buckets):
         receivers = [job.of_rank(rank)[t] for rank in range(job.comm.size)]
         cuts = [[(sender, job.cut(sender, k, to)) for sender in job.rank_buckets] for to in receivers]
-        order, columns = np.argsort(senders(job, b, k), kind="stable"), []
+        (order, _), columns = by_sender(job, b, k), []
         for name, kind in kinds.items():
             rows = [[job.shelf.get((name, sender, k), kind, *cut) for sender, cut in row] for row in cuts]
             columns.append(np.empty(len(order), kind))
@@ -22,10 +22,13 @@ def fetch(job, k, kinds):
         yield columns
 
 
-def senders(job, b, k):
-    """(N,): the place in `turns` of the bucket that has each context of order k in bucket b as an event. It is the
-    bucket of the context's last word but one, which is the first word of a bigram.
+def by_sender(job, b, k):
+    """(the contexts of order k in bucket b, (N,), sorted by the rank and the bucket that have them as events; how many
+    of them each rank has). The bucket is that of a context's last word but one, which is the first word of a bigram.
     """
     begins = begins_of(job, b, "contexts")
     bigram = (np.cumsum(is_begin(begins, 2), dtype=np.int32) - 1)[is_begin(begins, k)]
-    return job.turns[job.bucket_of[job.shelf.get(("contexts", "oldest", b, 2), np.int32)[bigram]]]
+    bucket = job.bucket_of[job.shelf.get(("contexts", "oldest", b, 2), np.int32)[bigram]]
+    turn, rank = np.divmod(bucket, np.uint16(job.comm.size))
+    place = rank * np.uint16(len(job.rank_buckets)) + turn  # numpy sorts 16 bits by a radix sort
+    return np.argsort(place, kind="stable"), np.bincount(rank, minlength=job.comm.size)
