@@ -6,7 +6,7 @@ Its number is the place of that key among the level's sorted keys. The key of a 
 """
 
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import chain, pairwise
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from lmtk.text.cells import word_cells
 from lmtk.text.corpus import NEWLINE, Reader, tokens
 from lmtk.text.vocab import EOS, SOS
 
-SPARSE = 8  # positions of the text per n-gram; below it a table of positions is faster than a sort
+DIGIT = 12  # bits of a large number that a counting sort takes at once
 
 
 @dataclass(frozen=True)
@@ -333,35 +333,25 @@ def print_counts(out, counts, by_bytes, only):
     """`format_counts` by kernels, of many n-grams with whole counts."""
     W, names = len(counts.words), word_cells(counts.words)
     rank = ranks(counts.words) if by_bytes else None
-    parents, words, numbers = [], [], []
-    place_of = np.zeros(1, np.int32)  # of each node of the level above: the place of its line in that level
+    lines, place_of = [], np.zeros(1, np.int32)  # of each node of the level above: the place of its line in that level
     for level in counts.levels:
         parent, word = np.divmod(level.keys, W)
-        above = place_of[parent]
-        nodes = np.arange(len(word), dtype=np.int32)
-        order = sorted_by(nodes, rank[word], W) if by_bytes else by_first(level.first, nodes)
-        order = sorted_by(order, above, len(place_of))
+        above, nodes = place_of[parent], np.arange(len(word), dtype=np.int32)
+        bits = range(0, int(level.first.max(initial=0)).bit_length(), DIGIT)
+        digits = ((level.first >> bit & (1 << DIGIT) - 1).astype(np.int32) for bit in bits)
+        order = nodes
+        for key in chain([rank[word]] if by_bytes else digits, [above]):
+            order = sorted_by(order, key, int(key.max(initial=0)) + 1)
         place_of = np.empty(len(order), np.int32)
         place_of[order] = nodes
-        parents.append(above[order])
-        words.append(word[order].astype(np.int32))
-        numbers.append(level.count[order])
-    base = np.cumsum([0, *map(len, words)])
-    columns = tuple(np.concatenate(column) for column in (parents, words, numbers))
+        lines.append((above[order], word[order].astype(np.int32), level.count[order]))
+    base = np.cumsum([0, *(len(level.keys) for level in counts.levels)])
+    columns = tuple(map(np.concatenate, zip(*lines)))
     cursor, depth, room, text = np.zeros(counts.order, np.int64), 0, 1 << 20, np.empty(0, np.uint8)
     while room:
         text = np.empty(max(len(text), room), np.uint8)
         depth, filled, room = kernels.print_counts(cursor, depth, base, columns, only or 0, names, text)
         out.write(text[:filled].data)
-
-
-def by_first(first, nodes):
-    """nodes (N,) sorted by the positions where they were first seen, which all differ."""
-    if first.max(initial=0) >= SPARSE * len(first):
-        return nodes[np.argsort(first)]
-    order = np.full(first.max() + 1, -1, np.int32)
-    order[first] = nodes
-    return order[order >= 0]
 
 
 def sorted_by(order, key, size):
