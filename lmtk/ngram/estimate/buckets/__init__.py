@@ -15,5 +15,5 @@ only sums: those of words, of the bigrams that end in each word, and of counts o
 goes once from the bucket of its n-gram's context to that of its last word. This needs no keys, since the n-grams that
 go from one bucket to another are in suffix order in both.
 
-To the engine, a bucket is one Suffixes: the places of events and, from the next multiple of 64 on, those of contexts.
+To the engine, a bucket is one Suffixes: the places of events, and behind them those of contexts.
 """
