@@ -303,26 +303,21 @@ def last_word(seen, vocab):
 
 def count_last(counted, x, word, vocab):
     """How `counted`, the counts of counts of Suffixes x, change because lmplz counts the last n-gram of each order 2 ..
-    n - 1, in its order, by its raw count instead of its continuation count. word: the last word, or None. Returns where
-    the oldest word of the last bigram is in lmplz's order, from 1 on, or 0 without a bigram; and the changes.
+    n - 1, in its order, by its raw count instead of its continuation count. Returns where the oldest word of the last
+    bigram is in lmplz's order, from 1 on, or 0 without a bigram; and the changes. word: the last word; without a
+    predicted one nothing changes.
     """
     first, changes = 0, [np.zeros_like(n) for n in counted]
-    a, b = (0, 0) if word is None else x.ended[word : word + 2]
+    a, b = x.ended[word : word + 2] if word < vocab.V else (0, 0)
     for k, n in enumerate(changes[:-1], 2):
-        at = a + np.flatnonzero(suffix.is_begin(x.begins[a:b], k))
-        nodes = x.nodes(k, at)
-        oldest = x.oldest[k][nodes]
-        rank = np.where(oldest == vocab.unk_id, 1, np.where(oldest == vocab.sos_id, 2, oldest + 3))
-        if x.raw:
-            rank[x.raw[k][nodes] <= 0] = 0
+        counts, oldest = x.counts(k, (a, b)), x.oldest[k][slice(*x.nodes(k, (a, b)))]
+        rank = np.where(oldest == vocab.unk_id, 1, np.where(oldest == vocab.sos_id, 2, oldest + 3)) * (counts[0] > 0)
         last = rank.argmax() if rank.any() else None
         first = first or (0 if last is None else int(rank[last]))
         if last is None or oldest[last] == vocab.sos_id:  # no word precedes <s>: its count is the raw count
             break
-        a = at[last]
-        ends = np.flatnonzero(suffix.orders_in(x.begins[a + 1 : b])[0] <= k)
-        b = a + 1 + ends[0] if len(ends) else b
-        for (r, *_), change in zip(x.counts(k, (a, b)), (1, -1), strict=True):
+        for r, change in zip((column[last] for column in counts), (1, -1)):
             if 0 < r <= len(n):
                 n[r - 1] += change
+        a, b = np.append(a + np.flatnonzero(suffix.is_begin(x.begins[a:b], k)), b)[last : last + 2]
     return first, changes

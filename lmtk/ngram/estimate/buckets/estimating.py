@@ -50,8 +50,8 @@ def count(ngrams, vocab, recipe, memory=None, comm=ALONE, show=lambda share, tas
     if not (seen[: vocab.V] > 0).any() and (kenlm or not ends_in_word):
         raise LmtkError("the counts have no word of the vocabulary")
     job.show, job.inside, job.methods, job.kenlm = show, inside, methods, kenlm
+    # -pau- is not predicted, and so in no counts of counts
     last = int(engine.last_word(seen, vocab)) if kenlm and methods[0].counts == "before" else vocab.V
-    last = last if last < vocab.V else None  # -pau- is in no counts of counts
     bigrams, counted = count_all(job, partial(sort, job, last=last))
     job.records = None
     job.forget()
