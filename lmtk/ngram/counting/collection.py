@@ -195,7 +195,7 @@ class SourceReader:
         for path in sources.files:
             reading = sources.order, sources.floats, sources.marks.tolower, self.blocks(path)
             for part in row_parts(path, self.count_index, *reading):
-                lines.add({k: self.chosen(k, *columns) for k, columns in part.items()})
+                lines.add({k: self.chosen(k, *part.pop(k)) for k in [*part]})  # frees it before the next is parsed
         for path in sources.weighted:
             for part in self.weighted_parts(path):
                 lines.add(part)
