@@ -136,16 +136,14 @@ def suffix_order(text, N, n, W, marks):
 def sort_positions(x, n, W):
     """(order, come, start) of a text x, as in the table above. Stable sorts by one word each, the oldest first."""
     N, threads = len(x), thread_count()
-    parts = np.linspace(0, N, threads + 1).astype(np.int64)
-    counts = pairs_in(x, parts, np.zeros(W, np.int32), 1)[:, 0]
-    start = np.concatenate(([0], np.cumsum(counts.sum(0))))
-    bounds = cut_words(start, SHARES * threads)
-    shares = range(len(bounds))
-    edges = [*((start[a], start[b]) for a, b in pairwise(bounds)), (0, start[1])]
+    most = max(N // W, 1)  # so many arrays (W,) take as much memory as the text
     order, other = np.empty(N, np.int32), np.arange(-1, N - 1, dtype=np.int32)
-    head = np.cumsum(np.vstack((start[None, :-1], counts[:-1])), 0, dtype=np.int32)
-    map_at_once(lambda t: sort_next(x, other, parts[t], parts[t + 1], head[t], False, order), range(threads))
-    heads = heads_of(x, parts, bounds, start, W)
+    parts = [*pairwise(np.linspace(0, N, min(threads, most) + 1).astype(np.int64))]
+    start, heads = heads_of(x, other, parts, W)
+    map_at_once(lambda t: sort_next(x, other, *parts[t], heads[t], False, order), range(len(parts)))
+    bounds = cut_words(start, min(SHARES * threads, most))
+    edges = [*((start[a], start[b]) for a, b in pairwise(bounds)), (0, start[1])]
+    shares, (_, heads) = range(len(edges)), heads_of(x, order, edges, W)
     for _ in range(n - 2):
         map_at_once(lambda s, a=order, b=other: sort_next(x, a, *edges[s], heads[s].copy(), False, b), shares)
         order, other = other, order
@@ -218,39 +216,29 @@ def cut_words(start, n_ranges):
     return np.unique(np.concatenate(([1], np.clip(bounds, 1, W), [W])))
 
 
-def heads_of(x, parts, bounds, start, W):
-    """heads (S + 1, W) int32: heads[s, w] is where the places of the word w after a word of share s begin. A share has
-    the words from one of the bounds to the next; the border is the last share. parts: as for `pairs_in`.
+def heads_of(x, order, edges, W):
+    """(start, as in the table above; heads (S + 1, W) int32: heads[s, w] is where the places of the word w begin among
+    those of w, if it follows a position of the range s). edges: the S ranges of places of `order`, (first, end).
     """
-    S = len(bounds)
-    share = np.full(W, S - 1, np.int32)
-    share[1:] = np.repeat(np.arange(S - 1), np.diff(bounds))
-    pairs, heads = pairs_in(x, parts, share, S), np.empty((S + 1, W), np.int32)
+    heads = np.zeros((len(edges) + 1, W), np.int32)
+    map_at_once(lambda s: count_next(x, order, *edges[s], heads[s + 1]), range(len(edges)))
+    start = np.concatenate(([0], np.cumsum(heads.sum(0))))
 
     def add_up(span):
         words = slice(*span)
-        heads[0, words] = start[words]
-        pairs[:, :, words].sum(0, np.int32, heads[1:, words])
+        heads[0, words] = start[:-1][words]
         np.cumsum(heads[:, words], 0, out=heads[:, words])
 
     map_at_once(add_up, parts_of(W))
-    return heads
-
-
-def pairs_in(x, parts, share, S):
-    """(T, S, W) int32: how often each word of the text x follows a word of each share, in each part, from one of the
-    places `parts` (T + 1,) to the next. share (W,): each word's share, below S. A thread counts a part.
-    """
-    pairs = np.zeros((len(parts) - 1, S, len(share)), np.int32)
-    map_at_once(lambda t: count_pairs(x, parts[t], parts[t + 1], share, pairs[t]), range(len(pairs)))
-    return pairs
+    return start, heads
 
 
 @jit
-def count_pairs(x, begin, end, share, counts):
-    """counts (S, W) += how often each word of x[begin:end] follows one of each share. share (W,): each word's."""
-    for p in range(begin, end):
-        counts[share[x[p - 1]], x[p]] += 1
+def count_next(x, order, begin, end, counts):
+    """counts (W,) += how often each word follows one of the positions order[begin:end]."""
+    for i in range(begin, end):
+        p = order[i] + 1
+        counts[x[p if p < len(x) else 0]] += 1
 
 
 @jit
