@@ -1,6 +1,7 @@
 """Large texts are estimated in suffix order as small ones are from counts: the same n-grams, the same numbers."""
 
 import sys
+import tracemalloc
 from functools import partial
 
 import numpy as np
@@ -27,6 +28,7 @@ from lmtk.ngram.estimate import engine, estimation, leaves, smoothing, suffix
 from lmtk.ngram.estimate.buckets import assembly, division, writing
 from lmtk.ngram.estimate.methods import Recipe
 from lmtk.text.cells import srilm_cells
+from lmtk.text.corpus import Marks
 
 
 @pytest.mark.sample(30)
@@ -48,6 +50,20 @@ def test_random_jobs_are_estimated_as_by_counts(seed, monkeypatch):
         assert written(writer.write_text, whole) == written(writer.write_text, model)
         monkeypatch.setattr(printing, "give_back", lambda array: array.fill(85))
         assert written(partial(writing.write_arpa, may_reuse=True), by_suffixes(*arguments, lambda _: None)[0]) == text
+
+
+def test_a_text_is_sorted_by_many_threads_in_little_more_memory(monkeypatch):
+    def peak(number):
+        monkeypatch.setattr(threads, "wanted", number)
+        tracemalloc.start()
+        suffix.suffix_order([ids], len(ids), 3, 10_000, Marks())
+        size = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return size
+
+    ids = np.append(np.random.default_rng(1).integers(0, 10_000, 100_000), 0).astype(np.int32)
+    peak(2)  # loads kernels
+    assert peak(64) < 1.5 * peak(2)
 
 
 @pytest.mark.parametrize("seed", range(16))
