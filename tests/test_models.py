@@ -416,3 +416,16 @@ def test_a_later_format_is_named(texts, monkeypatch):
     (texts / "m").write_bytes(data)
     with pytest.raises(FormatError, match=r"written by lmtk .* in a format that this lmtk cannot read; install lmtk "):
         load(str(texts / "m"))
+
+
+def test_messages_about_the_text_of_an_interpolated_model_name_the_place(texts):
+    text = next(files_of(interpolated(texts)))
+    lines = text.split(b"\n")
+    number = lines.index(b"\\2-grams\\") + 2  # of the second line of the 2-grams, from 0
+    cases = [
+        (text.replace(b"\\2-grams\\", b"\\2-gramsx\\"), "damaged: a section of the"),
+        (b"\n".join([*lines[:number], b"x", *lines[number:]]), f":{number + 1}: expected words and a count, found 'x'"),
+    ]
+    for damaged, message in cases:
+        with pytest.raises(FormatError, match=message):
+            interp.read_text(io.BytesIO(damaged), "model")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers import APART, ENVIRONMENT, FILES, LMTK, SMALL_BLOCKS, TESTS, in_process, mpi, needs_mpi, start
+from helpers import APART, ENVIRONMENT, FILES, LMTK, PAIRS, SMALL_BLOCKS, TESTS, in_process, mpi, needs_mpi, start
 from small_models import life, prepared, run, settings
 
 from lmtk.errors import LmtkError
@@ -254,6 +254,18 @@ def test_ranks_write_the_kenlm_layout(tmp_path, text):
     python, environment = [sys.executable, "-c", SMALL_BLOCKS], ENVIRONMENT | {"PYTHONPATH": str(TESTS.parent)}
     subprocess.run([*python, *words, "one"], cwd=tmp_path, env=environment, check=True)
     assert mpi(2, *words, "many", "-mpi", program=python, cwd=tmp_path, environment=APART)[0] == 0
+    assert (tmp_path / "one").read_bytes() == (tmp_path / "many").read_bytes()
+
+
+@needs_mpi
+def test_machines_may_have_different_numbers_of_threads(tmp_path):
+    """One machine with two of the three ranks, and one with the third."""
+    (tmp_path / "t").write_text("".join(f"a {i % 7} b {i % 11} c {i}\n" for i in range(400)))
+    words = ["1", "ngram-count", "-text", "t", "-kenlm", "-discount-fallback", "-lm"]
+    python, environment = [sys.executable, "-c", SMALL_BLOCKS], ENVIRONMENT | {"PYTHONPATH": str(TESTS.parent)}
+    subprocess.run([*python, *words, "one"], cwd=tmp_path, env=environment, check=True)
+    uneven = PAIRS | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}  # of each rank; ranks of a machine add up
+    assert mpi(3, *words, "many", "-mpi", program=python, cwd=tmp_path, environment=uneven)[0] == 0
     assert (tmp_path / "one").read_bytes() == (tmp_path / "many").read_bytes()
 
 

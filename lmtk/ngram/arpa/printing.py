@@ -85,7 +85,7 @@ def pieces_of(x, columns, k, layout, scratch):
 
 
 def write_sorted(out, model, rank, may_reuse=False):
-    """Writes the sections of a Backoff model in SRILM's order. rank (W,): each word's place in byte order.
+    """Write the sections of a Backoff model in SRILM's order. rank (W,): each word's place in byte order.
     may_reuse: whether the caller gives up the model; its memory is then given back as the file grows.
     """
     if may_reuse:

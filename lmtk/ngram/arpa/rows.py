@@ -65,7 +65,7 @@ class Trie:
 
 @jit
 def deal_rows(rows, W, least, place, deals):
-    """Fill place and deals, for ranges of `least` rows or more, except the last. Returns the length of deals."""
+    """Fills place and deals, for ranges of `least` rows or more, except the last. Returns the length of deals."""
     many, target = np.zeros(W, np.int32), np.empty(W, np.int32)
     for i in range(len(rows)):
         many[rows[u64(i), 0]] += 1

@@ -46,7 +46,7 @@ class Counts:
         yield self
 
     def nodes(self, k):
-        """Yields the n-grams of order k, (N,) each: the nodes of their contexts, last words and counts."""
+        """Yield the n-grams of order k, (N,) each: the nodes of their contexts, last words and counts."""
         yield *np.divmod(self.levels[k - 1].keys, len(self.words)), self.levels[k - 1].count
 
     def has(self, word):

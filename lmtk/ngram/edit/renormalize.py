@@ -64,7 +64,7 @@ def warn_of_sums(model, contexts, k, node):
 
 
 def log10p_of_all(model, k):
-    """log10 p of the n-grams of order k > 1, (N_k,) float32, backed off for bare prefixes."""
+    """log10 p of the n-grams of order k, (N_k,) float32, backed off for bare prefixes; -inf for bare 1-grams."""
     nodes, log10p = model.nodes, model.nodes.levels[k]["log10p"][:-1].copy()
     bare, N_k = np.isnan(log10p), len(log10p)
     if bare.any():

@@ -68,8 +68,8 @@ class HeldOut:
         return [(np.zeros(N), np.zeros((N, R)), np.zeros((N, R))) for R in sizes]
 
     def of_estimator(self, work, features):
-        """`of_levels` from an engine.Estimator: fills `features`, made by `unseen`, for the words whose last context
-        word is in one of its segments. Returns them.
+        """The features of the orders from 2 on, as `of_levels` makes them, from an engine.Estimator: fills `features`,
+        made by `unseen`, for the words whose last context word is in one of its segments. Returns them.
         """
         work.each_segment(partial(self.of_segment, work, features))
         return features

@@ -106,7 +106,7 @@ def places_of(W, suffixes):
 
 @jit
 def join(below, level):
-    """Set the suffixes of an order, -1 for those that the order below lacks, and return how many these are. below,
+    """Sets the suffixes of an order, -1 for those that the order below lacks, and returns how many these are. below,
     level: (rank, context, suffix, start) of both orders. One pass over both.
     """
     (_, context_1, suffix_1, start_1), (_, context, suffix, start), lacking = below, level, 0

@@ -85,7 +85,8 @@ def divide(seen, unit, vocab, order, memory, comm):
     """
     if memory:
         threads.use(min(threads.thread_count(), max(1, memory // THREAD)))  # each thread needs memory of its own
-    N, W, workers = int(seen.sum()), len(vocab.words), threads.thread_count()
+    N, W = int(seen.sum()), len(vocab.words)
+    workers = comm.max(threads.thread_count())  # all ranks must divide the words alike
     each = max(BYTES, 35 * order - 40)
     room = max(memory - WORD_BYTES * W, LEAST) // each if memory else None
     most = max(1, room // workers if memory else min(PART, -(-N // (2 * workers * comm.size))))
@@ -101,7 +102,7 @@ def divide(seen, unit, vocab, order, memory, comm):
     if largest * (order + 1) >= 1 << 31 or len(bounds) > 1 << 16:
         reason = f"'{word}' occurs {seen.max()} times, and there are {len(bounds)} buckets"
         raise LmtkError(f"the text is too large: {reason}; use a part of it, or a lower -order")
-    job = Buckets(vocab, order, comm, seen, bounds, most, workers)
+    job = Buckets(vocab, order, comm, seen, bounds, most, threads.thread_count())
     job.is_of_counts = unit != "words"
     return job
 
