@@ -16,7 +16,7 @@ from lmtk.files.bounded import trim
 from lmtk.machine.jit import jit
 from lmtk.machine.threads import Scratch, map_at_once, thread_count
 from lmtk.ngram.estimate import suffix
-from lmtk.ngram.estimate.smoothing import Order, counts_of_counts, estimate_order, probability, smooth_large
+from lmtk.ngram.estimate.smoothing import Order, counts_of_counts, estimate_order, exp10, smooth_large
 
 f32 = np.float32
 PIECE = 1 << 18  # places counted together
@@ -149,7 +149,7 @@ class Estimator:
         """Estimates the orders from 2 on, and the weights of their contexts. Returns how many n-grams are left out, not
         counting those with an <unk> that is not predicted.
         """
-        left_out = sum(self.each_segment(partial(self.estimate, methods, kenlm, probability(self.log10p[1]))))
+        left_out = sum(self.each_segment(partial(self.estimate, methods, kenlm, exp10(self.log10p[1]))))
         vocab, kept = self.vocab, self.marks[1] > 0
         return left_out + np.count_nonzero(~kept[vocab.V :]) - (vocab.unk_id >= vocab.V and not kept[vocab.unk_id])
 
@@ -202,7 +202,7 @@ class Estimator:
         node = grams.node[lacks_p]
         self.log10p[k][node] = bow[grams.context[lacks_p]] + self.log10p[k - 1][grams.suffix[lacks_p]]
         self.marks[k][node] = 0
-        all_p[lacks_p] = probability(self.log10p[k][node])
+        all_p[lacks_p] = exp10(self.log10p[k][node])
         return all_p
 
     def need_contexts(self, k, room, segment):

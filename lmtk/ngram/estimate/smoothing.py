@@ -173,7 +173,7 @@ def estimate_order(levels, k, method, vocab, tell, size, trusting=False):
     level.log10p, level.log10bow = np.full(len(level.keys), np.nan, f32), np.zeros(len(level.keys), f32)
     n, lower_p, T, H = np.flatnonzero(level.event), None, None, 1
     if below:
-        lower_p, H = probability(below.log10p), len(below.keys)
+        lower_p, H = exp10(below.log10p), len(below.keys)
         T = below.count if trusting else None
     raw = level.raw[n] if level.inside is None else np.where(level.inside[n], level.raw[n], -1)
     events = level.parent[n], level.count[n], raw, level.suffix[n], lower_p
@@ -181,7 +181,7 @@ def estimate_order(levels, k, method, vocab, tell, size, trusting=False):
     if below:
         below.log10bow = bow
     else:
-        left = 1 - np.nansum(probability(level.log10p))
+        left = 1 - np.nansum(exp10(level.log10p))
         if size:  # the unseen words' mass may be so small that 1 - sum would lose it
             seen = np.count_nonzero(~np.isnan(level.log10p))
             left = bow[0] * (1 - seen / size if method.interpolate else 1)
@@ -230,10 +230,10 @@ def smooth(events, H, method, V, size, T=None):
             bow = np.where(T > 0, np.log10(weight), 0).astype(f32)
         else:
             total = lambda x: np.bincount(context, np.where(np.isnan(kept_log10p), 0, x), H)
-            bow, scale = mass.backoff_weights(total(probability(kept_log10p)), total(lower))
+            bow, scale = mass.backoff_weights(total(exp10(kept_log10p)), total(lower))
             kept_log10p += scale[context]  # if the lower order leaves nothing, p is scaled to sum to one
     log10p[kept] = kept_log10p
-    return log10p, probability(log10p), bow
+    return log10p, exp10(log10p), bow
 
 
 def smooth_large(k, events, H, method, V, kenlm, room):
@@ -358,7 +358,7 @@ def share_mass(method, context, c, totals, lost, lower, kenlm):
             T += 1 if round < ROUNDS else np.maximum(1, EPSILON * T)
 
 
-def probability(log10):
+def exp10(log10):
     """10^log10 in double precision."""
     return 10.0 ** log10.astype(np.float64)
 
@@ -382,7 +382,7 @@ def give_to_unseen(level, vocab, left, tell, size):
             level.log10p[unseen] = f32(np.log10(left / sharing))
         elif left:
             tell(f"warning: distributing {left:.6g} left-over probability mass over all {words.sum()} words")
-            level.log10p[words] = np.log10(probability(level.log10p[words]) + left / words.sum()).astype(f32)
+            level.log10p[words] = np.log10(exp10(level.log10p[words]) + left / words.sum()).astype(f32)
 
 
 def fix_contexts(levels, kenlm):
