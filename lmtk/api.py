@@ -396,7 +396,7 @@ class Model:
         return sums
 
     def _parts_of_texts(self, sentences):
-        """Yield functions, each of which gives the ids of some sentences, with NEWLINE between them."""
+        """Yield functions without arguments. Each returns the ids of some sentences; NEWLINE separates sentences."""
         while batch := list(islice(sentences, TOGETHER)):
             if not all(type(x) is str for x in batch):
                 batch = [as_bytes(x).decode("utf-8", "surrogateescape") for x in batch]

@@ -142,10 +142,9 @@ class Lines:
     def pieces(self, new_id):
         """Yield (rows, weights) of each piece, an array for each order; it is dropped. new_id (W,): of each word."""
         for piece in range(1, len(self.sizes) + 1):
-            take = lambda name, k, kind, piece=piece: self.shelf.take((name, k, piece), kind)
             orders = range(1, self.order + 1)
-            rows = [new_id[take("ids", k, np.int32)].reshape(-1, k) for k in orders]
-            yield rows, [take("counts", k, self.kind) for k in orders]
+            rows = [new_id[self.shelf.take(("ids", k, piece), np.int32)].reshape(-1, k) for k in orders]
+            yield rows, [self.shelf.take(("counts", k, piece), self.kind) for k in orders]
 
 
 def text_runs(ids, new_id, starts, order, W, memory):
@@ -160,9 +159,9 @@ def text_runs(ids, new_id, starts, order, W, memory):
 
 
 def line_runs(lines, new_id, W, text):
-    """Yield runs of the pieces of Lines, and then the run of a text, if it is not None. The sum of the runs has the
-    nodes that `counts.from_rows` would count, followed by those of the text. new_id (W',): the new ids of the Lines'
-    ids. Raises LmtkError as from_rows.
+    """Yield a run for each piece of Lines, and then the run `text`, unless it is None. Merged, they are the n-grams of
+    the lines, as `counts.from_rows` counts them, and then those of the text. new_id (W',): the new id of each old id of
+    the Lines. Raises LmtkError if the counts add up to 2^63 or more.
     """
     passed, totals = np.zeros(max(lines.order, text.order if text else 0), np.int64), np.zeros(lines.order)
     for rows, weights in lines.pieces(new_id):

@@ -139,11 +139,12 @@ def sort_positions(x, n, W):
     most = max(N // W, 1)  # so many arrays (W,) take as much memory as the text
     order, other = np.empty(N, np.int32), np.arange(-1, N - 1, dtype=np.int32)
     parts = [*pairwise(np.linspace(0, N, min(threads, most) + 1).astype(np.int64))]
-    start, heads = heads_of(x, other, parts, W)
+    heads = heads_of(x, other, parts, W)
+    start = np.append(heads[0], N)
     map_at_once(lambda t: sort_next(x, other, *parts[t], heads[t], False, order), range(len(parts)))
     bounds = cut_words(start, min(SHARES * threads, most))
     edges = [*((start[a], start[b]) for a, b in pairwise(bounds)), (0, start[1])]
-    shares, (_, heads) = range(len(edges)), heads_of(x, order, edges, W)
+    shares, heads = range(len(edges)), heads_of(x, order, edges, W)
     for _ in range(n - 2):
         map_at_once(lambda s, a=order, b=other: sort_next(x, a, *edges[s], heads[s].copy(), False, b), shares)
         order, other = other, order
@@ -217,20 +218,20 @@ def cut_words(start, n_ranges):
 
 
 def heads_of(x, order, edges, W):
-    """(start, as in the table above; heads (S + 1, W) int32: heads[s, w] is where the places of the word w begin among
-    those of w, if it follows a position of the range s). edges: the S ranges of places of `order`, (first, end).
+    """heads (S + 1, W) int32: heads[s, w] is the first place of the word w where it follows a position of the range s.
+    edges: S ranges of places of `order`, (first, end), one after the other. heads[0] is each word's first place.
     """
     heads = np.zeros((len(edges) + 1, W), np.int32)
     map_at_once(lambda s: count_next(x, order, *edges[s], heads[s + 1]), range(len(edges)))
-    start = np.concatenate(([0], np.cumsum(heads.sum(0))))
+    counts = heads.sum(0)
+    heads[0] = np.cumsum(counts) - counts
 
     def add_up(span):
         words = slice(*span)
-        heads[0, words] = start[:-1][words]
         np.cumsum(heads[:, words], 0, out=heads[:, words])
 
     map_at_once(add_up, parts_of(W))
-    return start, heads
+    return heads
 
 
 @jit

@@ -107,7 +107,7 @@ def place_children(job, k, size, above):
 
         def count(b):
             sizes = np.bincount(contexts_of(job, k, b)[1])
-            words = np.flatnonzero(sizes)  # those of the bucket
+            words = np.flatnonzero(sizes)  # contexts of this bucket's bigrams, and of no other's
             child[words] = sizes[words]
 
         job.each(count, task)
