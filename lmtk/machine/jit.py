@@ -8,11 +8,9 @@ A kernel takes arrays, bytes (as an array of uint8), numbers, None and tuples of
 nothing, a number or a tuple of numbers, and raises no exceptions.
 """
 
-import json
 import os
 import re
 import sys
-from contextlib import suppress
 from functools import cache, partial, wraps
 from importlib import import_module
 from threading import RLock
@@ -29,7 +27,6 @@ PARTS = "jit", "objects", "compiling", "intrinsics"
 CONTIGUOUS = 0x1  # numpy's bit of flags.num
 PLAIN = {np.int64: int, np.float64: float, np.bool_: bool}  # numpy's numbers with the same machine code as Python's
 lock = RLock()
-used = {}  # the keys are this process's kernels with the kinds of their arguments, in the order of their first calls
 
 
 def jit(function=None, is_inlined=False, allocates=True, **settings):
@@ -48,7 +45,6 @@ def jit(function=None, is_inlined=False, allocates=True, **settings):
         if code is None:
             with lock:
                 code = codes[kinds] = codes.get(kinds) or code_for(call, kinds)
-                used[call, kinds] = None
         return code(*arguments)
 
     call.kernel_settings, call.codes = {"nogil": True, "error_model": "numpy"} | settings, codes
@@ -133,36 +129,19 @@ def file_of(kernel, kinds):
 
 
 def record(job):
-    """Notes in the cache, for `recorded`, the kernels that this process has used as those of a job, a name."""
-    if used and objects.is_usable() and not recorded(job):
-        parts = {}
-        for kernel, _ in used:
-            meaning(kernel, parts)
-        sources = {sys.modules[function.__module__].__file__ for function in parts}
-        names = [file_of(*both) for both in used]
-        kernel_cache.write(record_of(job), json.dumps([names, stamps(sources)]).encode())
+    """Notes in the cache, for `recorded`, that it has the kernels of a job, a name."""
+    if objects.is_usable() and not recorded(job):
+        kernel_cache.write(record_of(job), b"")
 
 
 @cache
 def recorded(job):
-    """Whether the cache has the kernels that an earlier process used for a job, and their sources are unchanged."""
-    record = objects.is_usable() and kernel_cache.read(record_of(job))
-    if not record:
-        return False
-    names, sources = json.loads(record)
-    return stamps(sources) == sources and all(map(kernel_cache.has, names))
+    """Whether the cache has had the kernels of a job. If kernels have changed since, they are compiled once more."""
+    return objects.is_usable() and kernel_cache.read(record_of(job)) is not None
 
 
 def record_of(job):
-    """The name of a job's record. Each installation has its own, since its kernels may differ from those of others."""
-    return f"job-{job}-{digest(repr((machine(), os.path.realpath(__file__))).encode()).hex()}"
-
-
-def stamps(paths):
-    """{path: [size, time]} of files, which tell, as in Python's cache, whether they changed; None if one is missing."""
-    with suppress(OSError):
-        return {path: [(about := os.stat(path)).st_size, about.st_mtime_ns] for path in sorted(paths)}
-    return None
+    return f"job-{job}-{digest(repr(machine()).encode()).hex()}"
 
 
 def code_for(kernel, kinds):
