@@ -290,7 +290,7 @@ def test_what_counting_ranks_cannot_do(tmp_path):
         (["-text", "-"], 2, "every rank can read"),
         (["-text", FILES / "tr.txt", "-stream"], 2, "cannot be combined with -stream"),
     ):
-        code, out, err = mpi(2, "ngram-count", "-mpi", *words, "-write", tmp_path / "out", environment=APART)
+        code, out, err = mpi(2, "ngram-count", "-mpi", *words, "-lm", tmp_path / "out", environment=APART)
         assert (code, out, err.count("\n")) == (status, "", 1) and message in err
     assert not list(tmp_path.iterdir())
 

@@ -257,7 +257,7 @@ def estimate(job):
     if not job.count.mpi:
         tell_alone()
     with pooled() if job.count.mpi else contextlib.nullcontext(ALONE) as comm:
-        if comm and comm.size > 1 and job.count.memory and not job.is_shared:  # one process alone counts on disk
+        if comm and comm.size > 1 and not job.is_shared:
             comm = None if comm.rank else ALONE
         if not comm:
             return None

@@ -26,7 +26,6 @@ from lmtk.machine.parallel import ALONE
 from lmtk.machine.threads import thread_count
 from lmtk.ngram.counting.counts import Counts, count_ids, from_rows, parse_counts, row_parts, to_rows
 from lmtk.ngram.counting.runs import WRITE_BYTES, Lines, Spilled, line_runs, merged, spilled, text_runs, tokens_in
-from lmtk.ngram.counting.sharing import common_words, gather_levels
 from lmtk.text.corpus import NEWLINE, TOKEN, WORD_BYTES, Closed, Growing, Marks, Reader, Table, ids_of, with_marks
 from lmtk.text.kernels import renumber
 from lmtk.text.vocab import EOS, SOS, UNK
@@ -236,11 +235,12 @@ def collect(sources, as_text=False, memory=None, comm=ALONE, replace_words=None)
     """The Counts of Sources, added up, as in SRILM's ngram-count. Their words are <s>, </s>, `unk`, those of the closed
     vocabulary, and others as first seen.
 
-    memory: about how many bytes counting may take besides the result; the rest goes to disk. comm: the ranks that count
-    together; rank 0 has the result. replace_words: words -> (new words, each old word's new id), to count these.
+    memory: about how many bytes counting may take besides the result; the rest goes to disk. replace_words: words ->
+    (new words, each old word's new id), to count these. Whole counts that do not fit into `memory` become runs.Spilled.
 
-    Whole counts of a single rank that do not fit into `memory` become runs.Spilled. With `as_text`, a large text
-    without sentence marks inside sentences becomes a Text on each rank, in memory if it fits and there is one rank.
+    With `as_text`, a large text without sentence marks inside sentences becomes a Text on each rank of `comm`, in
+    memory if it fits and there is one rank. All else is counted by rank 0, in memory if there are others; these have
+    no counts.
     """
     reader, raw, order = SourceReader(sources, memory), None, sources.order
     if as_text and not sources.files and not sources.weighted:
@@ -248,20 +248,16 @@ def collect(sources, as_text=False, memory=None, comm=ALONE, replace_words=None)
         text = text_of(raw, reader, comm)
         if text is not None:
             return text.replaced(*replace_words(text.words)) if replace_words else text
-
-    def read():
-        """Reads the count files and the weighted texts, on rank 0, and this rank's part of the texts."""
-        lines = reader.lines(None if sources.floats or comm.size > 1 else memory) if comm.rank == 0 else Lines()
-        blocks, n_words = (reader.raw(comm), len(reader.index) - 1) if raw is None else (raw.read(), reader.n_initial)
-        return lines, *read_texts(blocks, reader.index, sources.marks, memory, n_words)
-
-    lines, ids, starts, blocks = comm.each(read)
-    words, new_id = common_ids(reader, blocks, comm)
+    if comm.size > 1:
+        counted = lambda: in_memory(collect(sources, memory=memory, replace_words=replace_words), memory)
+        return comm.each(lambda: counted() if comm.rank == 0 else Counts([], []))
+    lines = reader.lines(None if sources.floats else memory)
+    ids, starts = read_texts(raw.read() if raw else reader.raw(ALONE), reader.index, sources.marks, memory)
+    words, new_id = words_of(reader)
     if replace_words:
         words, replacing_id = replace_words(words)
         new_id = replacing_id[new_id]
-    W = len(words)
-    tokens, run, levels = comm.sum(len(ids)), None, None
+    W, run, levels = len(words), None, None
     if memory and len(ids) > tokens_in(memory, order):
         limit_memory(memory)
         run = merged(text_runs(ids, new_id, starts, order, W, memory), W, memory)
@@ -269,34 +265,42 @@ def collect(sources, as_text=False, memory=None, comm=ALONE, replace_words=None)
         levels = count_ids(new_id[ids], starts, order, W, len(ids))
     if lines.memory and lines.size > memory // WRITE_BYTES:
         limit_memory(memory)
-        run = (run or spilled(levels, 0)) if tokens else None
+        run = (run or spilled(levels, 0)) if len(ids) else None
         run = merged(line_runs(lines, new_id, W, run), W, memory)
         lines = Lines()
     if run:
         counts = Spilled(run.column, run.ends, words, max(memory // WRITE_BYTES, 1))
-        if comm.size == 1 and not lines.size:
+        if not lines.size:
             return counts
         levels = counts.levels()
-    if comm.size > 1:
-        levels = gather_levels(levels, blocks, W, comm)
     if lines.size:
         columns = next(lines.pieces(new_id))  # so few lines are one piece
-        if tokens:
+        if len(ids):
             columns = join_columns(columns, (to_rows(levels, W), [level.count for level in levels]))
         levels = from_rows(*columns, W)
-    return in_memory(Counts(words, levels), memory) if comm.rank == 0 else Counts(words, levels)
+    return in_memory(Counts(words, levels), memory)
 
 
-def common_ids(reader, blocks, comm):
-    """(the words that all ranks count, the new id of each word of a SourceReader). blocks: from `read_texts`."""
+def words_of(reader):
+    """(the words that are counted, the new id of each word of a SourceReader)."""
     words = index = [*reader.index.words()]
-    if comm.size > 1:
-        words = common_words(blocks, index, comm)
     if reader.sources.least:
-        unused = comm.share(reader.unused)
+        unused = reader.unused()
         words = [word for word in words if word not in unused]
     place = {word: i for i, word in enumerate(words)}
     return words, np.array([place.get(word, 0) for word in index], np.int32)
+
+
+def common_words(raw, words, comm):
+    """The words of all ranks, each once, in the order in which a single process would have met them. raw: the Blocks of
+    this rank, which add its `words` one after another.
+    """
+    new_words, before = [], 0
+    for path, place, _, end in raw.heads:
+        new_words.append((path, place, words[before:end]))
+        before = end
+    everywhere = sorted((block for part in comm.gather(new_words) for block in part), key=lambda block: block[:2])
+    return list(dict.fromkeys(word for _, _, new in everywhere for word in new))
 
 
 def text_of(raw, reader, comm):
@@ -319,7 +323,7 @@ def text_of(raw, reader, comm):
     if is_whole and number >= 1 << 31:
         raise LmtkError(f"the text has {number} words and sentence ends, too many for one sort; give -memory")
     words = index.words()
-    all_words = common_words(raw.heads, words, comm) if comm.size > 1 else words
+    all_words = common_words(raw, words, comm) if comm.size > 1 else words
     return Text(all_words, words, raw, marks, counts, is_whole)
 
 
@@ -369,23 +373,20 @@ def whole_size(tokens, words, order):
     return max(100, 9 * order) * tokens + WORD_BYTES * words
 
 
-def read_texts(raw, index, marks, memory, n_words):
-    """Puts sentence marks into raw blocks. Returns the ids (N,), the starts (S + 1,) of the sentences, and the blocks:
-    a list of (path, place, tokens, words known after it). Its first entry is for the `n_words` words before the texts.
-    """
-    ids, starts, blocks = Column(np.int32, memory), Column(np.int64, memory), [(-1, -1, 0, n_words)]
+def read_texts(raw, index, marks, memory):
+    """Puts sentence marks into raw blocks. Returns the ids (N,) and the starts (S + 1,) of the sentences."""
+    ids, starts = Column(np.int32, memory), Column(np.int64, memory)
     starts.append(np.zeros(1, np.int64))
-    for path, of_text in groupby(raw, itemgetter(0)):
+    for _, of_text in groupby(raw, itemgetter(0)):
         before = NEWLINE
-        for _, place, block in of_text:
+        for _, _, block in of_text:
             more, ends, _ = with_marks(block, marks, index[SOS], index[EOS], before)
             before = block[-1] if len(block) else before
             starts.append(ids.size + ends)
             ids.append(more)
-            blocks.append((path, place, len(more), max(blocks[-1][3], int(more.max(initial=-1)) + 1)))
         if before != NEWLINE or marks.stream:
             starts.append(np.array([ids.size]))
-    return ids.array(), starts.array(), blocks
+    return ids.array(), starts.array()
 
 
 def bordered(raw, sos, eos, marks):

@@ -202,14 +202,14 @@ def spilled(levels, begin):
     return Spilled(column, ends)
 
 
-def merge(runs, W, batch, spill=True):
-    """Merge runs, with about `batch` nodes in memory at once if these are on disk. spill: put the result on disk."""
+def merge(runs, W, batch):
+    """Merge runs, with about `batch` nodes in memory at once."""
     if len(runs) == 1:
         return runs[0]
-    column, ends, node = Column(np.int64, spill), [0], None
+    column, ends, node = Column(np.int64, True), [0], None
     for k in range(1, max(run.order for run in runs) + 1):
         sizes, at, size = [run.size(k) for run in runs], [0] * len(runs), 0
-        new_node = [Column(np.int64, spill) for _ in runs]
+        new_node = [Column(np.int64, True) for _ in runs]
         while left := [r for r in range(len(runs)) if at[r] < sizes[r]]:
             rows = [runs[r].rows(k, at[r], at[r] + max(1, batch // len(left))) for r in left]
             if k > 1:
