@@ -247,6 +247,18 @@ def test_ranks_count_as_one_process(tmp_path, ranks, where, large, more):
 
 
 @needs_mpi
+@pytest.mark.parametrize("memory", [[], ["-memory", "100b"]])
+def test_what_ranks_cannot_share_is_done_by_the_first_one(tmp_path, memory):
+    """Sentence marks inside a sentence are found when the text has been read."""
+    (tmp_path / "t").write_text("a b\nb <s> c\n" * 50)
+    words = ["1", "ngram-count", "-text", "t", *memory, "-wbdiscount", "-lm"]
+    python, environment = [sys.executable, "-c", SMALL_BLOCKS], ENVIRONMENT | {"PYTHONPATH": str(TESTS.parent)}
+    subprocess.run([*python, *words, "one"], cwd=tmp_path, env=environment, check=True)
+    assert mpi(2, *words, "many", "-mpi", program=python, cwd=tmp_path, environment=APART)[0] == 0
+    assert (tmp_path / "one").read_bytes() == (tmp_path / "many").read_bytes()
+
+
+@needs_mpi
 @pytest.mark.parametrize("text", ["a b\nb c\n", "a <unk>\nb c\n"])
 def test_ranks_write_the_kenlm_layout(tmp_path, text):
     (tmp_path / "t").write_text(text * 50)
