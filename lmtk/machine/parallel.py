@@ -18,10 +18,7 @@ from lmtk.errors import LmtkError, LmtkWarning, UsageError
 from lmtk.machine import mpiexec, threads
 
 IDLE = 0.01  # seconds between two checks of a rank that has nothing to do
-MOMENT = 0.3  # seconds: ranks that fail within them print one error
-LONG = 30  # seconds until a rank that leaves the error to another ends by itself
-FAILED, PRINTS = 1, 2  # tags of the messages between ranks that fail
-MESSAGE = np.zeros(1, np.uint8)  # what these messages hold, kept because sending may outlast the call
+TURN, TURNS = 2, 3  # seconds: a rank that fails waits so long for each rank below it, of the first ones
 SEGMENT = re.compile(r" (/dev/shm/mpich_shm_\w+)$", re.M)  # memory that MPICH's ranks on one node share
 
 
@@ -219,7 +216,6 @@ def ranks(timed=False):
         numbers = f"mpiexec started {mpiexec.started()} ranks, but the MPI library of mpi4py sees {comm.size}"
         raise UsageError(f"{numbers}; use the mpiexec of that library")
     forget_segments(comm)
-    failures = MPI.COMM_WORLD.Dup()
     try:
         yield comm
         MPI.Finalize()  # now, so that ranks that are done do not slow down one that is not
@@ -227,8 +223,8 @@ def ranks(timed=False):
         # at exit, since a caller prints the error's line
         statuses = {SystemExit: getattr(e, "code", 1), KeyboardInterrupt: 130, UsageError: 2}
         atexit.register(end_all, comm, statuses.get(type(e), 1))
-        if isinstance(e, Exception) and comm.size > 1 and not may_print(failures):
-            time.sleep(LONG)
+        if isinstance(e, Exception):  # an error that all ranks meet is printed by the first, which ends the others
+            time.sleep(TURN * min(comm.rank, TURNS))
         if isinstance(e, UsageError):
             raise LmtkError(str(e)) from None  # which every rank prints; usage errors are printed by the first rank
         raise
@@ -243,23 +239,6 @@ def forget_segments(comm):
         for name in set(SEGMENT.findall(maps.read())):
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(name)
-
-
-def may_print(failures):
-    """Whether this rank, which has failed, prints its error: it is the lowest of the ranks that fail within a MOMENT,
-    and no other rank has printed one. failures: a communicator that is used for nothing else.
-    """
-    rank, others = failures.rank, [other for other in range(failures.size) if other != failures.rank]
-    for other in others:
-        failures.Isend(MESSAGE, other, FAILED)
-    end = time.perf_counter() + MOMENT
-    while time.perf_counter() < end:
-        if any(failures.iprobe(other, PRINTS) or (other < rank and failures.iprobe(other, FAILED)) for other in others):
-            return False
-        time.sleep(IDLE)
-    for other in others:
-        failures.Isend(MESSAGE, other, PRINTS)
-    return True
 
 
 @contextlib.contextmanager
