@@ -317,9 +317,9 @@ def count(job, comm):
     lists = comm.share(lambda: counting.read_lists(count_job))
     counts, written = count_ngrams(job, lists, comm)
     moved = job.reads_discounts and job.layout == "kenlm" and counts.has(count_job.unk)
-    header = header_of(count_job, counts.tokens) if job.verbose_header and comm.rank == 0 else b""
+    header = header_of(count_job, counts.tokens) if job.verbose_header else b""
     contexts = None
-    if job.prunes_by_counts and not can_score_texts(count_job) and comm.rank == 0:
+    if job.prunes_by_counts and not can_score_texts(count_job):
         from lmtk.ngram.counting.counts import contexts_of
 
         longest = count_job.order - 1 if job.prune_kneser is None else count_job.order
@@ -351,10 +351,10 @@ def count_ngrams(job, lists, comm):
         raise UsageError(f"-grow reads a text several times, but {name_of(path)} is not a regular file; give a file")
     uses_counts = count_job.writes_counts or (job.prunes_by_counts and not can_score_texts(count_job))
     # where memory is bounded a text is read once for the model and once for its counts
-    twice = count_job.memory and job.model_wanted and uses_counts and comm.size == 1 and again
+    twice = count_job.memory and job.model_wanted and uses_counts and again
     in_order = EOS not in lists.nonevents  # the kernels for n-grams in suffix order predict </s>
     counts_wanted = (uses_counts and not twice) or job.maxent or job.trust_totals or count_job.recompute or not in_order
-    as_text = job.model_wanted and not counts_wanted and count_job.order > 1 and (comm.size == 1 or job.is_shared)
+    as_text = job.model_wanted and not counts_wanted and count_job.order > 1
     counts = counting.collect_counts(count_job, lists, comm, as_text)
     is_shared_text = comm.size > 1 and isinstance(counts, Text)
     if is_shared_text and job.layout == "kenlm" and comm.sum(int(counts.has(count_job.unk))):
