@@ -65,12 +65,12 @@ def number_words(words, ids):
     """(KenLM's number of each word, (W,) int32, 0 for <unk> and for a word without a 1-gram; the hashes in the order of
     the numbers, from number 1 on; the words in that order, <unk> first). ids: the words with a 1-gram.
     """
-    words, numbers = Words.join(words), np.zeros(len(words), np.int32)
+    words, number = Words.join(words), np.zeros(len(words), np.int32)
     ids = ids[~np.isin(ids, places_of_unknown(words))]
     hashes = hash_words(words)[ids]
     by_hash = np.argsort(hashes)
-    numbers[ids[by_hash]] = np.arange(1, len(ids) + 1)
-    return numbers, hashes[by_hash], Words(Words.join([UNK]).text + take_words(words.text, ids[by_hash]))
+    number[ids[by_hash]] = np.arange(1, len(ids) + 1)
+    return number, hashes[by_hash], Words(Words.join([UNK]).text + take_words(words.text, ids[by_hash]))
 
 
 def take_words(text, places):
@@ -105,7 +105,7 @@ def of_backoff(model):
     """The Levels of a Backoff that has every suffix and context of its n-grams."""
     nodes, order = model.nodes, model.order
     ids = nodes.levels[1]["word"][:-1]
-    numbers, hashes, words = number_words(model.vocab.words, ids)
+    number, hashes, words = number_words(model.vocab.words, ids)
     sizes = [len(words), *map(nodes.size, range(2, order + 1))]
 
     def numbers_of(k):
@@ -114,8 +114,8 @@ def of_backoff(model):
             return make_numbers(level["log10p"][:-1])
         return make_numbers(level["log10p"][:-1], level["log10bow"][:-1], level["child"][1:] > level["child"][:-1])
 
-    sort = lambda: with_numbers(deal_families(nodes, numbers), order, numbers_of)
-    return Levels(words, hashes, numbers_of(1), numbers[ids], sizes, numbers_of, np.array([sizes]), [sort])
+    sort = lambda: deal_families(nodes, number, numbers_of)
+    return Levels(words, hashes, numbers_of(1), number[ids], sizes, numbers_of, np.array([sizes]), [sort])
 
 
 def of_estimate(job):
@@ -135,18 +135,8 @@ def of_estimate(job):
             return make_numbers(work.log10p[k])
         return make_numbers(work.log10p[k], work.log10bow[k], work.types[k] > 0)
 
-    sort = lambda: with_numbers(sort_families(work.suffixes, place), job.order, numbers_of, work.forget)
+    sort = lambda: sort_families(work.suffixes, place, numbers_of, work.forget)
     return Levels(numbered, hashes, numbers_of(1), place, sizes, numbers_of, np.array([sizes]), [sort])
-
-
-def with_numbers(families, order, numbers_of, forget=lambda k: None):
-    """Yields what `families` yields, `first` and then keys of each order, with numbers_of(k) beside the keys. forget(k)
-    is called when order k is not needed any more.
-    """
-    for k in range(2, order + 1):
-        yield next(families)
-        yield next(families), numbers_of(k)
-        forget(k)
 
 
 def make_numbers(log10p, log10bow=None, is_context=None, threads=None):
@@ -171,11 +161,11 @@ def put_numbers(log10p, log10bow, is_context, numbers, part):
             numbers[i, 1] = (f32(0) if is_context[i] else MINUS_ZERO) if weight == 0 else weight
 
 
-def deal_families(nodes, numbers):
-    """Yields `first` and then `keys` of the orders from 2 on of Nodes. First words are taken in the order of their
-    numbers, so siblings come out sorted.
+def deal_families(nodes, number, numbers_of):
+    """Yields `first` and then (keys, numbers_of(k)) for each order k from 2 on of Nodes. First words are taken in the
+    order of their numbers, so siblings come out sorted. number (W,): KenLM's number of each word.
     """
-    labels = numbers[nodes.levels[1]["word"][:-1]]
+    labels = number[nodes.levels[1]["word"][:-1]]
     place, size, ends = labels, int(labels.max()) + 1, np.arange(len(labels) + 1)  # size: the number of parents
     for k in range(2, nodes.order + 1):
         ends = nodes.levels[k - 1]["child"][ends].astype(np.int64)
@@ -186,7 +176,7 @@ def deal_families(nodes, numbers):
         place, keys, size = np.empty_like(parents), np.empty(len(parents), u64), len(parents)
         each_part(first, partial(deal, ranges, parents, first[:-1].copy(), place, keys))
         parents = first = None
-        yield keys
+        yield keys, numbers_of(k)
         keys = None
 
 
@@ -202,25 +192,28 @@ def find_parents(nodes, k, place, size):
     return parents, np.cumsum(first, out=first)
 
 
-def sort_families(x, numbers):
-    """Yields `first` and then `keys` of the orders from 2 on of Suffixes."""
-    above = np.full(int(numbers.max()) + 1, -1, np.int32)  # the place in its column of each parent, -1 for none
-    above[numbers] = np.arange(len(numbers))
+def sort_families(x, number, numbers_of, forget):
+    """Yields `first` and then (keys, numbers_of(k)) for each order k from 2 on of Suffixes. number: as for
+    `deal_families`. forget(k) is called when order k is not needed any more.
+    """
+    above = np.full(int(number.max()) + 1, -1, np.int32)  # the place in its column of each parent, -1 for none
+    above[number] = np.arange(len(number))
     begins = np.append(x.nodes(2, x.ended), len(x.oldest[2]))  # where the children of each parent begin; <s> has none
     for k in range(2, x.order + 1):
         first = np.zeros(len(above) + 1, np.int32)
         add_sizes(above, begins, first)
         yield first
         keys = np.empty(len(x.oldest[k]), u64)
-        each_part(first, partial(take, above, first, begins, x.oldest[k], numbers, keys))
+        each_part(first, partial(take, above, first, begins, x.oldest[k], number, keys))
         each_part(first, partial(sort_siblings, first, keys))
         if k < x.order:
             above, begins = np.empty(len(keys), np.int32), np.empty(len(keys) + 1, np.int64)
             map_at_once(partial(take_places, keys, above), parts_of(len(keys)))
             find_begins(x.begins, k + 1, begins)
         first = None
-        yield keys
+        yield keys, numbers_of(k)
         keys = None
+        forget(k)
 
 
 def each_part(first, work):
@@ -307,7 +300,7 @@ def add_sizes(above, begins, first):
 
 
 @jit
-def take(above, first, begins, oldest, numbers, keys, part):
+def take(above, first, begins, oldest, number, keys, part):
     """keys <- the children of a part of the parents, which are at `begins` in suffix order. above, first: the place
     of each parent in its column, and its first child. oldest (N_k,): the labels' words.
     """
@@ -315,7 +308,7 @@ def take(above, first, begins, oldest, numbers, keys, part):
         if above[i] >= 0:
             child = begins[above[i]]
             for at in range(first[i], first[i + 1]):
-                keys[at] = u64(numbers[oldest[child]]) << u64(32) | u64(child)
+                keys[at] = u64(number[oldest[child]]) << u64(32) | u64(child)
                 child += 1
 
 
