@@ -1,4 +1,5 @@
-"""What KenLM's binary files have in common: the header, the hashes of words, and the numbers of words.
+"""What KenLM's binary files have in common: the header, the hashes of words, and the numbers of words. Also the layout
+of a trie's records, for their reader and their writer.
 
 A file has a header, a vocabulary of hashes, the n-grams, and the words in the order of their numbers, each followed by
 a 0 byte. Everything is little-endian. The word <unk> has number 0. In probing files the other words are numbered as in
@@ -27,6 +28,7 @@ KINDS = [
 ]
 PROBING, TRIE, QUANTIZED, ARRAY = 0, 2, 1, 2  # the kind of a trie is TRIE, plus QUANTIZED, plus ARRAY
 FIXED = 88  # bytes of the magic and the test values
+P_BITS, BOW_BITS = 31, 32  # of a trie's numbers that are not quantized
 u64 = np.uint64
 MIX, SHIFT = u64(0xC6A4A7935BD1E995), u64(47)  # of the hashes of words
 MISSING = np.float32(-100)  # log10 p of <unk> where the ARPA file had none
@@ -84,6 +86,52 @@ def chop_bits(largest, size, most):
     """
     bits = largest.bit_length()
     return min(range(min(bits, most) + 1), key=lambda c: (largest >> (bits - c)) * 64 - size * c)
+
+
+@dataclass(frozen=True)
+class Fields:
+    """The widths in bits of the fields of a trie's record of one order: label, log10 p, weight, and the pointer's part
+    that is in the record. N: the number of records. entries: the number of entries of the table of the upper bits of
+    the pointers, 0 without one.
+    """
+
+    N: int
+    label: int
+    p: int
+    bow: int = 0
+    pointer: int = 0
+    entries: int = 0
+
+    @property
+    def total(self):
+        return self.label + self.p + self.bow + self.pointer
+
+    @property
+    def size(self):
+        """The bytes of the records. KenLM has one record more, and 8 bytes so that it can read 8 bytes anywhere."""
+        return ((1 + self.N) * self.total + 7) // 8 + 8
+
+    @property
+    def table_size(self):
+        """The bytes of the table of the upper bits, which comes before the records."""
+        return 8 * (1 + self.entries) + 7 if self.entries else 0
+
+
+def fields_of(k, sizes, form):
+    """The Fields of the records of order k > 1. sizes: the n-grams of each order, <unk> among the 1-grams."""
+    size, label, p = sizes[k - 1], sizes[0].bit_length(), form.bits or P_BITS
+    if k == len(sizes):
+        return Fields(size, label, p)
+    largest, bow = sizes[k], form.weight_bits or BOW_BITS  # largest: of the pointers
+    if form.pointer_bits is None:
+        return Fields(size, label, p, bow, largest.bit_length())
+    pointer = largest.bit_length() - chop_bits(largest, size + 1, form.pointer_bits)
+    return Fields(size, label, p, bow, pointer, (largest >> pointer) + 1)
+
+
+def entries_start(begin):
+    """Where the entries of a table of upper bits begin, 8 bytes each, if the table begins at the byte `begin`."""
+    return -(-begin // 8) * 8 + 8
 
 
 def places_of_unknown(words):

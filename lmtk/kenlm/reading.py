@@ -7,6 +7,7 @@ each value. Probing tables are those of `hashed`; a table of 1-grams comes befor
 """
 
 import struct
+from functools import partial
 
 import numpy as np
 
@@ -14,7 +15,18 @@ from lmtk.errors import FormatError
 from lmtk.files.declared import MAX_ORDER
 from lmtk.files.inputs import is_file
 from lmtk.kenlm.hashed import Hashed, lay_out
-from lmtk.kenlm.layout import FIXED, INCOMPLETE, KINDS, MAGIC, MISSING, VERSION, chop_bits, header_size
+from lmtk.kenlm.layout import (
+    FIXED,
+    INCOMPLETE,
+    KINDS,
+    MAGIC,
+    MISSING,
+    VERSION,
+    Form,
+    entries_start,
+    fields_of,
+    header_size,
+)
 from lmtk.ngram.arpa import reader
 from lmtk.ngram.model.backoff import Backoff
 from lmtk.text.vocab import UNK, vocab_of_unigrams
@@ -95,79 +107,61 @@ def read_trie(data, counts, quantized, split, path):
     split: whether the upper bits of pointers are kept in tables. Raises IndexError if the file is too short.
     """
     order, V = len(counts), counts[0]
-    at = header_size(len(counts)) + 8 + 8 * V  # after the vocabulary's hashes
+    at = header_size(order) + 8 + 8 * V  # after the vocabulary's hashes
+    tables, p_bits, bow_bits = [], 0, 0
     if quantized:
         version, p_bits, bow_bits = data[at : at + 3].tolist()
         if version != 2 or not 0 < p_bits <= 25 or not 0 < bow_bits <= 25:
             raise FormatError(path, f"KenLM's quantization of version {version}; this lmtk reads version 2")
         at += 8
-        tables = []
         for bits in [p_bits, bow_bits] * (order - 2) + [p_bits]:
             tables.append(np.frombuffer(data, "<f4", 1 << bits, at))
             at += 4 << bits
-    else:
-        p_bits, bow_bits = 31, 32
     unigrams = data[at : at + 16 * (V + 2)].view([("p", "<f4"), ("bow", "<f4"), ("child", "<u8")])
     at += 16 * (V + 2)
+    form = Form("trie", p_bits, bow_bits, pointer_bits=int(data[at + 1]) if split and order > 2 else None)
     child = unigrams["child"][: V + 1].astype(np.int64)
     levels = [(np.arange(V, dtype=np.int32)[:, None], unigrams["p"][:V], unigrams["bow"][:V])]
-    chop = int(data[at + 1]) if split and order > 2 else 0
-    word_bits = V.bit_length()
     for k in range(2, order + 1):
-        N, last = counts[k - 1], k == order
-        numbers = p_bits if last else p_bits + bow_bits
-        pointer = 0 if last else counts[k].bit_length()
-        begins = None
-        if split and not last:
-            pointer, begins, at = read_upper_bits(data, at, N + 1, counts[k], chop)
-        bits = word_bits + numbers + pointer
-        size = ((1 + N) * bits + 7) // 8 + 8
-        if at + size > len(data):
+        fields, is_last = fields_of(k, counts, form), k == order
+        N, records = fields.N, at + fields.table_size
+        end = records + fields.size
+        if end > len(data):
             raise IndexError
-        field = lambda first, width, more=0, at=at, bits=bits, N=N: unpack_fields(
-            data, 8 * at + first, bits, width, N + more
-        )
+        column = partial(unpack_fields, data, 8 * records, fields.total)
         parent = parents_of(child, N)
-        rows = np.column_stack((field(0, word_bits).astype(np.int32), levels[-1][0][parent]))
+        rows = np.column_stack((column(0, fields.label, N).astype(np.int32), levels[-1][0][parent]))
         if quantized:
             # the place of the weight comes before that of p
-            p = tables[2 * k - 4][field(word_bits + (0 if last else bow_bits), p_bits)]
-            bow = 0 if last else tables[2 * k - 3][field(word_bits, bow_bits)]
+            p = tables[2 * k - 4][column(fields.label + fields.bow, fields.p, N)]
+            bow = 0 if is_last else tables[2 * k - 3][column(fields.label, fields.bow, N)]
         else:
-            p = (field(word_bits, 31).astype(np.uint32) | np.uint32(1 << 31)).view(np.float32)
-            bow = 0 if last else field(word_bits + 31, 32).astype(np.uint32).view(np.float32)
+            p = (column(fields.label, fields.p, N).astype(np.uint32) | np.uint32(1 << 31)).view(np.float32)
+            bow = 0 if is_last else column(fields.label + fields.p, fields.bow, N).astype(np.uint32).view(np.float32)
         levels.append((rows, p, bow))
-        if not last:
-            child = field(word_bits + numbers, pointer, 1).astype(np.int64)
-            if begins is not None:
-                upper = np.searchsorted(begins, np.arange(N + 1), "right") - 1
-                child |= upper << pointer
-        at += size
+        if not is_last:
+            child = column(fields.label + fields.p + fields.bow, fields.pointer, N + 1).astype(np.int64)
+        if fields.entries:
+            start = entries_start(at)
+            begins = data[start : start + 8 * fields.entries].copy().view("<u8")
+            upper = np.searchsorted(begins, np.arange(N + 1), "right") - 1
+            child |= upper << fields.pointer
+        at = end
     return build_model(levels, read_words(data, at, V, path))
 
 
-def unpack_fields(data, first, step, width, N):
-    """Unpack N numbers of `width` bits, `step` bits apart, from the bit `first` on: (N,) uint64."""
+def unpack_fields(data, start, size, first, width, N):
+    """Unpack the field of `width` bits that begins at the bit `first` of N records, (N,) uint64. A record has `size`
+    bits; the first record begins at the bit `start` of the data.
+    """
     if not width:
         return np.zeros(N, np.uint64)
-    bit = first + np.arange(N, dtype=np.int64) * step
+    bit = start + first + np.arange(N, dtype=np.int64) * size
     byte, shift = bit >> 3, (bit & 7).astype(np.uint64)
     fields = np.zeros(N, np.uint64)
     for j in range((width + 14) // 8):
         fields |= data[np.minimum(byte + j, len(data) - 1)].astype(np.uint64) << np.uint64(8 * j)
     return fields >> shift & np.uint64((1 << width) - 1)
-
-
-def read_upper_bits(data, at, size, largest, most):
-    """The table of the upper bits of `size` pointers, none above `largest`: (how many bits of a pointer stand in its
-    record; begins, the first record of each value of the upper bits; where the records begin). most: how many bits
-    KenLM may have put into the table.
-    """
-    bits, chopped = largest.bit_length(), chop_bits(largest, size, most)
-    entries = (largest >> (bits - chopped)) + 1
-    start = -(-at // 8) * 8 + 8
-    begins = data[start : start + 8 * entries].copy().view("<u8")
-    return bits - chopped, begins, at + 8 * (1 + entries) + 7
 
 
 def parents_of(child, N):

@@ -15,7 +15,7 @@ import numpy as np
 
 from lmtk.files.bounded import naming_folder, temporary_file, trim
 from lmtk.files.outputs import Output
-from lmtk.kenlm.layout import ZERO, chop_bits, join_words, make_header
+from lmtk.kenlm.layout import ZERO, entries_start, fields_of, join_words, make_header
 from lmtk.kenlm.levels import AHEAD, LOWER
 from lmtk.machine.jit import inlined, intrinsic, jit
 from lmtk.machine.threads import map_at_once, map_in_order, thread_count
@@ -23,39 +23,10 @@ from lmtk.ngram.model.searching import count_below
 
 f32, u64 = np.float32, np.uint64
 UNIGRAM = np.dtype([("log10p", "<f4"), ("log10bow", "<f4"), ("child", "<u8")])
-P_BITS, BOW_BITS = 31, 32  # of numbers that are not quantized
 QUANTIZED_VERSION, POINTERS_VERSION = 2, 0
 SIGN = np.uint32(1 << 31)  # the sign bit
 NONE = (np.empty(0, f32), np.empty(0, f32))  # tables of an order that is not quantized
 load8, store8, prefetch = (intrinsic(name) for name in ("load8", "store8", "prefetch"))
-
-
-@dataclass(frozen=True)
-class Fields:
-    """The widths in bits of the fields of a record of one order: label, log10 p, weight, and the pointer's part that is
-    in the record. largest: the largest pointer; N: the number of records; chopped: the upper bits of a pointer that are
-    in a table.
-    """
-
-    N: int
-    label: int
-    p: int
-    bow: int = 0
-    largest: int = 0
-    chopped: int = 0
-
-    @property
-    def pointer(self):
-        return self.largest.bit_length() - self.chopped
-
-    @property
-    def total(self):
-        return self.label + self.p + self.bow + self.pointer
-
-    @property
-    def size(self):
-        """The bytes of the records. KenLM has one record more, and 8 bytes so that it can read 8 bytes anywhere."""
-        return ((1 + self.N) * self.total + 7) // 8 + 8
 
 
 class Section:
@@ -66,13 +37,11 @@ class Section:
     """
 
     def __init__(self, k, sizes, form, begin):
-        self.fields, self.begin, self.records, self.last = fields_of(k, sizes, form), begin, begin, 0
-        self.pointers, self.filled = None, 0  # the table of pointers, and how many entries it has so far
-        if k < len(sizes) and form.pointer_bits is not None:
-            self.pointers = np.zeros((self.fields.largest >> self.fields.pointer) + 1, u64)
-            self.records += 8 * (1 + len(self.pointers)) + 7
-            self.pointer_bits = form.pointer_bits
+        self.fields, self.begin, self.last = fields_of(k, sizes, form), begin, 0
+        self.records = begin + self.fields.table_size
         self.end = self.records + self.fields.size
+        # the table of pointers, and how many entries it has so far
+        self.pointers, self.filled, self.pointer_bits = np.zeros(self.fields.entries, u64), 0, form.pointer_bits
 
     def put(self, file, parts):
         """Writes the next records."""
@@ -88,7 +57,7 @@ class Section:
         """Adds the pointers of a slice's records to the table. record, child: the number of the slice's first record,
         and of its first child. first: as in `levels`.
         """
-        if self.pointers is not None:
+        if len(self.pointers):
             width, begin = self.fields.pointer, self.filled
             self.filled = (int(first[-1]) + child >> width) + 1
             values = (np.arange(begin, self.filled) << width) - child
@@ -96,10 +65,10 @@ class Section:
 
     def put_table(self, file):
         """Writes the table of pointers, if the section has one."""
-        if self.pointers is not None:
+        if len(self.pointers):
             block = bytearray(self.records - self.begin)
             block[:2] = POINTERS_VERSION, self.pointer_bits
-            start = -self.begin % 8 + 8
+            start = entries_start(self.begin) - self.begin
             block[start : start + self.pointers.nbytes] = self.pointers.tobytes()
             file.seek(self.begin)
             file.write(block)
@@ -186,16 +155,6 @@ def make_unigrams(numbers, place, size, form):
     unigrams["log10p"][place] = np.where(np.isnan(log10p), np.where(place, ZERO, unknown), log10p)
     unigrams["log10bow"][place] = log10bow
     return unigrams
-
-
-def fields_of(k, sizes, form):
-    """The Fields of the records of order k > 1. sizes: the n-grams of each order, <unk> among the 1-grams."""
-    label, size = sizes[0].bit_length(), sizes[k - 1]
-    if k == len(sizes):
-        return Fields(size, label, form.bits or P_BITS)
-    largest = sizes[k]
-    chopped = 0 if form.pointer_bits is None else chop_bits(largest, size + 1, form.pointer_bits)
-    return Fields(size, label, form.bits or P_BITS, form.weight_bits or BOW_BITS, largest, chopped)
 
 
 @dataclass(frozen=True)
