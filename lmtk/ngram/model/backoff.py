@@ -160,11 +160,10 @@ class Backoff:
     @cached_property
     def walk(self):
         """The Walk of this model; log10 p is -inf for a word that is not predicted."""
-        W, first = len(self.vocab.words), self.nodes.levels[1][:-1]
-        log10p, has_p = np.full(W, -np.inf, np.float32), ~np.isnan(first["log10p"])
-        log10p[first["word"][has_p]] = first["log10p"][has_p]
-        log10p[self.vocab.V :] = -np.inf
-        return Walk(add_tables(self.nodes), find_unigrams(self.nodes, W), log10p, self.vocab.V)
+        unigram, V = find_unigrams(self.nodes, len(self.vocab.words)), self.vocab.V
+        log10p = self.nodes.levels[1]["log10p"][unigram]
+        log10p[(unigram < 0) | np.isnan(log10p)] = log10p[V:] = -np.inf
+        return Walk(add_tables(self.nodes), unigram, log10p, V)
 
     def is_large(self, job=""):
         """Whether kernels pay for a job on all n-grams, as in `large.pays`."""
