@@ -21,8 +21,8 @@ from lmtk.files.words import Words
 from lmtk.machine import memory
 from lmtk.machine.large import LARGE, pays
 from lmtk.machine.threads import map_in_order
-from lmtk.ngram.arpa.rows import Trie, sort_rows
-from lmtk.ngram.counting.counts import number_ngrams
+from lmtk.ngram.arpa.rows import Trie
+from lmtk.ngram.counting.counts import number_ngrams, sorted_by
 from lmtk.ngram.model.backoff import Backoff
 from lmtk.ngram.model.building import build_nodes
 from lmtk.ngram.model.nodes import ROOT, ZERO, wrap_records
@@ -391,8 +391,9 @@ def mend(rows, W):
         if k < len(rows):
             prefixes = rows[k][:, :-3]
             every = np.concatenate((every, make_rows(prefixes[changes(prefixes)], np.nan, 0)))
-        places = np.empty((2, len(every)), np.int32)
-        place = places[int(sort_rows(every, k, (0, W, W), np.ones(k, bool), np.empty(W + 1, np.int32), *places))]
+        place = np.arange(len(every), dtype=np.int32)
+        for column in range(k - 1, -1, -1):
+            place = sorted_by(place, np.ascontiguousarray(every[:, column]), W)
         place = place[changes(every[place, :-2])]
         rows[k - 1] = every[place]
         repeated += size - np.count_nonzero(place < size)

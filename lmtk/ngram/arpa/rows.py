@@ -107,23 +107,22 @@ def put_rows(rows, k, place, begin, ids, memory, where):
     status = FALLING
     for columns in range(k - 1, k + 1):
         if status == FALLING:
-            is_other = sort_rows(part, columns, ids, falling, start, order, other)
-            status = link_rows(part, other if is_other else order, k, begin, (low, high), memory, where)
+            sorted_places = sort_rows(part, columns, ids, falling, start, order, other)
+            status = link_rows(part, sorted_places, k, begin, (low, high), memory, where)
     return status
 
 
 @jit
 def sort_rows(rows, columns, ids, falling, start, place, other):
-    """place or other (N,) <- the rows, stably sorted by their first columns, with a counting sort for each column, from
+    """Returns the places of the rows, stably sorted by their first columns, with a counting sort for each column, from
     the last one back. The last columns are skipped as long as `falling` says that they do not fall from row to row.
-    ids: as for `put_rows`; start (W + 1,): scratch. Returns whether the result is in `other`.
+    ids: as for `put_rows`; start (W + 1,): scratch; place, other (N,): memory for the result.
     """
-    (low, high, W), size, straight, turned = ids, len(rows), True, False
+    (low, high, W), size = ids, len(rows)
     place[:] = np.arange(size)
+    while columns and not falling[columns - 1]:
+        columns -= 1
     for j in range(columns - 1, -1, -1):
-        if straight and not falling[j]:
-            continue
-        straight, turned = False, not turned
         base, most = (low, high - low) if j == 0 else (np.int64(0), np.int64(W))
         start[: most + 1] = 0
         for i in range(size):
@@ -137,7 +136,7 @@ def sort_rows(rows, columns, ids, falling, start, place, other):
             other[u64(start[w])] = place[i]
             start[w] += 1
         place, other = other, place
-    return turned
+    return place
 
 
 @jit
