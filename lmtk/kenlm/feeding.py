@@ -11,7 +11,6 @@ from lmtk.errors import FormatError
 from lmtk.machine.threads import map_in_order
 from lmtk.ngram.arpa import reader
 from lmtk.ngram.arpa.printing import PIECE
-from lmtk.ngram.arpa.sorting import rows_of
 
 
 class Growing(ABC):
@@ -88,7 +87,12 @@ class Growing(ABC):
 
 def pieces_of(model, k):
     """Yields the n-grams of order k > 1 of a Backoff in rows (M, k + 2) as in `reader.Rows`, without bare prefixes."""
-    nodes, ids = model.nodes, np.arange(len(model.vocab.words), dtype=np.int32)
-    unused = np.zeros(nodes.size(k), np.uint8)  # the flags of `rows_of`, which are cut off
-    make = lambda first: np.ascontiguousarray(rows_of(nodes, k, first, ids, unused)[:, :-1])
-    return map_in_order(make, range(0, nodes.size(k), PIECE))
+    nodes = model.nodes
+
+    def rows_from(first):
+        level = nodes.levels[k][:-1][first : first + PIECE]
+        log10bow = level["log10bow"] if k < nodes.order else 0
+        rows = reader.make_rows(nodes.rows(k, first, first + len(level)), level["log10p"], log10bow)
+        return rows[~np.isnan(level["log10p"])]
+
+    return map_in_order(rows_from, range(0, nodes.size(k), PIECE))
