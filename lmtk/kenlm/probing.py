@@ -277,8 +277,10 @@ def add_blanks(arrays, where, filled, word, keys, contexts, changed):
     if order == 1:
         changed[many] = unigram_place(where, word[0])
         many += 1
-    p = -abs(logs[changed[many - 1]])
-    for length in range(order, k - 1):  # of the contexts whose weights the blank of order length + 1 takes
+    # from the shortest blank to the longest: the blank of order length + 1 adds the weight of a context of that length
+    blank = many - 1
+    p = -abs(logs[changed[blank]])
+    for length in range(order, k - 1):
         place, is_there = unigram_place(where, word[1]) + 1, True
         if length > 1:
             at, is_there = find_key(memory, where, length, contexts[length - 1])
@@ -286,7 +288,8 @@ def add_blanks(arrays, where, filled, word, keys, contexts, changed):
         if is_there:
             mark_context(memory, place)
             p += logs[place]
-        logs[changed[many - 2 - (length - order)]] = p
+        blank -= 1
+        logs[changed[blank]] = p
     for j in range(many):
         memory[changed[j]] &= ~MINUS
     return True
