@@ -184,9 +184,8 @@ def sort_rows(rows, weights, W):
     """`from_rows` of many, by counting sorts from the last word to the first."""
     n, base = len(rows), np.cumsum([0, *map(len, rows)])
     words = np.empty((n, base[-1]), np.int32)  # parts that short n-grams leave unwritten take no memory
-    for d in range(n):
-        for k in range(d, n):
-            words[d, base[k] : base[k + 1]] = rows[k][:, d]
+    for k in range(n):
+        words[: k + 1, base[k] : base[k + 1]] = rows[k].T
     rows.clear()
     order, other = np.empty((2, base[-1]), np.int32)
     for d in range(n - 1, -1, -1):
@@ -249,6 +248,7 @@ def parse_rows(block, index, order=None, floats=False, tolower=False):
             words = fields[begin : end - 1]
             if len(words) == 1 or (words and parse_counts(words[-1:], floats) is None):
                 raise BadLine(number, shown(b" ".join(words))[:60])
+    # the words of lines that are too long become line ends, since `index` must not give them ids
     unread = length * (length > (order or len(fields)))
     for i, words in zip(last.tolist(), unread.tolist()):
         fields[i - words : i + 1] = [b"\n"] * (words + 1)
