@@ -210,20 +210,23 @@ def ids_of(blocks, index, tolower=False):
         return
     from concurrent.futures import ThreadPoolExecutor
 
-    every = Table.of_index(index)  # the words of all threads
-    tables = [every if every.closed else Table.of_index(index) for _ in range(thread_count())]
+    shared = Table.of_index(index)  # the words of all threads
+    tables = [shared if shared.closed else Table.of_index(index) for _ in range(thread_count())]
+    # for each table, the ids of its words by their numbers in the table; the last one is that of a line's end
     numbers = [np.append(np.arange(len(index) - 1), NEWLINE)] * len(tables)
 
     def look_up(table, block):
+        """(the numbers of the words of a block in a table; the words that are new to this table, a line each)."""
         n_letters = table.n_letters
         return table.ids(lower(block) if tolower else block), table.text(n_letters)
 
     def numbered(t, future):
+        """The ids of the words of a block that `look_up` has read by table t."""
         ids, new = future.result()
-        if every.closed:
+        if shared.closed:
             return ids
-        n_letters, new_ids = every.n_letters, every.ids(new)
-        index.add(every.text(n_letters))
+        n_letters, new_ids = shared.n_letters, shared.ids(new)
+        index.add(shared.text(n_letters))
         numbers[t] = np.concatenate((numbers[t][:-1], new_ids[new_ids != NEWLINE], [NEWLINE])).astype(np.int32)
         renumber(ids, numbers[t], ids)
         return ids

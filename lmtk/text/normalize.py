@@ -96,7 +96,8 @@ def split_word(word):
 
 def pieces(part):
     """Yield the tokens of a word without symbols such as <num>."""
-    whole = len(ABBREVIATION.match(part)[0]) if ABBREVIATION.match(part) else 0
+    abbreviation = ABBREVIATION.match(part)
+    whole = abbreviation.end() if abbreviation else 0
     # for each character: itself if it is a mark to split off, "" if it belongs to the word
     marks = [
         "" if i < whole or not is_mark(c) or stays(c, part[i - 1 : i], part[i + 1 : i + 2]) else c

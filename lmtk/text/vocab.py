@@ -110,12 +110,13 @@ def make_vocab(words, unk=False, eos=True, unk_word=UNK, source="the vocabulary"
     """
     as_lines = isinstance(words, Words) and not nonevents
     words = words if as_lines else dict.fromkeys(words)
-    others = [w for w in (PAUSE, *nonevents) if w in words and w != SOS]
-    special = {EOS: eos, unk_word: unk} | dict.fromkeys(others, False) | {SOS: False}
+    unpredicted = [w for w in (PAUSE, *nonevents) if w in words and w != SOS]
+    # whether each word that comes before or after the plain ones is predicted
+    special = {EOS: eos, unk_word: unk} | dict.fromkeys(unpredicted, False) | {SOS: False}
     plain = words.without(special) if as_lines else [w for w in words if w not in special]
     if not len(plain):
-        others = " besides those of -nonevents" if nonevents else ""
-        raise LmtkError(f"{name_of(source)}: no words in it{others}, so no vocabulary can be made")
+        besides = " besides those of -nonevents" if nonevents else ""
+        raise LmtkError(f"{name_of(source)}: no words in it{besides}, so no vocabulary can be made")
     first, last = ([w for w in special if special[w] == predicted] for predicted in (True, False))
     texts = (Words.join(part).text for part in (first, plain, last))
     return Vocab(Words(b"".join(texts)) if as_lines else first + plain + last, len(first) + len(plain), unk_word)
