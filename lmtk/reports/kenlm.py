@@ -24,7 +24,6 @@ from lmtk.machine.threads import map_in_order
 from lmtk.ngram.arpa.reader import make_rows, nodes_of_few, rows_of_model
 from lmtk.ngram.model.backoff import Backoff, Walk
 from lmtk.ngram.model.nodes import find_unigrams, is_suffix_closed
-from lmtk.ngram.model.walking import as_kenlm_log
 from lmtk.reports.tally import added
 from lmtk.text.cells import shortest
 from lmtk.text.corpus import NEWLINE, Closed, Corpus, Reader
@@ -59,7 +58,7 @@ def walk(model, lengths=True):
         nodes = with_ends(model)
     first, log10p = nodes.levels[1][:-1], np.full(W, MISSING, np.float32)
     has_p = ~np.isnan(first["log10p"])
-    log10p[first["word"][has_p]] = as_kenlm_log(first["log10p"][has_p])
+    log10p[first["word"][has_p]] = first["log10p"][has_p]
     return Walk(nodes, find_unigrams(nodes, W), log10p, W, kenlm=True)
 
 

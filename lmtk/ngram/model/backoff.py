@@ -31,7 +31,7 @@ from lmtk.ngram.model.nodes import (
     memory_around,
 )
 from lmtk.ngram.model.searching import add_tables
-from lmtk.ngram.model.walking import as_kenlm_log, find_context_nodes, walk, walk_plain
+from lmtk.ngram.model.walking import find_context_nodes, walk, walk_plain
 from lmtk.text.vocab import Vocab, vocab_of, vocab_settings
 
 BLOCK = 1 << 16  # tokens that a thread scores at once
@@ -114,7 +114,7 @@ class Backoff:
         (N, k), W = rows.shape, len(self.vocab.words)
         one, fresh = find_unigrams(self.nodes, W), np.arange(N * k) % k == 0
         log10p_1 = np.where(one >= 0, self.nodes.levels[1]["log10p"][one], np.float32(-np.inf))
-        walk = Walk(self.nodes, one, as_kenlm_log(log10p_1) if kenlm else log10p_1, W, kenlm)
+        walk = Walk(self.nodes, one, log10p_1, W, kenlm)
         return walk(np.ascontiguousarray(rows).reshape(-1), fresh)[0][k - 1 :: k]
 
     def after(self, context):

@@ -29,8 +29,8 @@ prefetch, local = intrinsic("prefetch"), intrinsic("local")
 
 def walk_plain(nodes, unigram, log10p_1, V, kenlm, ids, fresh):
     """Score the tokens ids (N,) in numpy: (log10p, used). The arguments and results are those of `walk`."""
-    node, log10p, used = unigram[ids], log10p_1[ids], np.ones(len(ids), np.int8)
-    weights = np.zeros(len(ids), np.float32)
+    node, used, weights = unigram[ids], np.ones(len(ids), np.int8), np.zeros(len(ids), np.float32)
+    log10p = as_kenlm_log(log10p_1[ids]) if kenlm else log10p_1[ids]
     for k, (above, level) in enumerate(pairwise(nodes.levels[1:]), 2):
         context = np.append(np.int32(-1), node[:-1])
         context[fresh] = -1
