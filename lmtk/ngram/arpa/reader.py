@@ -2,7 +2,7 @@
 
 A file is read forward only, so that it can be a pipe. A small file is parsed line by line; a large one in blocks whose
 n-grams the kernels of `rows` sort into a trie. A log10 of -99 in the file, for the logarithm of 0, becomes -inf.
-Readers of other forms also make models by `make_rows`, `nodes_of_few` and `nodes_of_rows`.
+Readers of other forms also make models by `rows_of_lines`, `make_rows`, `nodes_of_few` and `nodes_of_rows`.
 """
 
 import re
