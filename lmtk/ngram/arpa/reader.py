@@ -338,12 +338,6 @@ def nodes_of_few(rows, W):
     return build_nodes(orders, W), repeated
 
 
-def as_stored(log10):
-    """log10 of an ARPA file as nodes store it, float32: -inf in place of -99, 0 in place of -0."""
-    logs = np.asarray(log10, np.float32) + np.float32(0)
-    return np.where(logs == ZERO, np.float32(-np.inf), logs)
-
-
 def nodes_of_many(sections, growing, linked):
     """(the Nodes of the sections of a large file, by kernels; the number of repeated n-grams). Empties the sections.
     growing: a GrowingTrie, whose trie has some of them already.
@@ -420,9 +414,13 @@ def rows_of_model(model):
 
 
 def rows_of_lines(k, lines, index):
-    """The rows (N, k + 2) of parsed lines of order k. index: word -> id."""
+    """The rows (N, k + 2) of parsed lines of order k, with -inf in place of -99 and 0 in place of -0, as nodes have
+    them. index: word -> id.
+    """
     ids = np.array([[index[w] for w in words] for _, words, _ in lines], np.int32)
-    return make_rows(ids.reshape(-1, k), as_stored([p for p, _, _ in lines]), as_stored([bow for *_, bow in lines]))
+    logs = np.array([[p, bow] for p, _, bow in lines], np.float32).reshape(-1, 2) + np.float32(0)
+    logs[logs == ZERO] = -np.inf
+    return make_rows(ids.reshape(-1, k), *logs.T)
 
 
 def rows_of_pieces(k, pieces, unigrams):
