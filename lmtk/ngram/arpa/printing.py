@@ -104,6 +104,7 @@ def write_sorted(out, model, rank, may_reuse=False):
             yield contexts
 
     written = None  # the contexts of the order before
+    # a thread orders the contexts of the next order while the lines of this order are printed
     ordered = contexts_of_orders()
     for k, contexts in enumerate(map_in_order(lambda _: next(ordered), range(nodes.order), threads=1), 1):
         if may_reuse and written is not None:

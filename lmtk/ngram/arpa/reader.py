@@ -330,7 +330,7 @@ def nodes_of_few(rows, W):
     """(the Nodes of rows (N, k + 2) of each order over W words, missing prefixes being bare; the number of repeats)."""
     orders, repeated = [], 0
     for x, (keys, first, _) in zip(rows, number_ngrams([x[:, :-2] for x in rows], W), strict=True):
-        is_row = first < len(x)
+        is_row = first < len(x)  # a node that is only a prefix was first seen after the rows x
         repeated += len(x) - int(is_row.sum())
         logs = np.repeat(np.float32([[np.nan], [0]]), len(keys), 1)
         logs[:, is_row] = x.view(np.float32)[first[is_row], -2:].T
