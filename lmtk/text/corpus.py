@@ -353,6 +353,7 @@ def with_marks(ids, marks, sos, eos, before=NEWLINE):
         return np.concatenate(marked), np.concatenate([x + begin for x, begin in zip(ends, begins)]), sum(blank)
     ends = np.flatnonzero(ids == NEWLINE)
     begins = np.append(0, ends + 1)[: len(ends)]
+    # whether the first sentence began in earlier ids, and whether the last one goes on in later ids
     continues, goes_on = before != NEWLINE, bool(len(ids)) and bool(ids[-1] != NEWLINE)
     if goes_on:
         begins, ends = np.append(begins, ends[-1] + 1 if len(ends) else 0), np.append(ends, len(ids))
@@ -364,9 +365,10 @@ def with_marks(ids, marks, sos, eos, before=NEWLINE):
     ids = ids[ids != NEWLINE]
     if marks.stream:
         return ids, np.zeros(0, np.int64), blank
-    old = np.append(0, np.cumsum(length))
+    old = np.append(0, np.cumsum(length))  # where the sentences begin in `ids`, and where the last one ends
     if marks.reverse:
         ids = ids[np.repeat(old[:-1] + old[1:] - 1, length) - np.arange(len(ids))]
+    # the first and the last id of each sentence; if only the end of its line is here, the last id is `before`
     first, last = np.append(ids, before)[old[:-1]], np.append(before, ids)[old[1:]]
     add_sos, add_eos = (is_blank | (first != sos)) & marks.sos, (is_blank | (last != eos)) & marks.eos
     add_sos[:1] &= not continues
