@@ -151,6 +151,14 @@ def unique_rows(rows):
     return distinct, inverse
 
 
+def ranges(begins, sizes):
+    """The whole numbers of several ranges, one range after the other, (sum of sizes,): sizes[i] numbers from begins[i]
+    on. sizes (N,); begins (N,), or one number for all ranges.
+    """
+    ends = np.cumsum(sizes)  # of the ranges, in the result
+    return np.repeat(begins - ends + sizes, sizes) + np.arange(sizes.sum())
+
+
 def vocabulary_sums(model, corpus, positions, unk=True):
     """The sum over the vocabulary, with or without <unk>, of p(. | context) at each of the positions of a corpus.
 

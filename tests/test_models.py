@@ -25,7 +25,7 @@ from lmtk.files.registry import load
 from lmtk.joint.classes import ClassModel, expanded, write_binary
 from lmtk.joint.mixture import Mixture, check_vocabularies, write_text
 from lmtk.joint.shortlist import check_rest
-from lmtk.lm import vocabulary_sums
+from lmtk.lm import ranges, vocabulary_sums
 from lmtk.ngram import mass
 from lmtk.ngram.counting.collection import Sources, collect
 from lmtk.ngram.estimate import interp, smoothing
@@ -429,3 +429,9 @@ def test_messages_about_the_text_of_an_interpolated_model_name_the_place(texts):
     for damaged, message in cases:
         with pytest.raises(FormatError, match=message):
             interp.read_text(io.BytesIO(damaged), "model")
+
+
+def test_numbers_of_several_ranges():
+    assert ranges(np.array([5, 2, 9]), np.array([2, 0, 3])).tolist() == [5, 6, 9, 10, 11]
+    assert ranges(0, np.array([2, 3])).tolist() == [0, 1, 0, 1, 2]
+    assert ranges(0, np.zeros(0, int)).tolist() == []

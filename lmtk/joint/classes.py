@@ -19,7 +19,7 @@ from lmtk.files.declared import VOCABULARY, Array, check_array, check_contents, 
 from lmtk.files.decoding import lines, lines_in
 from lmtk.joint.expansions import expanding_model, parse_expansion, several_readings
 from lmtk.joint.mixture import check_part, folder_of, lowered, name_in, part_of
-from lmtk.lm import LN10, LanguageModel, Scores, has_sentence_starts
+from lmtk.lm import LN10, LanguageModel, Scores, has_sentence_starts, ranges
 from lmtk.ngram.classes.files import class_names, read_classes
 from lmtk.ngram.edit.vocabulary import add_words
 from lmtk.ngram.model import backoff
@@ -202,33 +202,27 @@ def expanded(model, most, path):
     """
     lm, C, W = backoff_of(model, path), len(model.lm.vocab.words), len(model.vocab.words)
     members, many = np.argsort(model.g, kind="stable"), np.bincount(model.g, minlength=C)
+    first_member = np.cumsum(many) - many
     node, nodes = np.zeros(1, np.int64), 1  # for each n-gram of words, its n-gram of classes; the number of the latter
     orders, total = [], 0
     for k in range(1, lm.order + 1):
-        rows, log10p, log10bow = lm.ngrams(k)
-        parent, c = lm.nodes.parents(k), rows[:, -1]
-        rows = np.bincount(parent, many[c], nodes).astype(np.int64)
-        total += int(rows[node].sum())
+        ngrams, log10p, log10bow = lm.ngrams(k)
+        parent, c = lm.nodes.parents(k), ngrams[:, -1]
+        sizes = np.bincount(parent, many[c], nodes).astype(np.int64)  # rows of each parent, see below
+        first_row = np.cumsum(sizes) - sizes
+        total += int(sizes[node].sum())
         if total > most:
             raise LmtkError(
                 f"{path}: the expansion has {total} n-grams or more, above the limit of {most}; "
                 "lower -expand-classes or raise -expand-most"
             )
         # a row for each node of classes and word of its last class, by parent and word
-        v, place = spread(np.arange(len(c)), many[c])
-        w = members[(np.cumsum(many) - many)[c[v]] + place]
+        v, w = np.repeat(np.arange(len(c)), many[c]), members[ranges(first_member[c], many[c])]
         by = np.lexsort((w, parent[v]))
         v, w = v[by], w[by]
-        u, place = spread(np.arange(len(node)), rows[node])
-        row = (np.cumsum(rows) - rows)[node[u]] + place
+        u, row = np.repeat(np.arange(len(node)), sizes[node]), ranges(first_row[node], sizes[node])
         v, w = v[row], w[row]
         log10p = (log10p[v].astype(np.float64) * LN10 + model.logp_word[w]) / LN10
         orders.append((u * W + w, log10p.astype(np.float32), log10bow[v]))
         node, nodes = v, len(c)
     return Backoff(model.vocab, build_nodes(orders, W))
-
-
-def spread(items, times):
-    """Repeat each item as often as `times` says; also returns the number of each copy among the copies of its item."""
-    ends = np.cumsum(times)
-    return np.repeat(items, times), np.arange(times.sum()) - np.repeat(ends - times, times)

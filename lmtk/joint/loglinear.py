@@ -26,7 +26,7 @@ from functools import cached_property, partial
 import numpy as np
 
 from lmtk.errors import LmtkError, counted
-from lmtk.lm import LN10
+from lmtk.lm import LN10, ranges
 from lmtk.ngram.edit.union import unite
 from lmtk.ngram.edit.vocabulary import renumbered, unite_vocabularies
 from lmtk.ngram.model.backoff import Backoff
@@ -227,7 +227,7 @@ def sums_of(united, needed):
         at = np.flatnonzero(needed[united.level(k)])
         begin, end = (nodes.levels[k]["child"][at + i].astype(np.int64) for i in (0, 1))
         group = np.repeat(np.arange(len(at)), end - begin)
-        children = np.arange(len(group)) + np.repeat(begin - np.cumsum(end - begin) + (end - begin), end - begin)
+        children = ranges(begin, end - begin)
         kept = united.is_predicted(k + 1)[children]
         group, children = group[kept], children[kept]
         log_p, flat = united.log_p[united.base[k + 1] + children], united.base[k] + at

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from lmtk.lm import ABSENT, LN10, Scores
+from lmtk.lm import ABSENT, LN10, Scores, ranges
 from lmtk.ngram.edit.vocabulary import add_words
 from lmtk.text.corpus import Corpus, Growing
 from lmtk.text.vocab import Vocab
@@ -44,6 +44,6 @@ class Multiwords:
         if not len(ids):
             return scores
         length = np.full((len(many), many.max(), scores.length.shape[1]), ABSENT, np.int8)
-        length[np.repeat(np.arange(len(many)), many), np.arange(len(ids)) - np.repeat(begins, many)] = scores.length
+        length[np.repeat(np.arange(len(many)), many), ranges(0, many)] = scores.length
         logp = np.add.reduceat((scores.logp / LN10).astype(np.float32), begins).astype(np.float64) * LN10
         return Scores(logp, length.reshape(len(many), -1), scores.kinds * int(many.max()))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from lmtk.lm import ABSENT, LanguageModel, Scores, after, reach
+from lmtk.lm import ABSENT, LanguageModel, Scores, after, ranges, reach
 from lmtk.text.corpus import Corpus
 
 
@@ -97,7 +97,7 @@ class Nonzero(Wrapper):
         begin = np.maximum(begin, at - min(reach(self.model), len(corpus.ids)))
         size = at - begin + 1
         starts = np.append(0, np.cumsum(size))
-        ids = corpus.ids[np.arange(starts[-1]) - np.repeat(starts[:-1] - begin, size)]
+        ids = corpus.ids[ranges(begin, size)]
         last, scored = starts[1:] - 1, np.zeros(len(ids), bool)
         ids[last], scored[last] = self.instead, True
         lower = self.model.score(Corpus(ids, starts, scored))

@@ -17,6 +17,7 @@ import numpy as np
 from lmtk.errors import FormatError, shown
 from lmtk.files.declared import ids, optional, reals
 from lmtk.files.decoding import WORD, lines
+from lmtk.lm import ranges
 from lmtk.machine.jit import jit
 from lmtk.machine.parallel import ALONE
 from lmtk.nplm import kernels, model, outputs
@@ -262,7 +263,7 @@ def update_output(layer, pace, z, w, epsilon, curvature):
     gz += kernels.block_backward(z, c, 0, (layer.MT, layer.low_classes), y, scale[0], of_classes)
     rates = f32(epsilon) * rate_factors(pace.outputs, curvature)
     add_in_class(z, layer.M, first, sizes, gy, rates)
-    rows = np.repeat(first - np.cumsum(sizes) + sizes, sizes) + np.arange(len(gy))
+    rows = ranges(first, sizes)
     kernels.add_biases(layer.M[:, -1], layer.low, rows, rates[rows] * gy)
     in_order = np.empty_like(gz)
     in_order[order] = gz

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from lmtk.lm import ranges
 from lmtk.nplm.layers import Batch
 
 LENGTH = 1024  # words of a stretch, for scoring
@@ -59,7 +60,7 @@ def cut_stretches(corpus, sos):
     ends = np.append(firsts[1:], N)
     number = -(-(ends - firsts) // LENGTH)
     sentence = np.repeat(np.arange(len(firsts)), number)
-    piece = np.arange(len(sentence)) - np.repeat(np.cumsum(number) - number, number)
+    piece = ranges(0, number)
     begin = firsts[sentence] + piece * LENGTH
     length = np.minimum(begin + LENGTH, ends[sentence]) - begin
     lead = np.minimum(begin - firsts[sentence], LEAD)

@@ -19,6 +19,7 @@ import numpy as np
 
 from lmtk.errors import FormatError
 from lmtk.files.declared import ids
+from lmtk.lm import ranges
 from lmtk.machine.jit import jit
 from lmtk.nplm import kernels, model, outputs
 from lmtk.nplm.classes import read_labels
@@ -266,7 +267,7 @@ def log_likelihood_plain(z, M, starts, path, w, logp):
         part = slice(begin, begin + 256)
         lengths = starts[w[part] + 1] - starts[w[part]]
         k = np.repeat(np.arange(len(lengths)), lengths)
-        steps = path[np.arange(len(k)) + np.repeat(starts[w[part]] - np.cumsum(lengths) + lengths, lengths)]
+        steps = path[ranges(starts[w[part]], lengths)]
         y = np.einsum("kd,kd->k", z[part][k], M[steps >> 1]) * np.where(steps & 1, -1, 1)
         logp[part] = -np.bincount(k, np.logaddexp(0, y.astype(np.float64)), len(lengths))
 
@@ -330,6 +331,6 @@ def update_output(rows, ways, output_pace, z, w, epsilon, curvature):
         return L, None
     rates = f32(epsilon) * rate_factors(output_pace, curvature)
     add_decisions(z, M, starts, path, w, gy, rates)
-    nodes = path[np.repeat(starts[w] - np.cumsum(lengths) + lengths, lengths) + np.arange(len(gy))] >> 1
+    nodes = path[ranges(starts[w], lengths)] >> 1
     kernels.add_biases(M[:, -1], rows.low, nodes, rates[nodes] * gy)
     return L, gz
