@@ -252,10 +252,8 @@ def lines_corpus(reader, block, vocab):
 
 def renumbering(models):
     """For each model, a map from the first model's word ids to its own word ids, (W,); None if the ids are the same."""
-    from lmtk.joint.mixture import ids_in
-
-    vocab = models[0].vocab
-    return [None if model.vocab.words == vocab.words else ids_in(model, vocab) for model in models]
+    words = models[0].vocab.words
+    return [None if model.vocab.words == words else model.vocab.ids_of_words(words) for model in models]
 
 
 def differences(models, renumbered, corpus, is_blank):

@@ -10,7 +10,7 @@ from functools import cached_property
 
 import numpy as np
 
-from lmtk.joint.mixture import Combined, ids_in, part_scores
+from lmtk.joint.mixture import Combined, part_scores
 from lmtk.joint.zeros import Wrapper
 from lmtk.lm import ABSENT, LN10, LanguageModel, Scores, after, reach, unique_rows, vocabulary_sums
 from lmtk.ngram.edit.vocabulary import add_words, unite_vocabularies
@@ -115,7 +115,7 @@ class LogLinear(Combined):
     @cached_property
     def ids(self):
         """The ids of the words in each part."""
-        return [ids_in(part, self.vocab) for part in self.parts]
+        return [part.vocab.ids_of_words(self.vocab.words) for part in self.parts]
 
     @cached_property
     def cut(self):

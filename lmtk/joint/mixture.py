@@ -74,7 +74,7 @@ class Mixture(Combined):
         with np.errstate(divide="ignore"):
             log_weights = np.log(self.weights[0])
         for part, log_weight in zip(self.parts, log_weights):
-            ids = ids_in(part, self.vocab)
+            ids = part.vocab.ids_of_words(self.vocab.words)
             logp = after_each(part, [ids[context].tolist() for context in contexts])
             logp = np.column_stack((logp, np.full(len(contexts), -np.inf)))
             columns = np.minimum(ids[: self.vocab.V], part.vocab.V)  # parts may differ in <unk> and the marks
@@ -106,11 +106,6 @@ def lowered(model, order):
     return model.lower(order)
 
 
-def ids_in(part, vocab):
-    """The id in a model of each word of `vocab`, int32."""
-    return np.array([part.vocab.index.get(w, part.vocab.unk_id) for w in vocab.words], np.int32)
-
-
 def part_scores(parts, corpus, binned, vocab=None):
     """ln p of each part (N, J), the bin of each token (N,), and `length` and `kinds` of all parts. vocab: the
     vocabulary of the corpus; None: the first part's.
@@ -118,7 +113,7 @@ def part_scores(parts, corpus, binned, vocab=None):
     vocab = vocab or parts[0].vocab
     scores, bins = [], np.zeros(len(corpus.ids), np.int64)
     for part in parts:
-        ids = corpus.ids if part.vocab.words == vocab.words else ids_in(part, vocab)[corpus.ids]
+        ids = corpus.ids if part.vocab.words == vocab.words else part.vocab.ids_of_words(vocab.words)[corpus.ids]
         renumbered = replace(corpus, ids=ids)
         scores.append(part.score(renumbered))
         if len(scores) - 1 == binned:

@@ -53,8 +53,7 @@ class Shortlist(Network):
     @cached_property
     def rest_ids(self):
         """(words,): the ids of the words in the vocabulary of the rest."""
-        vocab = self.rest.vocab
-        return np.array([vocab.index.get(word, vocab.unk_id) for word in self.vocab.words], np.int32)
+        return self.rest.vocab.ids_of_words(self.vocab.words)
 
     @cached_property
     def masses(self):

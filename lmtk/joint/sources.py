@@ -134,7 +134,7 @@ def discount(count, D):
 def pool(sources, vocab):
     """The Pool of the Counts of each source. N-grams with an unknown word that is not predicted are left out."""
     W, S, order = len(vocab.words), len(sources), max(counts.order for counts in sources)
-    ids = [np.array([vocab.index.get(w, vocab.unk_id) for w in counts.words], np.int64) for counts in sources]
+    ids = [vocab.ids_of_words(counts.words).astype(np.int64) for counts in sources]
     places, orders, times = [np.zeros(1, np.int64)] * S, [], []
     for k in range(order):
         keys, count = [], []

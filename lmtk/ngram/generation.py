@@ -75,7 +75,7 @@ def mean_chances(model, vocab):
     """The function that gives, for contexts (K, N) of ids of `vocab`, the last word first, the mean p(. | context) of
     its predicted words, (V,): 0 for words that the model does not predict, the others scaled to sum to one.
     """
-    ids = np.array([model.vocab.index.get(word, model.vocab.unk_id) for word in vocab.words])
+    ids = model.vocab.ids_of_words(vocab.words)
     predicted = np.array([model.vocab.predicts(word) for word in vocab.words[: vocab.V]])
     model_ids = np.where(predicted, ids[: vocab.V], 0)
     chances = make_chances(model)

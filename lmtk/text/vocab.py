@@ -67,6 +67,12 @@ class Vocab:
     def predicts(self, word):
         return self.index.get(word, self.V) < self.V
 
+    def ids_of_words(self, words):
+        """The ids of words, (N,) int32. A word outside the vocabulary gets the id of the unknown word."""
+        import numpy as np
+
+        return np.array([self.index.get(word, self.unk_id) for word in words], np.int32)
+
 
 def common_tokenizer(vocabs):
     """The tokenizer, as in Vocab, that all of some vocabularies have; None if they do not agree."""

@@ -31,9 +31,8 @@ def context_probabilities(model, history=None):
     """
     vocab, levels, out = model.vocab, model.nodes.levels, [np.zeros(1, np.float32)]
     if history:
-        index = history.vocab.index
-        ids = np.array([index.get(w, history.vocab.unk_id) for w in vocab.words], np.int32)
-        lacking = np.array([w not in index and w != vocab.unk for w in vocab.words])
+        ids = history.vocab.ids_of_words(vocab.words)
+        lacking = np.array([w not in history.vocab.index and w != vocab.unk for w in vocab.words])
         by_history = lambda rows: (history.score(sentences(rows)).logp / LN10).astype(np.float32)
     for k in range(1, model.order):
         words = levels[k]["word"][:-1]
