@@ -55,10 +55,10 @@ def test_kernels(target, start, size):
     expected = c[these] + weights.sum(axis=0) - (weights * th).sum(axis=1)
     for fill in (energy.minus_energies, energy.minus_energies_plain):
         y = np.empty((7, size), np.float32)
-        fill(A, B, v, not target, c, start, y)
+        fill(A, B, v, c, start, y)
         assert y == pytest.approx(expected, rel=1e-5, abs=1e-5)
     go, gu, gv = (np.empty(shape, np.float32) for shape in ((7, 5), (5, size), (5, size if target else 1)))
-    energy.minus_energies_backward(A, B, v, not target, start, g, (go, gu, gv))
+    energy.minus_energies_backward(A, B, v, start, g, (go, gu, gv))
     slopes = -weights * (1 - th**2) * g[:, None]
     assert go == pytest.approx(slopes.sum(axis=2), rel=1e-4, abs=1e-3)
     assert gu == pytest.approx(slopes.sum(axis=0), rel=1e-4, abs=1e-4)
@@ -73,7 +73,7 @@ def test_far_sums_are_plus_and_minus_one():
     A, B = energy.exp_twice(o), energy.exp_twice(u)
     v = np.ones((3, 1), np.float32)
     y = np.empty((1, 1), np.float32)
-    energy.minus_energies(A, B, v, True, np.zeros(1, np.float32), 0, y)
+    energy.minus_energies(A, B, v, np.zeros(1, np.float32), 0, y)
     assert y[0, 0] - 3 == pytest.approx(-math.tanh(0.5), abs=1e-4)
 
 

@@ -55,7 +55,7 @@ def log_p(p, hidden, rows, w):
 
     def prepare(rows):
         A = exp_twice(hidden(rows)[:, :-1])
-        sums = model.log_sums(len(rows), V, lambda j, y: fill(A, B, v, v.shape[1] == 1, c, j, y), exp_rows)
+        sums = model.log_sums(len(rows), V, lambda j, y: fill(A, B, v, c, j, y), exp_rows)
 
         def outputs_of(k, w):
             return (2 * v[:, columns_of(v, w)].T / (1 + A[k] * B[:, w].T)).sum(axis=1, dtype=np.float64) + c[w]
@@ -81,13 +81,13 @@ def constant_part(v, b):
 
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
-def minus_energies(A, B, v, is_shared, c, start, y):
+def minus_energies(A, B, v, c, start, y):
     """y_ki <- c_i + 2 sum_j v_j / (1 + A_kj B_ji), which is -E, in place, for the words i from `start` on.
 
     A (K, h), B (h, V), c (V,), y (K, V_i), float32; v is (h, 1) if all words share it, else (h, V). The words are
     visited in blocks, so that their part of B stays in the cache. Bound by K V_i h divisions.
     """
-    (K, h), Vi = A.shape, y.shape[1]
+    (K, h), Vi, is_shared = A.shape, y.shape[1], v.shape[1] == 1
     for first in range(0, Vi, COLUMNS):
         size = min(COLUMNS, Vi - first)
         columns = slice(first, first + size)
@@ -108,22 +108,22 @@ def minus_energies(A, B, v, is_shared, c, start, y):
                         row[i] += f32(2) * weights[i] / (f32(1) + a * units[i])
 
 
-def minus_energies_plain(A, B, v, is_shared, c, start, y):
+def minus_energies_plain(A, B, v, c, start, y):
     """The same as `minus_energies` in numpy, for small jobs, where compiling a kernel would take longer."""
     these = slice(start, start + y.shape[1])
     y[:] = c[these]
     for j in range(A.shape[1]):
-        y += 2 * v[j, 0 if is_shared else these] / (1 + A[:, j, None] * B[j, these])
+        y += 2 * v[j, columns_of(v, these)] / (1 + A[:, j, None] * B[j, these])
 
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
-def minus_energies_backward(A, B, v, is_shared, start, g, gradients):
+def minus_energies_backward(A, B, v, start, g, gradients):
     """Back-propagate g = dL/dy of the words from `start` on, (K, V_i), to the gradients go, gu and gv, in place.
 
-    go (K, h) = dL/do, gu (h, V_i) = dL/du, gv = dL/dv: (h, 1) if v is shared, else (h, V_i).
+    go (K, h) = dL/do, gu (h, V_i) = dL/du, gv = dL/dv: (h, 1) if all words share v, else (h, V_i).
     With s = 1 / (1 + AB), tanh = 1 - 2s: dy/do = dy/du = -4 v s (1 - s), dy/dv = 2s - 1. Bound by K V_i h divisions.
     """
-    (K, h), Vi, (go, gu, gv) = A.shape, g.shape[1], gradients
+    (K, h), Vi, is_shared, (go, gu, gv) = A.shape, g.shape[1], v.shape[1] == 1, gradients
     go[:], gu[:], gv[:] = f32(0), f32(0), f32(0)
     for first in range(0, Vi, COLUMNS):
         size = min(COLUMNS, Vi - first)

@@ -34,8 +34,8 @@ def step(p, pace, examples, candidates, rates, threads):
     Returns (sum of ln p, norm of dL/do) from before the update. If the sum is not finite, nothing changes.
     """
     (contexts, w), (words, log_inclusion) = examples, candidates
-    K, V, h = len(w), len(words), len(p.d)
-    v_out, is_shared = p.v[:, energy.columns_of(p.v, words)], p.v.shape[1] == 1
+    K, V, h, is_shared = len(w), len(words), len(p.d), p.v.shape[1] == 1
+    v_out = p.v[:, energy.columns_of(p.v, words)]
     o, kept, _ = linear(p, p.C[contexts], None)
     A, B, c = energy.exp_twice(o), energy.word_part(p.C[words], p.H), energy.constant_part(v_out, p.b[words])
     c -= log_inclusion[words]
@@ -44,7 +44,7 @@ def step(p, pace, examples, candidates, rates, threads):
 
     def forward(start):
         y = np.empty((K, min(size, V - start)), f32)
-        energy.minus_energies(A, B, v_out, is_shared, c, start, y)
+        energy.minus_energies(A, B, v_out, c, start, y)
         in_block = np.flatnonzero((target >= start) & (target < start + y.shape[1]))
         at = in_block, target[in_block] - start
         y[at] += log_inclusion[w[in_block]]
@@ -66,7 +66,7 @@ def step(p, pace, examples, candidates, rates, threads):
         g[at] += 1
         go, gu = np.empty((K, h), f32), np.empty((h, g.shape[1]), f32)
         gv = np.empty((h, 1 if is_shared else g.shape[1]), f32)
-        energy.minus_energies_backward(A, B, v_out, is_shared, start, g, (go, gu, gv))
+        energy.minus_energies_backward(A, B, v_out, start, g, (go, gu, gv))
         return go, gu, gv, g.sum(axis=0)
 
     blocks = list(zip(range(0, V, size), outputs, scale, strict=True))

@@ -71,7 +71,7 @@ class Energy:
         B, v, c = self.parts(F)
         y = np.empty((len(z), len(F)), np.float32)
         fill = energy.minus_energies if y.size > energy.PAIRS else energy.minus_energies_plain
-        fill(energy.exp_twice(z[:, :-1]), B, v, self.v is not None, c, 0, y)
+        fill(energy.exp_twice(z[:, :-1]), B, v, c, 0, y)
         return y
 
     def of_pairs(self, z, F):
