@@ -40,8 +40,8 @@ def test_a_step_goes_as_far_as_the_curvature_lets_it(parts):
     p = np.exp(y) / np.exp(y).sum(axis=1, keepdims=True)
     p[np.arange(8), w] -= 1
     gz = -p @ np.hstack((U, W, b[:, None]))
-    back = layers.window_back(layer, memory, gz[:, :5])
-    go, gx = back.go, back.gx + gz[:, 5:-1]
+    gx, (back,) = layers.window_back(layer, memory, gz[:, :5])
+    go, gx = back.go, gx + gz[:, 5:-1]
     curvature = [naive.stiffest(rows.tolist(), len(rows)) for rows in (gx.reshape(-1, 3), x, go, z)]
     of_C, of_H, of_outputs = (
         np.minimum(1, pace.MOST / np.maximum(moved * curved, 1e-9))

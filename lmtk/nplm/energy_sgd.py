@@ -73,20 +73,20 @@ def step(p, pace, examples, candidates, rates, threads):
     go, gu, gv, gy = zip(*map_at_once(backward, blocks, threads), strict=True)
     go, gu, gy = sum(go), np.concatenate(gu, axis=1), np.concatenate(gy)
     gv = sum(gv) if is_shared else np.concatenate(gv, axis=1)
-    g = linear_back(p, kept, go)
+    gx, (g,) = linear_back(p, kept, go)
     factors = 1, 1, 1, 1
     if pace.H:
         s = 1 / (1 + A * B[:, target].T)
-        factors = rate_factors_of(p, pace, s, v_out[:, energy.columns_of(p.v, target)], g, w, rates.feature_rate)
-    update(p, contexts, words, (g, gu, gv, gy), factors, rates)
+        factors = rate_factors_of(p, pace, s, v_out[:, energy.columns_of(p.v, target)], (gx, g), w, rates.feature_rate)
+    update(p, contexts, words, (gx, g, gu, gv, gy), factors, rates)
     return total, float(np.linalg.norm(go))
 
 
 def update(p, contexts, words, gradients, factors, rates):
-    """Add the steps of an update to the parameters, in place. gradients: the `layers.Gradient` of the context, dL/du
-    (h, V), dL/dv and dL/dy (V,) of the output `words`; factors: from `rate_factors_of`.
+    """Add the steps of an update to the parameters, in place. gradients: dL/dx and the `layers.Gradient` of the
+    context, dL/du (h, V), dL/dv and dL/dy (V,) of the output `words`; factors: from `rate_factors_of`.
     """
-    (g, gu, gv, gy), C, H, m = gradients, p.C, p.H, p.C.shape[1]
+    (gx, g, gu, gv, gy), C, H, m = gradients, p.C, p.H, p.C.shape[1]
     of_C, of_H, of_v, of_b = (f32(rates.epsilon) * part for part in factors)
     C_out, gC = C[words], gu.T @ H[:, :m]
     if rates.decay:
@@ -99,23 +99,23 @@ def update(p, contexts, words, gradients, factors, rates):
     kernels.add_biases(p.b, p.b_low, words, -(of_b * np.ones(len(p.b), f32))[words] * gy)
     of_C = f32(rates.feature_rate) * of_C * np.ones(len(C), f32)
     C[words] += of_C[words, None] * gC
-    kernels.add_features(C, contexts, g.gx, of_C)
+    kernels.add_features(C, contexts, gx, of_C)
 
 
-def rate_factors_of(p, pace, s, v, g, w, feature_rate):
+def rate_factors_of(p, pace, s, v, gradients, w, feature_rate):
     """The factors of the learning rates of C, of H and d, of v, and of b (`pace`).
 
     w (K,): the words of the examples; s (K, h): 1 / (1 + e^(2 (o + u))) of each example and its word; v: the columns of
-    v for w, or the one column that all words share; g: the `layers.Gradient` of the hidden layer; feature_rate: as in
-    Rates. The curvature is estimated from the words w alone, by their tanh(o + u) and their dE/du, instead of from all
-    output words.
+    v for w, or the one column that all words share; gradients: dL/dx and the `layers.Gradient` of the hidden layer;
+    feature_rate: as in Rates. The curvature is estimated from the words w alone, by their tanh(o + u) and their dE/du,
+    instead of from all output words.
     """
-    m, V = p.C.shape[1], len(pace.outputs)
+    (gx, g), m, V = gradients, p.C.shape[1], len(pace.outputs)
     tanh = 1 - 2 * s
     gu = 4 * v.T * s * (1 - s)
     curvature = partial(largest_eigenvalue, number=len(w))
     of_H = curvature(*g.inputs) * curvature(g.go) + 2 * curvature(p.C[w]) * curvature(gu)
-    of_C = pace.C * f32(largest_eigenvalue(g.gx.reshape(-1, m), g.gx.size // m))
+    of_C = pace.C * f32(largest_eigenvalue(gx.reshape(-1, m), gx.size // m))
     of_C[:V] += pace.outputs * f32(feature_rate * curvature(gu @ p.H[:, :m]))
     if p.v.shape[1] == 1:
         v_factors = rate_factors(pace.H, curvature(tanh - tanh.mean(axis=0)))

@@ -41,24 +41,15 @@ SPREAD = 0.25  # `Layer.spread` of a stack; with 1/sqrt(inputs) a stack hardly l
 
 @dataclass(frozen=True)
 class Gradient:
-    """The gradients that a layer returns.
+    """The gradients of one layer of weights.
 
-    gx: dL/dx, with as many numbers as x; None is allowed in the layers above the lowest. arrays: name -> gradient.
-    go (N, .): dL/do; o is the input of the nonlinearity at each of the N steps of the minibatch.
-    inputs: the arrays, (N, .) each, that the weights multiply to compute o.
-    above: the Gradient of the layer above this one, with arrays, go and inputs of its own; None: this is the highest.
+    arrays: name -> gradient. go (N, .): dL/do; o is the input of the nonlinearity at each of the N steps of the
+    minibatch. inputs: the arrays, (N, .) each, that the weights multiply to compute o.
     """
 
-    gx: np.ndarray
     arrays: dict
     go: np.ndarray
     inputs: tuple
-    above: "Gradient | None" = None
-
-    @property
-    def layers(self):
-        """The Gradients of this layer and of all above it."""
-        return [self, *(self.above.layers if self.above else ())]
 
 
 @dataclass(frozen=True)
@@ -70,7 +61,8 @@ class Layer:
     A name that begins with R is an array of recurrent weights, one with d has the biases that `open` gets.
     forward(p, x, batch) -> (a, kept, state): p has the arrays by name, batch is a `Batch`. The state is None if the
     layer does not carry one.
-    backward(p, kept, ga) -> Gradient: kept comes from the forward pass.
+    backward(p, kept, ga) -> (gx, gradients): kept comes from the forward pass; gx = dL/dx has as many numbers as x;
+    gradients is a list with a Gradient for each layer of weights, the lowest first.
     once: whether H multiplies each word separately, so that x needs each distinct word only once.
     carries: whether the state is carried from word to word of a text; width(h): how many numbers this state has.
     depth: the number of layers in the stack, as in -layers; 1 for a layer with two layers of weights too, such as tdnn.
@@ -139,7 +131,7 @@ def window_back(p, kept, ga):
     x, batch, a = kept
     go = ga * (1 - a * a)
     gx, arrays = backward_inputs(p, x, batch, go)
-    return Gradient(gx, arrays, go, (x,))
+    return gx, [Gradient(arrays, go, (x,))]
 
 
 def delayed(p, x, batch):
@@ -160,13 +152,13 @@ def delayed_back(p, kept, ga):
     (K, n1, m), batch, groups, b, a = kept
     go_above = ga * (1 - a * a)
     gb, gG = products(batch.threads, (go_above, p.G, None), (go_above.T, b, None))
-    above = Gradient(None, {"G": gG, "e": go_above.sum(axis=0)}, go_above, (b,))
+    above = Gradient({"G": gG, "e": go_above.sum(axis=0)}, go_above, (b,))
     go = (gb * (1 - b * b)).reshape(len(groups), -1)
-    ggroups, gH = products(batch.threads, (go, p.H, None), (go.T, groups, None))
+    ggroups, arrays = backward_inputs(p, groups, batch, go)
     ggroups, gx = ggroups.reshape(K, -1, p.H.shape[1]), np.zeros((K, n1 * m), f32)
     for s in range(ggroups.shape[1]):
         gx[:, s * m : s * m + p.H.shape[1]] += ggroups[:, s]
-    return Gradient(gx, {"H": gH, "d": go.sum(axis=0)}, go, (groups,), above)
+    return gx, [Gradient(arrays, go, (groups,)), above]
 
 
 def delayed_shapes(n, m, h):
@@ -182,7 +174,7 @@ def linear(p, x, batch):
 
 def linear_back(p, kept, ga):
     x, m = kept
-    return Gradient(ga @ p.H[:, m:], {"H": ga.T @ x, "d": ga.sum(axis=0)}, ga, (x,))
+    return ga @ p.H[:, m:], [Gradient({"H": ga.T @ x, "d": ga.sum(axis=0)}, ga, (x,))]
 
 
 def recurrent(p, x, batch):
@@ -192,11 +184,11 @@ def recurrent(p, x, batch):
     o = (product(batch.threads, x, p.H.T) + p.d)[at]
     A = np.zeros((n1 + 1, K, h), f32)
 
-    def go(share):
+    def forward(share):
         for k in range(n1):
             np.tanh(o[share, n1 - 1 - k] + A[k, share] @ p.R.T, out=A[k + 1, share])
 
-    units.run_shares(batch.threads, go, K, K * n1 * p.R.size)
+    units.run_shares(batch.threads, forward, K, K * n1 * p.R.size)
     return A[-1], (x, at, batch, A), None
 
 
@@ -206,7 +198,7 @@ def recurrent_back(p, kept, ga):
     n1, K, h = len(A) - 1, *A.shape[1:]
     go = np.empty((K, n1, h), f32)
 
-    def back(share):
+    def backward(share):
         step, gR = ga[share], np.zeros_like(p.R)
         for k in range(n1, 0, -1):
             step = (1 - A[k, share] * A[k, share]) * step
@@ -215,9 +207,9 @@ def recurrent_back(p, kept, ga):
             step = step @ p.R
         return gR
 
-    gR = sum(units.run_shares(batch.threads, back, K, K * n1 * p.R.size))
+    gR = sum(units.run_shares(batch.threads, backward, K, K * n1 * p.R.size))
     gx, arrays = backward_inputs(p, x, batch, go.reshape(-1, h))
-    return Gradient(gx, arrays | {"R": gR}, go.reshape(-1, h), (x[at.ravel()], A[:-1].reshape(-1, h)))
+    return gx, [Gradient(arrays | {"R": gR}, go.reshape(-1, h), (x[at.ravel()], A[:-1].reshape(-1, h)))]
 
 
 def backward_inputs(p, x, batch, go, *more):
@@ -249,17 +241,17 @@ def make_stack(unit, depth):
         return a, kept, np.concatenate(states, axis=1)
 
     def backward(p, kept, ga):
-        gradient = None
+        gx, gradients = None, []
         for number, (q, x, at, batch, memory) in reversed(list(enumerate(kept))):
-            ga = ga if gradient is None else scale_between(gradient.gx, batch, number)
+            ga = ga if gx is None else scale_between(gx, batch, number)
             h = q.R.shape[1]
             g, gR = unit.gates * h, np.empty_like(q.R.T)
             go = units.follow_back(unit, ga, batch.sizes, (q.R[:g].T, q.R[g:].T), memory, batch.threads)
             weights = units.weight_products(unit, memory, go, gR[:, :g], gR[:, g:])
             gx, arrays = backward_inputs(q, x, batch, go, *weights)
             arrays = {name_in_stack(letter, number): a for letter, a in (arrays | {"R": gR.T}).items()}
-            gradient = Gradient(gx, arrays, go, (x[at.ravel()], memory[2][:, :h]), gradient)
-        return gradient
+            gradients.insert(0, Gradient(arrays, go, (x[at.ravel()], memory[2][:, :h])))
+        return gx, gradients
 
     def shapes(n, m, h):
         layers = [recurrent_shapes(h if number else m, h, unit.gates + 1) for number in range(depth)]

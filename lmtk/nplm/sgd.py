@@ -74,19 +74,22 @@ def backward(theta, kept, gz, rates, factors=dropout.NONE):
     """
     p, (K, D), m, (of_layer, scaled, chosen, contexts, once) = theta.p, gz.shape, theta.m, kept
     h = D - 1 - theta.direct * m
-    g = theta.layer.backward(scaled, of_layer, factors.scale_activations(gz[:, :h]))
-    for layer in g.layers:
+    gx, gradients = theta.layer.backward(scaled, of_layer, factors.scale_activations(gz[:, :h]))
+    for layer in gradients:
         factors.scale_gradients(layer.arrays)
-    gx = g.gx.reshape(len(contexts), -1)
+    gx = gx.reshape(len(contexts), -1)
     if theta.direct:
         gx[:, : theta.direct * m] += gz[:, h:-1]
     factors.scale_features(gx.reshape(*contexts.shape, m), contexts)
     gx = senses.back(chosen, gx)
-    slopes_of_C = (g.go, len(g.go), p.H) if once else (gx.reshape(-1, p.C.shape[1]), gx.size // p.C.shape[1])
-    of_C, of_layers = limited_rates(theta, g.layers, slopes_of_C, rates, K)
+    if once:  # dL/dx of each occurrence of a word is go H, which is not computed
+        slopes_of_C = gradients[0].go, len(gradients[0].go), p.H
+    else:
+        slopes_of_C = gx.reshape(-1, p.C.shape[1]), gx.size // p.C.shape[1]
+    of_C, of_layers = limited_rates(theta, gradients, slopes_of_C, rates, K)
     if rates.decay:
         shrink(theta.p, *rates.keep(K))
-    for layer, rate in zip(g.layers, of_layers):
+    for layer, rate in zip(gradients, of_layers):
         for name, gradient in layer.arrays.items():
             gradient *= f32(rate)
             a = getattr(p, name)
@@ -96,7 +99,7 @@ def backward(theta, kept, gz, rates, factors=dropout.NONE):
 
 def limited_rates(theta, layers, slopes_of_C, rates, K):
     """Limits the learning rates of an update of K examples by the `pace`. Returns (rates of the rows of C, (words,); a
-    list with one rate for each layer). layers: the Gradients of the layers. slopes_of_C: the arguments with which
+    list with one rate for each layer). layers: a list of Gradients. slopes_of_C: the arguments with which
     `largest_eigenvalue` gives the curvature of the features.
     """
     pace = theta.pace
@@ -105,13 +108,15 @@ def limited_rates(theta, layers, slopes_of_C, rates, K):
     of_layers = [rates.epsilon / number for number in steps]
     if not pace.H:
         return of_C, of_layers
-    products = [slopes_of_C, *((layer.go, K) for layer in layers)]
-    products += [(X, len(layer.go)) for layer in layers for X in layer.inputs]
+    products = [slopes_of_C]
+    for layer in layers:
+        products += [(layer.go, K), *((X, len(layer.go)) for X in layer.inputs)]
     threads = shares(theta.threads, PASSES * sum(X.size for X, *_ in products))
-    of_features, *rest = map_at_once(lambda product: largest_eigenvalue(*product), products, threads)
-    of_go, of_inputs = rest[: len(layers)], iter(rest[len(layers) :])
+    eigenvalues = iter(map_at_once(lambda product: largest_eigenvalue(*product), products, threads))
+    of_features = next(eigenvalues)  # then those of each layer, in the order of `products`
     for i, layer in enumerate(layers):
-        curvature = sum(next(of_inputs) for _ in layer.inputs) * of_go[i]
+        of_go = next(eigenvalues)
+        curvature = sum(next(eigenvalues) for _ in layer.inputs) * of_go
         of_layers[i] *= rate_factors(pace.H / steps[i], curvature)
     return of_C * rate_factors(pace.C, of_features), of_layers
 
