@@ -56,8 +56,7 @@ def log_p(p, hidden, rows, w):
     The words are scored class by class, which makes a few large matrix products. Equal contexts are scored again:
     finding them would take as long as scoring them.
     """
-    M, M_classes, place, ends = class_tables(p)
-    first = ends - np.bincount(p.classes)
+    M, M_classes, place, bounds = class_tables(p)
     exp_rows = model.choose_exp_rows(len(rows) > model.MANY)
     order = np.argsort(p.classes[w], kind="stable")
     logp = np.empty(len(w))
@@ -68,7 +67,7 @@ def log_p(p, hidden, rows, w):
         part_logp = target_log_softmax(z, M_classes, c, exp_rows)
         begins = np.flatnonzero(np.diff(c, prepend=-1)).tolist()  # of runs of words of one class
         for i, j in zip(begins, (*begins[1:], len(c))):
-            members = slice(first[c[i]], ends[c[i]])
+            members = slice(bounds[c[i]], bounds[c[i] + 1])
             part_logp[i:j] += target_log_softmax(z[i:j], M[members], row[i:j] - members.start, exp_rows)
         logp[at] = part_logp
 
@@ -108,13 +107,13 @@ def class_tables(p):
     """The weights of an output layer with classes, as scoring and training use them.
 
     Returns M (V, D), the weights of the words, ordered by class; M_classes (c, D), the weights of the classes; place
-    (V,), the row of M of each word; and ends (c,), the row of M where each class ends.
+    (V,), the row of M of each word; and bounds (c + 1,): class i has the rows of M from bounds[i] up to bounds[i + 1].
     """
     by_class = np.argsort(p.classes, kind="stable")
     place = np.empty_like(by_class)
     place[by_class] = np.arange(len(by_class))
-    M_classes = kernels.stack_weights(p.Uc, p.Wc, p.bc)
-    return kernels.stack_weights(p.U, p.W, p.b)[by_class], M_classes, place, np.cumsum(np.bincount(p.classes))
+    M, M_classes = kernels.stack_weights(p.U, p.W, p.b)[by_class], kernels.stack_weights(p.Uc, p.Wc, p.bc)
+    return M, M_classes, place, np.append(0, np.cumsum(np.bincount(p.classes)))
 
 
 def target_log_softmax(z, M, target, exp_rows):
@@ -215,13 +214,12 @@ def initial_arrays(counts, classes, h, seen):
 class Classes:
     """The output weights during training.
 
-    MT (D, c): of the classes, transposed; M (V, D): of the words, ordered by class. classes (V,): the class of each
-    word; place (V,): the row of M of each word; ends (c,): the row of M where each class ends. low_classes (c,), low
-    (V,): what single precision rounds off the biases of both.
+    MT (D, c): of the classes, transposed; M (V, D), place and bounds: as in `class_tables`; classes (V,): the class of
+    each word. low_classes (c,), low (V,): what single precision rounds off the biases of both.
     """
 
     def __init__(self, p, comm=ALONE):
-        M, M_classes, self.place, self.ends = class_tables(p)
+        M, M_classes, self.place, self.bounds = class_tables(p)
         self.MT, self.M = comm.place(np.ascontiguousarray(M_classes.T)), comm.place(np.ascontiguousarray(M))
         low = np.empty_like(p.b)
         low[self.place] = p.b_low
@@ -251,8 +249,8 @@ def update_output(layer, pace, z, w, epsilon, curvature):
     order = np.argsort(layer.place[w], kind="stable")
     z, w = z[order], w[order]
     c = layer.classes[w]
-    first = np.concatenate(([0], layer.ends))[c]
-    sizes, target = layer.ends[c] - first, layer.place[w] - first
+    first = layer.bounds[c]
+    sizes, target = layer.bounds[c + 1] - first, layer.place[w] - first
     y, gy, gz = np.empty((len(w), layer.MT.shape[1]), f32), np.empty(sizes.sum(), f32), np.empty_like(z)
     L_words = softmax_in_class(z, layer.M, first, sizes, target, gy, gz)
     logp, scale = kernels.normalize(*(part[None] for part in kernels.block_forward(z, c, 0, layer.MT, y)), ALONE)
