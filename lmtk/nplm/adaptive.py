@@ -88,7 +88,7 @@ class Cache:
         return mixed
 
 
-@dataclass
+@dataclass(frozen=True)
 class Segment:
     """The words that were scored since the last step. contexts (k, n-1), or (k, 1) for a layer that carries its state;
     w (k,): ids, -1 for a word that is read but not predicted; fresh (k,) bool: whether a step begins a sentence.
@@ -127,17 +127,18 @@ class AdaptiveNetwork:
         self.trained = [a.copy() for a in self.arrays] if dynamic and dynamic.decay else []
         self.room = np.empty(CHUNK, f32)  # workspace of `learn`
         self.size, self.read, self.last, self.goes_on = settings.minibatch, 0, None, False
-        self.segment, self.now = None, network
+        width = 1 if self.layer.carries else network.order - 1
+        self.segment = Segment(np.empty((0, width), np.int32), np.empty(0, np.int32), np.empty(0, bool))
+        self.now = network
 
     @np.errstate(over="ignore", invalid="ignore")  # Diverged is raised instead
     def score(self, corpus):
         """ln p of every scored token. The text must follow the text of the previous call. Raises Diverged."""
         logp = np.where(corpus.scored, -np.inf, 0.0)
         at, coming = self.read_steps(corpus)
-        coming.w = np.where(corpus.scored[at] & (corpus.ids[at] < self.vocab.V), corpus.ids[at], -1)
         begin = 0
         while begin < len(at):
-            room = self.size - (0 if self.segment is None else len(self.segment.w))
+            room = self.size - len(self.segment.w)
             rows = slice(begin, begin + room)
             logp[at[rows]] = self.follow(coming.part(rows))
             begin += room
@@ -145,7 +146,7 @@ class AdaptiveNetwork:
         return scores_of(self.network.kind, logp)
 
     def read_steps(self, corpus):
-        """The places of the words to read, and their Segment, whose w is still empty.
+        """The places of the words to read, and their Segment.
 
         A layer that carries its state reads each word once: it skips the words that a Corpus repeats from the previous
         Corpus.
@@ -164,11 +165,12 @@ class AdaptiveNetwork:
             contexts = self.network.padded(text_contexts(corpus, self.order)[at])
             fresh = np.zeros(len(at), bool)
         self.last, self.goes_on = ids[-1] if len(ids) else self.last, corpus.goes_on
-        return at, Segment(contexts, np.empty(0, np.int32), fresh)
+        w = np.where(corpus.scored[at] & (ids[at] < self.vocab.V), ids[at], -1)
+        return at, Segment(contexts, w, fresh)
 
     def follow(self, coming):
         """ln p of the words of `coming`, a Segment that continues the current one, (k,). A full segment is learned."""
-        segment = coming if self.segment is None else self.segment.extend(coming)
+        segment = self.segment.extend(coming)
         batch = Batch([1] * len(segment.w), self.theta.state, segment.fresh, self.theta.threads)
         batch = batch if self.layer.carries else Batch(threads=self.theta.threads)
         z, *_ = results = sgd.forward(self.theta, segment.contexts, batch=batch)
@@ -191,7 +193,7 @@ class AdaptiveNetwork:
 
     def learn(self, segment, results):
         """Take the step on a whole segment. results: what `sgd.forward` returned for it."""
-        self.segment = None
+        self.segment = segment.part(slice(0))
         if not self.dynamic or not (segment.w >= 0).any():
             *_, self.theta.state = results
             return
