@@ -50,13 +50,7 @@ class Small:
         return sgd.step(self.theta, update, contexts, w, pace.Rates(epsilon, *self.rates), factors, batch)
 
     def named(self):
-        direct = self.p.W is not None
-        if self.output == "class":
-            weights = classes.gather_weights(self.rows, self.h, direct)
-        else:
-            joined = outputs.gather_blocks if self.output == "full" else outputs.gather_rows
-            weights = joined(self.rows, self.h, direct)
-        return sgd.copy_arrays(self.theta) | weights
+        return sgd.copy_arrays(self.theta) | self.rows.gather(self.h, self.p.W is not None)
 
     def arrays(self):
         return [self.named()[name] for name in self.names]

@@ -293,7 +293,7 @@ def test_a_step_follows_the_slope_of_the_likelihood_of_classes(direct):
 def test_classes_split_and_join(direct):
     model = with_classes(direct)
     layer = classes.Classes(objectives.with_low(model).theta)
-    for name, a in classes.gather_weights(layer, 5, direct).items():
+    for name, a in layer.gather(5, direct).items():
         b = getattr(model.theta, name, 0)
         assert (a is None) == (b is None) and (a is None or (a == b).all())
 

@@ -230,13 +230,19 @@ class Classes:
         self.MT[:-1] *= f32(keep)
         self.M[:, :-1] *= f32(keep)
 
+    @property
+    def weights(self):
+        """The arrays that updates change in place."""
+        return [self.MT, self.low_classes, self.M, self.low]
 
-def gather_weights(layer, h, direct):
-    """Copies of U, W, b, Uc, Wc and bc by letter, and of b_low and bc_low, from a `Classes` in training."""
-    words = zip("UWb", kernels.split_weights(layer.M[layer.place], h, direct))
-    of_classes = zip(("Uc", "Wc", "bc"), kernels.split_weights(layer.MT.T, h, direct))
-    low = {"b_low": layer.low[layer.place], "bc_low": layer.low_classes.copy()}
-    return dict(words) | dict(of_classes) | low
+    def gather(self, h, direct):
+        """Copies of U, W, b, Uc, Wc and bc by letter, and of b_low and bc_low. W and Wc are None without direct
+        connections.
+        """
+        words = zip("UWb", kernels.split_weights(self.M[self.place], h, direct))
+        of_classes = zip(("Uc", "Wc", "bc"), kernels.split_weights(self.MT.T, h, direct))
+        low = {"b_low": self.low[self.place], "bc_low": self.low_classes.copy()}
+        return dict(words) | dict(of_classes) | low
 
 
 def update_output(layer, pace, z, w, epsilon, curvature):

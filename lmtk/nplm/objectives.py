@@ -107,13 +107,11 @@ def one_by_one(step):
 
 def train_on_all(start, data, settings, pace, threads, comm, C):
     """Train the softmax of section 2 on all words, or on all words of the shortlist."""
-    p = start.theta
     each = settings.weight_decay if is_fused(data, settings) else 0
-    layer = outputs.make_blocks(p, threads, comm, each)
+    layer = outputs.make_blocks(start.theta, threads, comm, each)
     update = without_draws(partial(outputs.update_output, layer, pace.outputs))
-    weights = [a for block in layer.blocks for a in block.take()]
-    shrink = None if each else layer.shrink
-    return OutputTrainer(update, lambda: outputs.gather_blocks(layer, start.h, p.W is not None), weights, shrink)
+    trainer = make_trainer(layer, start, update)
+    return replace(trainer, shrink=None) if each else trainer
 
 
 def without_draws(update):
@@ -125,8 +123,7 @@ def train_on_one(start, data, settings, pace, threads, comm, C):
     """Train the softmax on all words by updates of one example, on one thread. Their rates have no limits (`pace`)."""
     layer = single.Layer(start.theta)
     update = without_draws(lambda z, w, epsilon, curvature: single.update_output(layer, z, int(w[0]), epsilon))
-    arrays = lambda: single.gather(layer, start.h, start.theta.W is not None)
-    return OutputTrainer(update, arrays, [], layer.shrink)
+    return make_trainer(layer, start, update)
 
 
 def train_on_sample(start, data, settings, pace, threads, comm, C):
@@ -138,7 +135,7 @@ def train_on_sample(start, data, settings, pace, threads, comm, C):
         candidates = draw(z, w, minibatch)
         return sampled.update_output(rows, candidates, pace.outputs, z, w, epsilon, curvature)
 
-    return row_trainer(rows, start, update)
+    return make_trainer(rows, start, update, DECAY_EVERY)
 
 
 def train_against_noise(start, data, settings, pace, threads, comm, C):
@@ -150,28 +147,28 @@ def train_against_noise(start, data, settings, pace, threads, comm, C):
         noise = proposal.sample(minibatch.random(settings.seed), data.contexts[minibatch.at])
         return nce.update_output(rows, noise, pace.outputs, z, w, epsilon, curvature)
 
-    return row_trainer(rows, start, update)
+    return make_trainer(rows, start, update, DECAY_EVERY)
 
 
 def train_classes(start, data, settings, pace, threads, comm, C):
     """Train the softmax over the classes and, for each example, the softmax over the words of its class."""
     layer = classes.Classes(start.theta, comm)
-    update = without_draws(partial(classes.update_output, layer, pace))
-    arrays = lambda: classes.gather_weights(layer, start.h, start.theta.W is not None)
-    weights = [layer.MT, layer.low_classes, layer.M, layer.low]
-    return OutputTrainer(update, arrays, weights, layer.shrink, DECAY_EVERY)
+    return make_trainer(layer, start, without_draws(partial(classes.update_output, layer, pace)), DECAY_EVERY)
 
 
 def train_tree(start, data, settings, pace, threads, comm, C):
     """Train the decisions at the nodes of a tree of words."""
     rows, ways = outputs.Rows(start.theta, threads, comm, C), tree.paths(start.theta.tree)
-    return row_trainer(rows, start, without_draws(partial(tree.update_output, rows, ways, pace.outputs)))
+    update = without_draws(partial(tree.update_output, rows, ways, pace.outputs))
+    return make_trainer(rows, start, update, DECAY_EVERY)
 
 
-def row_trainer(rows, start, update):
-    arrays = lambda: outputs.gather_rows(rows, start.h, vars(start.theta).get("W") is not None)
-    weights = [rows.b if rows.M is None else rows.M, rows.low]
-    return OutputTrainer(update, arrays, weights, rows.shrink, DECAY_EVERY)
+def make_trainer(layer, start, update, every=1):
+    """The OutputTrainer of the output weights in training: a Blocks, Rows, Classes or `single.Layer`. update, every: as
+    in OutputTrainer.
+    """
+    has_direct = vars(start.theta).get("W") is not None
+    return OutputTrainer(update, partial(layer.gather, start.h, has_direct), layer.weights, layer.shrink, every)
 
 
 def make_proposal(data, settings, V):
@@ -375,7 +372,7 @@ def make_single_learner(start, data, settings, threads, state):
             decay(epsilon, number, 1)
         return L, done, norm
 
-    network = lambda: start.having(sgd.copy_arrays(theta) | single.gather(layer, start.h, p.W is not None))
+    network = lambda: start.having(sgd.copy_arrays(theta) | layer.gather(start.h, p.W is not None))
     share = settings.rate * settings.weight_decay * max(settings.feature_rate, 1)  # the largest decay of an update
     together = max(min(TOGETHER, WORK // max(layer.M.size, 1), int(LEAST_DECAY / share) if share else TOGETHER), 1)
     return Learner(steps, network, lambda: {"decay": pending.copy()}, together)

@@ -143,6 +143,16 @@ class Blocks:
         for block in self.blocks:
             block.take()[0][:-1] *= f32(keep)
 
+    @property
+    def weights(self):
+        """The arrays that updates change in place."""
+        return [a for block in self.blocks for a in block.take()]
+
+    def gather(self, h, direct):
+        """Gather copies of U, W, b and b_low from all ranks, on every rank. W is None without direct connections."""
+        MT = np.concatenate([np.vstack(block.take()) for block in self.blocks], axis=1)
+        return split_trained(self.comm.join(MT.T, self.V), h, direct)
+
 
 def count_blocks(threads):
     """The number of blocks for this number of threads: two for each, so that a slower thread can work on fewer."""
@@ -177,14 +187,6 @@ def make_blocks(p, threads, comm=ALONE, decay=0.0):
         pair = comm.place(np.ascontiguousarray(M.T, f32)), comm.place(p.b_low[part].copy())
         blocks.append(Block(start, len(M), lambda pair=pair: pair))
     return Blocks(blocks, len(p.b), comm, threads, decay)
-
-
-def gather_blocks(layer, h, direct):
-    """Gather copies of U, W, b and b_low from the Blocks of all ranks, on every rank. W is None without direct
-    connections.
-    """
-    MT = np.concatenate([np.vstack(block.take()) for block in layer.blocks], axis=1)
-    return split_trained(layer.comm.join(MT.T, layer.V), h, direct)
 
 
 def split_trained(M, h, direct):
@@ -281,20 +283,22 @@ class Rows:
         if self.M is not None:
             self.M[:, :-1] *= f32(keep)
 
+    @property
+    def weights(self):
+        """The arrays that updates change in place."""
+        return [self.b if self.M is None else self.M, self.low]
+
+    def gather(self, h, direct):
+        """Gather copies of U, W, b and b_low from all ranks, on every rank; only of the biases if the layer is tied."""
+        if self.M is None:
+            return {"b": self.b.copy(), "b_low": self.low.copy()}
+        return split_trained(self.comm.join(np.column_stack((self.M, self.low)), self.V), h, direct)
+
 
 def run_of(words):
     """Ascending ids, as a slice if none between them is missing: a slice of an array is not a copy."""
     is_run = len(words) and words[-1] - words[0] == len(words) - 1
     return slice(words[0], words[-1] + 1) if is_run else words
-
-
-def gather_rows(layer, h, direct):
-    """Gather copies of U, W, b and b_low from the Rows of all ranks, on every rank; only of the biases if the layer is
-    tied.
-    """
-    if layer.M is None:
-        return {"b": layer.b.copy(), "b_low": layer.low.copy()}
-    return split_trained(layer.comm.join(np.column_stack((layer.M, layer.low)), layer.V), h, direct)
 
 
 def slice_words(words, first, V, parts):

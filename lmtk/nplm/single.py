@@ -3,7 +3,7 @@
 Step 1 reads all of M = [U | W | b]. Step 2 reads M again for dL/dz, and once more to change it. With one example in an
 update, these passes take most of the time. So a visit does three things with a block of M while the processor's cache
 holds it: it makes the update of the previous example, computes the outputs of this example, and adds up their share of
-dL/dz. `flush` makes the last update.
+dL/dz. `Layer.gather` makes the last update.
 
 dL/dz = m_w - sum_j p_j m_j, where p_j = e^(y_j) / S. The sum of e^(y_j) m_j in a block does not need S, which is known
 only after the last block: `learn_outputs` divides by it at the end (as Milakov and Gimelshein 2018 do with the softmax
@@ -68,24 +68,25 @@ class Layer:
         """Multiply U and W by `keep`, after the update that is still to be made: weight decay."""
         self.keep[0] *= keep
 
+    @property
+    def weights(self):
+        """The arrays that updates change in place, if `gather` is called after the last update."""
+        return self.M, self.b, self.low
+
     def for_kernels(self, threads=1):
         """(weights, pending, room), the first arguments of `learn_outputs`, for a team of this many threads."""
-        weights, pending = (self.M, self.b, self.low), (self.z_before, self.y, self.s, self.keep)
-        return weights, pending, (self.z, self.sums, self.parts, np.zeros(LINE * threads, np.int64))
+        room = self.z, self.sums, self.parts, np.zeros(LINE * threads, np.int64)
+        return self.weights, (self.z_before, self.y, self.s, self.keep), room
 
-
-def gather(layer, h, direct):
-    """Copy U, W, b and b_low out of a Layer. W is None without direct connections."""
-    flush(layer)
-    N, D, _ = layer.M.shape
-    M = layer.M.transpose(0, 2, 1).reshape(N * B, D)[: len(layer.b)]
-    W = M[:, h:].copy() if direct else None
-    return {"U": M[:, :h].copy(), "W": W, "b": layer.b.copy(), "b_low": layer.low.copy()}
-
-
-def flush(layer):
-    """Make the update that is still to be made."""
-    learn_outputs(*layer.for_kernels(), -1, f32(0), np.empty_like(layer.z))
+    def gather(self, h, direct):
+        """Make the update that is still to be made, and copy U, W, b and b_low. W is None without direct
+        connections.
+        """
+        learn_outputs(*self.for_kernels(), -1, f32(0), np.empty_like(self.z))
+        N, D, _ = self.M.shape
+        M = self.M.transpose(0, 2, 1).reshape(N * B, D)[: len(self.b)]
+        W = M[:, h:].copy() if direct else None
+        return {"U": M[:, :h].copy(), "W": W, "b": self.b.copy(), "b_low": self.low.copy()}
 
 
 def update_output(layer, z, w, epsilon):
