@@ -17,7 +17,7 @@ def read_classes(path, scaled=True, rows=None):
     Probabilities that do not sum to one are scaled, with one warning; with scaled=False they stay as they are. rows:
     the file's `decoding.lines`, if they were read before. Raises FormatError, for instance if a word is in two classes.
     """
-    names, members, line_of, stated = {}, {}, {}, {}
+    names, members, stated = {}, {}, {}  # members: word -> (the number of its class, p, the line)
     for number, line in lines(path) if rows is None else rows:
         fields = WORD.findall(line)
         if not fields:
@@ -29,26 +29,26 @@ def read_classes(path, scaled=True, rows=None):
             raise FormatError(path, f"{expected}, found '{shown(line)[:60]}'", number)
         name, word = fields[0], fields[-1]
         if word in members:
-            problem = f"{shown(word)} already has a class in line {line_of[word]}; a word can be in one class only"
+            problem = f"{shown(word)} already has a class in line {members[word][2]}; a word can be in one class only"
             raise FormatError(path, problem, number)
         if {name, word} & {SOS, EOS} or name == UNK:
             problem = "<s> and </s> cannot be in a class, and a class cannot be called <s>, </s> or <unk>"
             raise FormatError(path, problem, number)
         if stated.setdefault(name, len(fields)) != len(fields):
             raise FormatError(path, "a class must give the probabilities of all its words or of none", number)
-        members[word] = names.setdefault(name, len(names)), p
-        line_of[word] = number
+        members[word] = names.setdefault(name, len(names)), p, number
     if not members:
         raise FormatError(path, "no classes in it")
     uniform = np.array([fields == 2 for fields in stated.values()])
-    wordless = (w for w, (c, _) in members.items() if uniform[c] and probability(w) is not None)
+    wordless = (number for w, (c, _, number) in members.items() if uniform[c] and probability(w) is not None)
     if not uniform.all() and (first := next(wordless, None)):
-        raise FormatError(path, "a class and a probability, but no word", line_of[first])
+        raise FormatError(path, "a class and a probability, but no word", first)
     if both := next((name for name in names if name in members), None):
-        raise FormatError(path, f"{shown(both)} is both a class and a word; rename the class", line_of[both])
-    sums = np.bincount([c for c, _ in members.values()], [p for _, p in members.values()])
+        raise FormatError(path, f"{shown(both)} is both a class and a word; rename the class", members[both][2])
+    name_of_class, (of_word, p, _) = list(names), zip(*members.values())
+    sums = np.bincount(of_word, p)
     if len(empty := np.flatnonzero(sums == 0)):
-        raise FormatError(path, f"all words of the class {shown(list(names)[empty[0]])} have probability 0")
+        raise FormatError(path, f"all words of the class {shown(name_of_class[empty[0]])} have probability 0")
     off = (np.abs(sums - 1) > 1e-4) & ~uniform & scaled
     sums[~uniform & (not scaled)] = 1
     if off.any():
@@ -56,8 +56,7 @@ def read_classes(path, scaled=True, rows=None):
         many = counted(off.sum(), "class", "classes")
         problem = f"the probabilities of {many} do not sum to one; the worst sum is {worst:.7g}"
         warnings.warn(f"{name_of(path)}: {problem}; they are scaled to sum to one", LmtkWarning, stacklevel=2)
-    name_of_class = list(names)
-    return {word: (name_of_class[c], p / sums[c]) for word, (c, p) in members.items()}
+    return {word: (name_of_class[c], p / sums[c]) for word, (c, p, _) in members.items()}
 
 
 def class_names(classes):
