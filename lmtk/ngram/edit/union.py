@@ -80,8 +80,8 @@ def merge_children(united, k, bounds, most, child, word, place):
 
 def put_records(memory, where, k, model, part):
     """memory <- the words of the n-grams of order k after some contexts, and the contexts' children. part: (the first
-    node of these n-grams, a piece of `merged_order`). model: the first model, if its log10 p and weights are put there
-    too, those of n-grams that it lacks being bare; None: `mix_numbers` sets them.
+    node of these n-grams, a piece of `merge_order`). model: the first model, if its log10 p and weights are written
+    too, and n-grams that it lacks become bare; None: `mix_numbers` sets them.
     """
     begin, (first, last, child, word, place) = part
     at, width = where[k - 1, [AT, WIDTH]]
@@ -190,12 +190,12 @@ def unite(models, ids, W, weights=None, may_reuse=False):
     widths = [*[WIDE] * (n - 1), NARROW]
     memory, where = np.empty(int((most + 1) @ widths), np.int32), np.zeros((n, 4), np.int64)
     where[:, WIDTH], where[:, P] = widths, [PLACE[width] for width in widths]
-    one, far, table = np.full(W, -1, np.int32), ROOT, NO_TABLE
-    parts = [(0, np.zeros((1, len(models)), np.int32))]
+    unigram, far, table = np.full(W, -1, np.int32), ROOT, NO_TABLE
+    contexts = [(0, np.zeros((1, len(models)), np.int32))]
     base, rows = np.zeros(n, np.int64), np.empty((1 + most[:-1].sum(), len(models), 3), f32)
     rows[0] = -np.inf, 0, 0
     for k in range(1, n + 1):
-        pieces = merged_order(models, united, k, parts)
+        pieces = merge_order(models, united, k, contexts)
         for model in models if may_reuse and k > 1 else ():
             release_order(model.nodes, k - 1)
         begins = np.cumsum([0, *(len(word) for *_, word, _ in pieces)]).tolist()
@@ -203,7 +203,8 @@ def unite(models, ids, W, weights=None, may_reuse=False):
         where[k - 1, N], end = size, at + width * size
         memory[end : end + width] = 0
         if k == 1:
-            one[pieces[0][3]] = np.arange(size)  # the words of the 1-grams, which are in one piece
+            ((_, _, _, words, _),) = pieces  # the root is one context
+            unigram[words] = np.arange(size)
         else:
             memory[at - WIDE + CHILD] = size
         if k < n:
@@ -211,19 +212,19 @@ def unite(models, ids, W, weights=None, may_reuse=False):
 
         map_at_once(partial(put_records, memory, where, k, models[0] if weights is None else None), zip(begins, pieces))
         if k > 1:
-            far = add_suffixes((memory, where, table, np.array([[0, len(table)]] * n)), k, one, far)
+            far = add_suffixes((memory, where, table, np.array([[0, len(table)]] * n)), k, unigram, far)
 
         def mix(pair, k=k, far=far):
             begin, (first, *_, place) = pair
             arrays = memory, memory.view(f32), where, far
             mix_numbers(united, np.array(weights, float), k, (first, begin, place), arrays, (base, rows))
 
-        def find(k=k):  # for the suffixes of the next order
+        def index(k=k):  # for the suffixes of the next order; one thread does this while the others mix
             return build_table(memory, where, k) if 1 < k < n else NO_TABLE
 
         mixing = [] if weights is None else [partial(mix, pair) for pair in zip(begins, pieces)]
-        table, *_ = map_at_once(lambda job: job(), [find, *mixing])
-        parts = [(begin, place) for begin, (*_, place) in zip(begins, pieces)]
+        table, *_ = map_at_once(lambda job: job(), [index, *mixing])
+        contexts = [(begin, place) for begin, (*_, place) in zip(begins, pieces)]
         del pieces, mixing
     for model in models if may_reuse else ():
         release_order(model.nodes, n)
@@ -243,15 +244,16 @@ def arrays_of(models, ids, n):
     return tries, old, number_of
 
 
-def merged_order(models, united, k, parts):
-    """A list of (first, last, child, word, place): the n-grams of order k after the contexts first .. last, as
-    `merge_children` makes them. parts: [(node, place)], the places (., T) of the contexts from `node` on.
+def merge_order(models, united, k, contexts):
+    """Merge the n-grams of order k into pieces, (first, last, child, word, place) each: the n-grams after the contexts
+    from `first` up to `last`, as `merge_children` makes them. contexts: [(node, place)], the places (., T) of the
+    contexts from `node` on in each trie.
     """
-    batch = part_size(sum(len(place) for _, place in parts))
-    pieces = ((node + at, place[at : at + batch]) for node, place in parts for at in range(0, len(place), batch))
+    batch = part_size(sum(len(place) for _, place in contexts))
+    parts = ((node + at, place[at : at + batch]) for node, place in contexts for at in range(0, len(place), batch))
 
-    def merge(piece):
-        first, above = piece
+    def merge(part):
+        first, above = part
         bounds = np.zeros((*above.shape, 2), np.int32)
         for m, (model, node) in enumerate(zip(models, above.T)):
             if k <= model.nodes.order:
@@ -263,4 +265,4 @@ def merged_order(models, united, k, parts):
         size_merged = merge_children(united, k, bounds, counts.max(initial=0), child, word, place)
         return first, first + len(above), child, word[:size_merged], place[:size_merged]
 
-    return map_at_once(merge, pieces)
+    return map_at_once(merge, parts)
