@@ -8,6 +8,7 @@ of `renormalize`; kept, needed: uint8 marks of the n-grams, in order of their no
 
 import math
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -52,8 +53,7 @@ def find_limits(model, minorder=2, context=None, may_reuse=False):
     limits = [np.full(size, -np.inf, f32) for size in nodes.where[:, N]]  # `mark_suffixes` and `judge` raise them
     for k in range(nodes.order, 1, -1):
         mark_suffixes(nodes, k, limits)
-        of_orders = context.pop(), limits[k - 1], limits[k - 2]
-        judge_part = lambda part, k=k, of_orders=of_orders: judge(nodes.arrays, k, part, *of_orders, k >= minorder)
+        judge_part = partial(judge, nodes.arrays, k, k >= minorder, context.pop(), limits[k - 1], limits[k - 2])
         map_at_once(judge_part, parts_of(nodes.size(k - 1)))
     limits[0][:] = np.inf
     return model, limits
@@ -91,7 +91,7 @@ def prune_low(model, minorder=2):
     while dropped:
         dropped = 0
         for k in range(minorder, nodes.order + 1):
-            drop = lambda part, k=k: drop_low(nodes.arrays, k, part, extended[k - 2])
+            drop = partial(drop_low, nodes.arrays, k, extended[k - 2])
             dropped += sum(map_at_once(drop, parts_of(nodes.size(k - 1))))
         update_all_weights(model)
     kept = stated(nodes)
@@ -150,7 +150,7 @@ def copy_staying(levels, k, marks, records):
 
 
 @jit
-def judge(arrays, k, contexts, p_context, limits, shorter, judged):
+def judge(arrays, k, judged, p_context, limits, shorter, contexts):
     """Stolcke's rule for the n-grams of order k, as in `find_limits`: limits (N_k,) float32 <- the threshold up to
     which each stays; before, the highest limit of the longer n-grams that need it, -inf for none. shorter (N_(k-1),):
     the same of order k - 1, raised to what the n-grams need. p_context: log10 p of the contexts. Without `judged` all
@@ -195,7 +195,7 @@ def judge(arrays, k, contexts, p_context, limits, shorter, judged):
 
 
 @jit
-def drop_low(arrays, k, contexts, extended):
+def drop_low(arrays, k, extended, contexts):
     """Make an n-gram of order k bare, in place, if backing off gives it a higher probability. If nothing extends a
     context any more, its weight (log10) becomes 0. Returns the number of n-grams that became bare. extended
     (N_(k-1),) uint8: whether a context of order k ends in an n-gram.

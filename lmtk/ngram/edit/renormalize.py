@@ -17,6 +17,7 @@ Loops go over contexts and their n-grams in storage order. Bound: a random read 
 import math
 import warnings
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -89,8 +90,7 @@ def update_all_weights(model, shown=False):
     with np.errstate(divide="ignore", invalid="ignore"):
         unigrams["log10p"], over = complete_unigrams(unigrams["log10p"].copy(), unigrams["word"], model.vocab)
     for k in range(2, nodes.order + 1):
-        update = lambda part, k=k: update_weights(nodes.arrays, k, part, shown)
-        for number, node in map_at_once(update, parts_of(nodes.size(k - 1))):
+        for number, node in map_at_once(partial(update_weights, nodes.arrays, k, shown), parts_of(nodes.size(k - 1))):
             over, example = over + number, (k - 1, node) if number else example
     return over, *example
 
@@ -151,7 +151,7 @@ def fetch_suffix(memory, where, k, node):
 
 
 @jit
-def update_weights(arrays, k, contexts, shown):
+def update_weights(arrays, k, shown, contexts):
     """Set the weights of contexts from the n-grams of order k, and scale n-grams as `renormalize` does. shown:
     store a weight that becomes 0, or was -0.0, as -0.0. Returns how many contexts sum to more than 1, and one of them.
     """
