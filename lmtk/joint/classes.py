@@ -89,7 +89,7 @@ def class_model(lm, name, path, classes=None, simple=False, rows=None):
         if not simple and several_readings(rows, lm.vocab):
             return expanding_model(lm, name, rows, path)
         if simple:
-            rows, later = first_words(rows, path)
+            rows, later = keep_first_words(rows, path)
         classes = read_classes(path, not simple, rows)
     names = set(class_names(classes))
     if simple:  # words whose class is not in the model are words of the model themselves
@@ -117,7 +117,7 @@ def class_model(lm, name, path, classes=None, simple=False, rows=None):
     return ClassModel(vocab, lm, g, p, len(names), (name, path))
 
 
-def first_words(rows, path):
+def keep_first_words(rows, path):
     """The `lines` of a class file with only the first word of each expansion, and the words left out, {word: None}.
 
     Warns if words are left out.

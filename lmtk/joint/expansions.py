@@ -9,7 +9,7 @@ as an n-gram model of words.
 import math
 import os
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise, product
 from math import prod
@@ -191,7 +191,8 @@ class Expanding:
             yield c, p * self.chance(context, c), left
 
     def lower(self, order):
-        return Expanding(self.vocab, self.lm.lower(order), self.inner_ids, self.starts, self.names)
+        """The same model with shorter contexts."""
+        return replace(self, lm=self.lm.lower(order))
 
     def describe(self):
         yield "kind", "class n-gram with expansions of several words"

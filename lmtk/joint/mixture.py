@@ -83,7 +83,7 @@ class Mixture(Combined):
 
     def lower(self, order):
         """The mixture of the parts at a lower order."""
-        return Mixture([lowered(part, order) for part in self.parts], self.weights, self.binned, self.names)
+        return replace(self, parts=[lowered(part, order) for part in self.parts])
 
     def describe(self):
         yield "kind", "mixture"
