@@ -103,9 +103,7 @@ class Pool:
         nodes, orders, below = self.nodes, [], np.array([1 / self.vocab.V])
         for k in range(1, self.order + 1):
             (place, context, count), (T, types) = self.events(k), self.totals(k)
-            total, left = T @ weights[k - 1], types @ (weights[k - 1][:, None] * D[k - 1]).ravel()
-            is_empty = total == 0
-            total[is_empty], left[is_empty] = 1, 1
+            total, left = totals_of_sources(T, types, weights[k - 1], D[k - 1])
             level = nodes.levels[k][:-1]
             p = np.zeros(len(level))
             kept = discount(count, D[k - 1]) @ weights[k - 1]
@@ -129,6 +127,16 @@ def discount(count, D):
     """The counts (N, S) less their discounts D (S, R)."""
     padded = np.column_stack((D, np.zeros(len(D))))  # the last for the kind -1
     return count - padded[np.arange(len(D)), kind_of(count)]
+
+
+def totals_of_sources(T, types, weights, D):
+    """T(h) and left(h), (H,) each, with the weights (S,) and discounts D (S, R), from T (H, S) and types (H, S R) of
+    contexts. Both are 1 for a context without counts: it backs off with all its mass.
+    """
+    total, left = T @ weights, types @ (weights[:, None] * D).ravel()
+    is_empty = total == 0
+    total[is_empty], left[is_empty] = 1, 1
+    return total, left
 
 
 def pool(sources, vocab):
@@ -222,11 +230,8 @@ def sum_logs(features, weights, D, V):
     """(the sum of ln p of held-out words, its derivatives by weights and by D)."""
     p, orders = np.full(len(features[0][0]), 1 / V), []
     for (c, T, hit, types), w, d in zip(features, weights, D, strict=True):
-        wd, below = (w[:, None] * d).ravel(), p[: len(c)].copy()
-        total, left = T @ w, types @ wd
-        is_empty = total == 0
-        total[is_empty], left[is_empty] = 1, 1
-        p[: len(c)] = (c @ w - hit @ wd + left * below) / total
+        below, (total, left) = p[: len(c)].copy(), totals_of_sources(T, types, w, d)
+        p[: len(c)] = (c @ w - hit @ (w[:, None] * d).ravel() + left * below) / total
         orders.append((total, left, below, p[: len(c)].copy()))
     of_weights, of_D, slope = np.empty_like(weights), np.empty_like(D), 1 / p
     for k in range(len(features) - 1, -1, -1):
