@@ -63,19 +63,19 @@ class KneserNey:
         return S, G
 
     def probabilities(self, counts, S, G):
-        """p of every n-gram, an array for each order."""
-        p, nodes = [], self.model.nodes
+        """p of every n-gram, an array for each order, from order 0 on, where p is 1 / V."""
+        p, nodes = [np.array([1 / self.model.vocab.V])], self.model.nodes
         for k, (c, D) in enumerate(zip(counts, self.D), 1):
             contexts = nodes.parents(k)
-            total, q = S[k - 1][contexts], p[-1][nodes.levels[k]["suffix"][:-1]] if p else 1 / self.model.vocab.V
+            total, q = S[k - 1][contexts], p[-1][nodes.levels[k]["suffix"][:-1]] if k > 1 else p[0]
             with np.errstate(divide="ignore", invalid="ignore"):
                 p.append(np.where(total > 0, (c - D[np.minimum(c, 3)] + G[k - 1][contexts] * q) / total, q))
         return p
 
     @cached_property
     def lower(self):
-        """p of every n-gram before pruning, an array for each order, from order 0 on."""
-        return [np.array([1 / self.model.vocab.V]), *self.probabilities(self.counts, *self.sums)]
+        """`probabilities` before pruning."""
+        return self.probabilities(self.counts, *self.sums)
 
     def mark(self, threshold, minorder):
         """(stays, counts, S, G) after pruning the n-grams of `minorder` words or more whose removal raises the
@@ -120,7 +120,7 @@ class KneserNey:
         V, p = self.model.vocab.V, self.probabilities(counts, S, G)
         for k, level in enumerate(self.model.nodes.levels[1:], 1):
             with np.errstate(divide="ignore"):
-                log10p = np.log10(p[k - 1]).astype(np.float32)
+                log10p = np.log10(p[k]).astype(np.float32)
             if k == 1:
                 level["log10p"][:-1] = np.where(level["word"][:-1] < V, log10p, level["log10p"][:-1])
             else:
