@@ -6,6 +6,7 @@ and Ney 1993; Martin, Liermann, Ney 1998, "Algorithms for bigram and trigram wor
 joins the two classes that cost least until enough are left (Brown et al. 1992). `name_classes` names the classes.
 """
 
+import itertools
 from dataclasses import dataclass
 
 import numpy as np
@@ -105,9 +106,9 @@ def neighbours(data):
     start, word, counts = np.zeros((2, W + 1), np.int64), [], []
     for i, (from_, to) in enumerate(((v, w), (w, v))):
         np.cumsum(np.bincount(from_, minlength=W), out=start[i, 1:])
-        sorted_ = np.argsort(from_, kind="stable")
-        word.append(to[sorted_].astype(np.int32))
-        counts.append(count[sorted_])
+        order = np.argsort(from_, kind="stable")
+        word.append(to[order].astype(np.int32))
+        counts.append(count[order])
     return start, np.array(word), np.array(counts), repeats
 
 
@@ -130,19 +131,17 @@ def passes(state, iterations=None, threads=1):
     The exchange still ends only when no single word would move.
     """
     arrays = state.g, state.G, state.neighbours, (state.N, state.M, state.n, state.f)
-    done = 0
-    while iterations is None or done < iterations:
+    for number in itertools.count() if iterations is None else range(iterations):
         moved = 0
         for at in range(0, len(state.order), TOGETHER):
             words = state.order[at : at + TOGETHER]
-            if threads > 1 and done:
+            if threads > 1 and number:
                 best = np.empty_like(words)
                 parts = zip(np.array_split(words, threads), np.array_split(best, threads))
                 map_at_once(lambda part: kernels.find_best_classes(part[0], *arrays, part[1]), parts, threads)
                 words = words[best != state.g[words]]
             moved += kernels.exchange(words, *arrays)
             yield min((at + TOGETHER) / len(state.order), 1), moved
-        done += 1
         if not moved:
             break
 

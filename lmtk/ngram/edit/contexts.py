@@ -36,6 +36,7 @@ def context_probabilities(model, history=None):
         by_history = lambda rows: (history.score(sentences(rows)).logp / LN10).astype(np.float32)
     for k in range(1, model.order):
         words = levels[k]["word"][:-1]
+        # `history` scores all k words of each n-gram; every k-th score is that of a last word
         log10p = by_history(ids[model.nodes.rows(k)])[k - 1 :: k] if history else log10p_of_all(model, k)
         log10p[np.isneginf(log10p) & (words >= vocab.V)] = 0
         if k == 1:
