@@ -271,8 +271,8 @@ def make_parts(start, data, settings, pace, threads, comm, objective):
     p, layer = vars(start.theta), LAYERS[start.layer]
     before = {name: p[name] for name in ("C", *layer.shapes(start.order, start.m, start.h))}
     theta = sgd.Parameters(layer, before, start.direct, pace, comm, start.m, threads)
-    make_trainer = OBJECTIVES[start.output][objective]
-    return theta, make_trainer(start, data, settings, pace, threads, comm, theta.p.C)
+    train = OBJECTIVES[start.output][objective]
+    return theta, train(start, data, settings, pace, threads, comm, theta.p.C)
 
 
 def with_low(network):
