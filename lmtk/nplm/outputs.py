@@ -154,11 +154,6 @@ class Blocks:
         return split_trained(self.comm.join(MT.T, self.V), h, direct)
 
 
-def count_blocks(threads):
-    """The number of blocks for this number of threads: two for each, so that a slower thread can work on fewer."""
-    return threads if threads == 1 else 2 * threads
-
-
 def units_of_rank(V, comm):
     """(first, last + 1) of this rank's output units (Bengio et al. 2003, section 3.2): each rank holds a block of
     ceil(V / size); all other parameters are the same on every rank. Raises LmtkError if a rank would have none.
@@ -177,10 +172,12 @@ def make_blocks(p, threads, comm=ALONE, decay=0.0):
     of this rank, in memory that `comm` provides.
 
     Each rank has ceil(V / ranks) output units, the last rank fewer (section 3.2). These are cut into blocks of equal
-    size for the threads, the last block smaller. decay: the weight decay that each update applies.
+    size, the last block smaller: two for each thread, so that a slower thread can work on fewer, or one for one thread.
+    decay: the weight decay that each update applies.
     """
     first, end = units_of_rank(len(p.b), comm)
-    size, blocks = -(-(end - first) // count_blocks(threads)), []
+    number = threads if threads == 1 else 2 * threads
+    size, blocks = -(-(end - first) // number), []
     for start in range(first, end, size):
         part = slice(start, min(start + size, end))
         M = kernels.stack_weights(p.U[part], None if p.W is None else p.W[part], p.b[part])
