@@ -13,7 +13,7 @@ import os
 import sys
 from collections import deque
 from contextlib import contextmanager
-from functools import cache, partial
+from functools import cache
 from importlib import import_module
 from itertools import chain, islice
 
@@ -163,18 +163,18 @@ class Scratch:
     @contextmanager
     def lent(self):
         """Yields room(name, shape, kind), which makes an uninitialized array; a name always has the same memory."""
-        room = self.free.pop() if self.free else {}
+        import numpy as np
+
+        memory = self.free.pop() if self.free else {}
+
+        def room(name, shape, kind):
+            kind = np.dtype(kind)
+            size = kind.itemsize * int(np.prod(shape))
+            if name not in memory or len(memory[name]) < size:
+                memory[name] = np.empty(size, np.uint8)
+            return memory[name][:size].view(kind).reshape(shape)
+
         try:
-            yield partial(array_in, room)
+            yield room
         finally:
-            self.free.append(room)
-
-
-def array_in(room, name, shape, kind):
-    import numpy as np
-
-    kind = np.dtype(kind)
-    size = kind.itemsize * int(np.prod(shape))
-    if name not in room or len(room[name]) < size:
-        room[name] = np.empty(size, np.uint8)
-    return room[name][:size].view(kind).reshape(shape)
+            self.free.append(memory)
