@@ -87,28 +87,6 @@ class Estimator:
         self.marks = [None, None, *(np.zeros(size, np.uint8) for size in sizes[2:])]
         self.types = [*(np.zeros(size if types else 0, np.int32) for size in sizes[:n]), np.empty(0, np.int32)]
 
-    def continued(self, k):
-        """Whether order k uses continuation counts."""
-        return k < self.suffixes.order and self.methods[k - 1].continued
-
-    def tally(self):
-        """The counts of counts n_1 .. n_r of each order from 2 on, a list; r is as large as the methods may ask for."""
-        x = self.suffixes
-        end = x.ended[self.vocab.V]  # n-grams that end in a predicted word are at the places below `end`
-        spans = [*pairwise(suffix.cut_places(x.begins[:end], PIECE, 2))]
-        return [sum(map_at_once(partial(self.tally_span, k), spans)) for k in range(2, x.order + 1)]
-
-    def tally_span(self, k, span):
-        """The counts of counts of the n-grams of order k that begin in a span of places."""
-        x, method = self.suffixes, self.methods[k - 1]
-        if not method.highest:
-            return np.zeros(0, np.int64)
-        count, *continuations = x.counts(k, span)
-        if self.continued(k) and method.counts == "before":
-            oldest = x.oldest[k][slice(*x.nodes(k, span))]
-            count = np.where((oldest < self.vocab.V) & (count >= 0), *continuations, count)
-        return np.array([np.count_nonzero(count == r) for r in range(1, method.highest + 1)])
-
     def begin(self, log10p, log10bow, marks):
         """Takes the estimate of order 1; its log10bow is filled in later, in place."""
         self.log10p[1], self.log10bow[1], self.marks[1] = log10p, log10bow, marks
@@ -181,7 +159,7 @@ class Estimator:
         for k in range(2, self.suffixes.order + 1):
             grams = gather(self.suffixes, k, segment, room, counted=True)
             count, predicted, unknowns = grams.raw, slice(None), 0
-            if self.continued(k):
+            if k < self.suffixes.order and self.methods[k - 1].continued:
                 count, is_first = grams.children, self.suffixes.oldest[k][grams.node] >= self.vocab.V
                 count[is_first] = grams.raw[is_first]  # nothing precedes n-grams that begin with a word such as <s>
             if self.has_others:
@@ -223,6 +201,27 @@ class Estimator:
         mark = IN_MODEL | NEEDED if ends and k > 2 else NEEDED
         for suffixes in self.each_segment(partial(self.need_contexts, k)):
             self.marks[k - 1][suffixes] |= mark
+
+
+def tally(x, methods, vocab):
+    """The counts of counts n_1 .. n_r, (r,), of each order of Suffixes x from 2 on, a list. The order's Method may ask
+    for numbers up to n_r.
+    """
+    end = x.ended[vocab.V]  # n-grams that end in a predicted word are at the places below `end`
+    spans = [*pairwise(suffix.cut_places(x.begins[:end], PIECE, 2))]
+    orders = enumerate(methods[1:], 2)
+    return [sum(map_at_once(partial(tally_span, x, k, method, vocab.V), spans)) for k, method in orders]
+
+
+def tally_span(x, k, method, V, span):
+    """The counts of counts of the n-grams of order k that begin in a span of places."""
+    if not method.highest:
+        return np.zeros(0, np.int64)
+    count, *continuations = x.counts(k, span)
+    if k < x.order and method.continued and method.counts == "before":
+        oldest = x.oldest[k][slice(*x.nodes(k, span))]
+        count = np.where((oldest < V) & (count >= 0), *continuations, count)
+    return np.array([np.count_nonzero(count == r) for r in range(1, method.highest + 1)])
 
 
 def with_words(x, chosen):

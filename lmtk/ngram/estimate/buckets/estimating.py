@@ -66,7 +66,8 @@ def count(ngrams, vocab, recipe, memory=None, comm=ALONE, show=lambda share, tas
 
 def count_suffixes(job, b, last):
     """`of_text.sort_bucket` for the one bucket in memory, which is sorted already."""
-    x, counted = job.estimator.suffixes, job.estimator.tally()
+    x = job.estimator.suffixes
+    counted = engine.tally(x, job.methods, job.vocab)
     bigrams = x.continuations[1][:-1] if x.raw else np.diff(x.nodes(2, x.start))
     return bigrams, counted, engine.count_last(counted, x, last, job.vocab)
 

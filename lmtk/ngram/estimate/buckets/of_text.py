@@ -66,7 +66,7 @@ def sort_bucket(job, b, last, marks):
 
 def put_bucket(job, b, last, events, contexts):
     """Puts events and contexts, Suffixes without blocks, on the shelf. Returns what `sort_bucket` returns last."""
-    n, W, shelf, vocab = job.order, len(job.seen), job.shelf, job.vocab
+    n, shelf = job.order, job.shelf
     for name, x in (("events", events), ("contexts", contexts)):
         nonempty = np.flatnonzero(np.diff(x.ended))
         shelf.add((name, "begins", b), x.begins)
@@ -75,5 +75,5 @@ def put_bucket(job, b, last, events, contexts):
             shelf.add((name, "oldest", b, k), x.oldest[k])
     shelf.add(("come", b), events.come)
     job.cuts[b] = np.array([0 * job.bounds, *(events.nodes(k, events.ended[job.bounds]) for k in range(1, n + 1))])
-    counted = engine.Estimator(events, vocab, job.methods, np.zeros(W, np.int64)).tally()
-    return counted, engine.count_last(counted, events, last, vocab)
+    counted = engine.tally(events, job.methods, job.vocab)
+    return counted, engine.count_last(counted, events, last, job.vocab)
