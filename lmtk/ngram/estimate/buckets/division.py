@@ -19,10 +19,10 @@ class Buckets:
     """A model in buckets; each rank has the same number of buckets.
 
     seen (W,): how often each word occurs in the text or, for counts, how many n-grams have the word as their last or
-    their last but one. bounds (B + 1,): the first word of each bucket. alone, together: `together` buckets of up to
-    `alone` positions are worked on at once, larger ones one by one. is_of_counts: whether the buckets are of counted
-    n-grams, not of a text's positions. inside (W + 1,): which words n-grams may have, None for all. bucket_of (W + 1,):
-    the bucket of each word, and of <s>.
+    their last but one. bounds (B + 1,): the first word of each bucket. alone: threads work on buckets of up to `alone`
+    positions side by side, on larger ones one by one. is_of_counts: whether the buckets are of counted n-grams, not of
+    a text's positions. inside (W + 1,): which words n-grams may have, None for all. bucket_of (W + 1,): the bucket of
+    each word, and of <s>.
 
     cuts: {bucket: (n + 1, B + 1)}, how many of its events of each order end in a word before each bucket's words.
     log10p, log10bow, marks: those of order 1, on every rank. sizes: the number of n-grams of each order in the model.
@@ -33,9 +33,9 @@ class Buckets:
     end the methods have their discounts. show(share, task): is called with the share of a task that is done.
     """
 
-    def __init__(self, vocab, order, comm, seen, bounds, alone=0, together=1):
+    def __init__(self, vocab, order, comm, seen, bounds, alone=0):
         self.vocab, self.order, self.comm, self.seen, self.bounds = vocab, order, comm, seen, bounds
-        self.alone, self.together, self.shelf, self.scratch = alone, together, Shelf(), threads.Scratch()
+        self.alone, self.shelf, self.scratch = alone, Shelf(), threads.Scratch()
         bucket_of = np.repeat(np.arange(len(bounds) - 1, dtype=np.uint16), np.diff(bounds))
         self.bucket_of, self.cuts, self.is_of_counts, self.kenlm = np.append(bucket_of, bucket_of[0]), {}, False, False
         self.log10p = self.log10bow = self.marks = self.sizes = self.inside = self.methods = None
@@ -75,7 +75,7 @@ class Buckets:
         for b in reversed(buckets):
             if self.positions(b) > self.alone:
                 run(b)
-        threads.map_at_once(run, [b for b in reversed(buckets) if self.positions(b) <= self.alone], self.together)
+        threads.map_at_once(run, [b for b in reversed(buckets) if self.positions(b) <= self.alone])
         return [results[b] for b in buckets]
 
 
@@ -102,7 +102,7 @@ def divide(seen, unit, vocab, order, memory, comm):
     if largest * (order + 1) >= 1 << 31 or len(bounds) > 1 << 16:
         reason = f"'{word}' occurs {seen.max()} times, and there are {len(bounds)} buckets"
         raise LmtkError(f"the text is too large: {reason}; use a part of it, or a lower -order")
-    job = Buckets(vocab, order, comm, seen, bounds, most, threads.thread_count())
+    job = Buckets(vocab, order, comm, seen, bounds, most)
     job.is_of_counts = unit != "words"
     return job
 
