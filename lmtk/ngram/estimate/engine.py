@@ -87,10 +87,6 @@ class Estimator:
         self.marks = [None, None, *(np.zeros(size, np.uint8) for size in sizes[2:])]
         self.types = [*(np.zeros(size if types else 0, np.int32) for size in sizes[:n]), np.empty(0, np.int32)]
 
-    def begin(self, log10p, log10bow, marks):
-        """Takes the estimate of order 1; its log10bow is filled in later, in place."""
-        self.log10p[1], self.log10bow[1], self.marks[1] = log10p, log10bow, marks
-
     def forget(self, k):
         """Gives the memory of order k back to the system. It cannot be used afterwards."""
         for column in (self.log10p, self.log10bow, self.marks, self.types):
@@ -123,23 +119,23 @@ class Estimator:
         tasks += [partial(run, self.scratch, [segment]) for segment in segments[n_large:]]
         return [*chain.from_iterable(map_at_once(lambda task: task(), tasks))]
 
-    def estimate_all(self, methods, kenlm):
+    def estimate_all(self, kenlm):
         """Estimates the orders from 2 on, and the weights of their contexts. Returns how many n-grams are left out, not
         counting those with an <unk> that is not predicted.
         """
-        left_out = sum(self.each_segment(partial(self.estimate, methods, kenlm, exp10(self.log10p[1]))))
+        left_out = sum(self.each_segment(partial(self.estimate, kenlm, exp10(self.log10p[1]))))
         vocab, kept = self.vocab, self.marks[1] > 0
         return left_out + np.count_nonzero(~kept[vocab.V :]) - (vocab.unk_id >= vocab.V and not kept[vocab.unk_id])
 
-    def estimate(self, methods, kenlm, lower_p, room, segment):
+    def estimate(self, kenlm, lower_p, room, segment):
         """`estimate_all` for a segment. lower_p: 10^log10p of order 1; room: of a Scratch."""
         left_out = 0
-        for method, (k, grams, count, predicted, unknowns) in zip(methods[1:], self.orders(segment, room)):
+        for k, grams, count, predicted, unknowns in self.orders(segment, room):
             node, raw = grams.node[predicted], grams.raw[predicted]
             if self.outside:
                 raw = np.where(self.outside[k][node], -1, raw)
             events = grams.context[predicted], count[predicted], raw, grams.parent[predicted], lower_p
-            log10p, lower_p, bow = smooth_large(k, events, grams.H, method, self.vocab.V, kenlm, room)
+            log10p, lower_p, bow = smooth_large(k, events, grams.H, self.methods[k - 1], self.vocab.V, kenlm, room)
             types = room("types", grams.H, np.int32)
             lacking = len(grams.node) - put(node, log10p, events[0], self.log10p[k], self.marks[k], types)
             if lacking:

@@ -36,7 +36,6 @@ def count(ngrams, vocab, recipe, memory=None, comm=ALONE, show=lambda share, tas
         job, sort = Buckets(vocab, n, ALONE, seen, np.array([0, len(seen)])), count_suffixes
         job.forget()
         job.estimator = engine.Estimator(ngrams, vocab, methods, seen, types, inside)
-        job.estimator.scratch = job.scratch
         seen = ngrams.raw[1] if ngrams.raw else engine.seen_words(job.seen, ngrams.marks)
         ends_in_word = bool(ngrams.raw) and engine.ends_in_words(ngrams, vocab)
     elif isinstance(ngrams, Spilled):
@@ -93,7 +92,7 @@ def estimate(job):
     """Estimates the orders from 2 on of Buckets, on all ranks. Returns the Buckets."""
     left_out = sum(job.each(partial(estimate_one, job), "estimating"))
     if job.comm.sum(left_out):  # prefixes may be among those left out
-        need_all(job, not job.kenlm)
+        need_all(job)
     share_words(job)
     job.forget()
     marks_of = lambda b, k: job.estimator.marks[k] if job.estimator else job.shelf.get(("marks", b, k), np.uint8)
@@ -104,10 +103,16 @@ def estimate(job):
 
 
 def load(job, b):
-    """The engine.Estimator of a bucket: from the arrays on its shelf, unless it is in memory."""
-    if job.estimator:
-        return job.estimator
-    get, vocab = job.shelf.get, job.vocab
+    """The engine.Estimator of a bucket, with the methods and the order 1 of the model as far as they are estimated."""
+    work = job.estimator or engine.Estimator(load_suffixes(job, b), job.vocab, job.methods, job.seen, inside=job.inside)
+    work.scratch, work.methods = job.scratch, job.methods
+    work.log10p[1], work.log10bow[1], work.marks[1] = job.log10p, job.log10bow, job.marks
+    return work
+
+
+def load_suffixes(job, b):
+    """The Suffixes of a bucket on the shelf: the places of events, and behind them those of contexts."""
+    get = job.shelf.get
     events, contexts = (begins_of(job, b, name) for name in ("events", "contexts"))
     begins, edge = np.concatenate((events, contexts)), np.int32(len(events))  # the contexts begin at `edge`
     rank, ended = suffix.ranks_of(begins, job.order, 1), ends_of(job, b, "events")
@@ -119,9 +124,7 @@ def load(job, b):
         raw = [None, None, *(get(("raw", b, k), np.int64) for k in range(2, job.order + 1))]
         continuations = [None, None, *(get(("continuations", b, k), np.int32) for k in range(2, job.order))]
         x = replace(x, raw=raw, continuations=continuations)
-    work = engine.Estimator(x, vocab, job.methods, job.seen, inside=job.inside)
-    work.scratch = job.scratch
-    return work
+    return x
 
 
 def features_of(job, heldout):
@@ -136,8 +139,7 @@ def estimate_one(job, b):
     unless the bucket is in memory. Returns how many events are left out.
     """
     work, shelf = load(job, b), job.shelf
-    work.begin(job.log10p, job.log10bow, job.marks)
-    left_out = work.estimate_all(job.methods, job.kenlm)
+    left_out = work.estimate_all(job.kenlm)
     for k in range(2, job.order + 1) if not job.estimator else ():
         events = job.cuts[b][k, -1]
         shelf.add(("p", b, k), work.log10p[k][:events])
@@ -156,12 +158,12 @@ def share_words(job):
     job.marks |= needed
 
 
-def need_all(job, ends):
+def need_all(job):
     """Marks the prefixes of n-grams, which an ARPA file needs, and the suffixes that `Estimator.need_order` marks, from
     the highest order down. The marks of contexts go to the buckets that have the same n-grams as events.
     """
     for k in range(job.order, 1, -1):
-        job.each(partial(need_one, job, k, ends), f"prefixes of {k}-grams")
+        job.each(partial(need_one, job, k), f"prefixes of {k}-grams")
         job.forget()
         if k == 2 or job.estimator:
             continue
@@ -178,20 +180,19 @@ def need_all(job, ends):
             job.shelf.replace(name, np.concatenate(parts) | job.shelf.get(name, np.uint8))
 
 
-def need_one(job, k, ends, b):
+def need_one(job, k, b):
     """`need_all` for a bucket and an order, without the marks that come from other buckets."""
     work, shelf = load(job, b), job.shelf
     if job.estimator:
-        work.need_order(k, ends)
+        work.need_order(k, not job.kenlm)
         return
-    work.begin(job.log10p, job.log10bow, job.marks)
     for d in range(max(k - 1, 2), k + 1):
         marks = np.concatenate([shelf.get((name, b, d), np.uint8) for name in ("marks", "of contexts")])
         work.marks[d][: len(marks)] = marks
     events = job.cuts[b][:, -1]
     if k > 2:
         work.log10bow[k - 1][events[k - 1] :] = shelf.get(("bow", b, k - 1), f32)
-    work.need_order(k, ends)
+    work.need_order(k, not job.kenlm)
     if k > 2:
         shelf.replace(("marks", b, k - 1), work.marks[k - 1][: events[k - 1]])
         shelf.replace(("of contexts", b, k - 1), work.marks[k - 1][events[k - 1] :])
