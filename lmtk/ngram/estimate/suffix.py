@@ -382,17 +382,6 @@ def look_up_oldest(rank, k, places, oldest, words):
 
 
 @jit
-def contexts_at(begins, start, first, last, k, local):
-    """local (N,) <- the n-gram of order k at each place of the words first .. last - 1, numbered from 0."""
-    begin, node = start[first], -1
-    for w in range(first, last):
-        for i in range(start[w], start[w + 1]):
-            f, m = orders_at(begins, i)
-            node += (f <= k) & (k <= m)
-            local[i - begin] = w - first if k == 1 else node
-
-
-@jit
 def find_blocks(begins, ended, oldest, head, blocks):
     """blocks <- as in the table; those of v begin at head[v], which advances. oldest (M_2,): the v of each bigram."""
     g, last = 0, -1
@@ -429,7 +418,7 @@ def first_reads(arrays, k, start, size, nodes):
 @jit
 def gather(arrays, k, part, places, counted, columns):
     """columns (7, N) <- the n-grams of order k > 1 in a part of the blocks, (first, end). places: the first place of
-    the segment, and `local` (N,) of `contexts_at` for order k - 1. Returns how many n-grams there are.
+    the segment, and `local` (N,) of an engine.Gathered. Returns how many n-grams there are.
 
     The columns are: the node; the context, numbered as in `local`; the node of the suffix; the last word, which is also
     the suffix at order 2; and, if `counted`, the suffix, numbered among the n-grams of order k - 1 in this part; how
