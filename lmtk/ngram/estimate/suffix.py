@@ -114,7 +114,7 @@ class Suffixes:
         ends = np.searchsorted(places, self.start[first : last + 1])
         rows[-1] = np.repeat(np.arange(first - 1, last), np.diff(ends, prepend=0))
         for d in range(2, k + 1):
-            look_up_oldest(self.rank, d, places, self.oldest[d], rows[k - d])
+            rows[k - d] = self.oldest[d][self.nodes(d, places + 1) - 1]
 
 
 def suffix_order(text, N, n, W, marks):
@@ -372,13 +372,6 @@ def count_places(begins, k, span, seen, continuations):
             seen[many - 1] += 1
             continuations[many - 1] += (f <= k + 1) & (k < m)
     return many
-
-
-@jit
-def look_up_oldest(rank, k, places, oldest, words):
-    """words (N,) <- the oldest word of the n-gram of order k that ends at each of the places."""
-    for i in range(len(places)):
-        words[i] = oldest[number(rank, k, places[i] + 1) - 1]
 
 
 @jit
