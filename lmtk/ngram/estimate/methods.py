@@ -317,11 +317,14 @@ def read_discounts(method, rows, path):
         fields = line.split()
         if not fields or fields[0] == b"maxcount":
             continue
-        *name, text = fields if fields[0] == b"discount" else (fields[0].removeprefix(b"discount"), *fields[1:])
-        numbers = parse_counts([text], True)
-        if numbers is None or len(name) != (2 if fields[0] == b"discount" else 1):
+        if fields[0] == b"discount":  # Katz's coefficients are "discount 1 0.5", Kneser-Ney's "discount1 0.5"
+            fields = fields[1:]
+        else:
+            fields[0] = fields[0].removeprefix(b"discount")
+        numbers = parse_counts(fields[1:], True) if len(fields) == 2 else None
+        if numbers is None:
             raise FormatError(path, "expected a name and a number, such as discount1 0.5", number)
-        name, value = shown(name[-1]), float(numbers[0])
+        name, value = shown(fields[0]), float(numbers[0])
         if name == "mincount":
             minimum = value
             continue
