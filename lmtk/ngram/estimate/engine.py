@@ -309,14 +309,18 @@ def count_last(counted, x, word, vocab):
     """
     first, changes = 0, [np.zeros_like(n) for n in counted]
     a, b = x.ended[word : word + 2] if word < vocab.V else (0, 0)
-    for k, n in enumerate(changes[:-1], 2):
+    for k, n in enumerate(changes[:-1], 2):  # a, b: the places of the last n-gram of order k - 1
         counts, oldest = x.counts(k, (a, b)), x.oldest[k][slice(*x.nodes(k, (a, b)))]
+        # the place of the oldest word in lmplz's order; 0 for n-grams that were not seen
         rank = np.where(oldest == vocab.unk_id, 1, np.where(oldest == vocab.sos_id, 2, oldest + 3)) * (counts[0] > 0)
-        last = rank.argmax() if rank.any() else None
-        first = first or (0 if last is None else int(rank[last]))
-        if last is None or oldest[last] == vocab.sos_id:  # no word precedes <s>: its count is the raw count
+        if not rank.any():
             break
-        for r, change in zip((column[last] for column in counts), (1, -1)):
+        last = rank.argmax()
+        first = first or int(rank[last])
+        if oldest[last] == vocab.sos_id:  # no word precedes <s>: its count is the raw count
+            break
+        raw, continuations = (column[last] for column in counts)
+        for r, change in ((raw, 1), (continuations, -1)):
             if 0 < r <= len(n):
                 n[r - 1] += change
         a, b = np.append(a + np.flatnonzero(suffix.is_begin(x.begins[a:b], k)), b)[last : last + 2]
