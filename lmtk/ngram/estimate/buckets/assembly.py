@@ -85,7 +85,8 @@ def put_from_shelf(job, size, records):
     """Fills the records from order 2 on from the shelf, `size` at once. Returns how many n-grams lack their suffix."""
     lacking = 0
     for k, (above, level) in enumerate(pairwise(records), 2):
-        base, dealt = place_children(job, k, size, above), Shelf()
+        base = place_bigrams(job, above["child"]) if k == 2 else place_children(job, k, size, above)
+        dealt = Shelf()
         lacking += sum(job.each(partial(deal_events, job, k, size, base, dealt), f"nodes of order {k}"))
         job.forget()
         for r in range(-(-len(level) // size)):
@@ -97,22 +98,24 @@ def put_from_shelf(job, size, records):
     return lacking
 
 
+def place_bigrams(job, child):
+    """`place_children` for order 2. child: the first child of each record of order 1. The weights are there already."""
+
+    def count(b):
+        sizes = np.bincount(contexts_of(job, 2, b)[1])
+        words = np.flatnonzero(sizes)  # contexts of this bucket's bigrams, and of no other's
+        child[words] = sizes[words]
+
+    job.each(count, "nodes of order 1")
+    sum_up(child, 0)
+    return lambda b: child[:-1]
+
+
 def place_children(job, k, size, above):
-    """Sets the weights and the first children of the records of order k - 1. Returns a function, bucket -> where the
-    children of its n-grams of that order begin, (H,), numbered as in `contexts`.
+    """Sets the weights and the first children of the records of order k - 1, which is above 1. Returns a function,
+    bucket -> where the children of its n-grams of that order begin, (H,), numbered as in `contexts`.
     """
-    child, task = above["child"], f"nodes of order {k - 1}"
-    dealt, back, total = Shelf(), Shelf(), 0
-    if k == 2:
-
-        def count(b):
-            sizes = np.bincount(contexts_of(job, k, b)[1])
-            words = np.flatnonzero(sizes)  # contexts of this bucket's bigrams, and of no other's
-            child[words] = sizes[words]
-
-        job.each(count, task)
-        sum_up(child, 0)
-        return lambda b: child[:-1].copy()
+    child, dealt, back, total = above["child"], Shelf(), Shelf(), 0
 
     def deal(b):
         place, bow = job.shelf.get(("place of contexts", b), np.int32), job.shelf.get(("bow", b, k - 1), np.int32)
@@ -120,7 +123,7 @@ def place_children(job, k, size, above):
         rows = np.column_stack((place, types, bow))[place >= 0]
         dealt.deal(rows, ranges_of(rows[:, 0], size), (b,))
 
-    job.each(deal, task)
+    job.each(deal, f"nodes of order {k - 1}")
     job.forget()
     for r in range(-(-len(above) // size)):
         for b in job.rank_buckets:
