@@ -54,8 +54,7 @@ def gather(x, k, segment, room, counted=False):
     first, last, begin, end = segment
     local, (a, z) = room("local", end - begin, np.int32), (x.by[first], x.by[last])
     if k > 2:
-        np.cumsum(suffix.is_begin(x.begins[begin:end], k - 1), out=local)
-        local -= 1
+        local[:] = suffix.nodes_at(x.begins[begin:end], k - 1)
     elif last - first == 1:  # also the border, whose places are those of the word 0
         local[:] = 0
     else:

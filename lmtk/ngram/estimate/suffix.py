@@ -195,6 +195,11 @@ def is_begin(begins, k):
     return (f <= k) & (k <= m)
 
 
+def nodes_at(begins, k):
+    """(N,) int32: the n-gram of order k at each place, numbered from 0."""
+    return np.cumsum(is_begin(begins, k), dtype=np.int32) - np.int32(1)
+
+
 @inlined
 def orders_at(begins, j):
     """f and m of the place j."""

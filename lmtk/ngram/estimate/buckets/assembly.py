@@ -153,7 +153,7 @@ def contexts_of(job, k, b):
     kept = np.flatnonzero(job.shelf.get(("marks", b, k), np.uint8) & np.uint8(engine.IN_MODEL))
     if k == 2:
         return kept, job.shelf.get(("events", "oldest", b, 2), np.int32)[kept]
-    nodes = np.cumsum(suffix.is_begin(begins_of(job, b, "contexts"), k - 1), dtype=np.int32) - np.int32(1)
+    nodes = suffix.nodes_at(begins_of(job, b, "contexts"), k - 1)
     come = job.shelf.get(("come", b), np.int32)[suffix.is_begin(begins_of(job, b, "events"), k)]
     return kept, nodes[come[kept]]
 
@@ -165,8 +165,7 @@ def deal_events(job, k, size, base, dealt, b):
     sizes = np.diff(np.append(0, np.cumsum(is_event))[ends_of(job, b, "events")])
     words = suffixes = np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)
     if k > 2:
-        nodes = np.cumsum(suffix.is_begin(begins, k - 1), dtype=np.int32) - np.int32(1)
-        suffixes = shelf.get(("place", b, k - 1), np.int32)[nodes[is_event]]
+        suffixes = shelf.get(("place", b, k - 1), np.int32)[suffix.nodes_at(begins, k - 1)[is_event]]
     # the events of a context are next to each other in the records
     order = sorted_by(np.arange(len(kept), dtype=np.int32), contexts, len(child))
     before = np.append(0, np.cumsum(np.bincount(contexts, minlength=len(child))))[:-1]

@@ -3,7 +3,7 @@
 import numpy as np
 
 from lmtk.ngram.estimate.buckets.division import begins_of
-from lmtk.ngram.estimate.suffix import is_begin
+from lmtk.ngram.estimate.suffix import is_begin, nodes_at
 
 
 def fetch(job, k, kinds):
@@ -27,7 +27,7 @@ def by_sender(job, b, k):
     of them each rank has). The bucket is that of a context's last word but one, which is the first word of a bigram.
     """
     begins = begins_of(job, b, "contexts")
-    bigram = (np.cumsum(is_begin(begins, 2), dtype=np.int32) - 1)[is_begin(begins, k)]
+    bigram = nodes_at(begins, 2)[is_begin(begins, k)]
     bucket = job.bucket_of[job.shelf.get(("contexts", "oldest", b, 2), np.int32)[bigram]]
     turn, rank = np.divmod(bucket, np.uint16(job.comm.size))
     place = rank * np.uint16(len(job.rank_buckets)) + turn  # numpy sorts 16 bits by a radix sort
