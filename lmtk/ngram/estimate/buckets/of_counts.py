@@ -67,24 +67,24 @@ def sort_bucket(job, b, last):
     n, W, (first, end) = job.order, len(job.seen), job.bounds[b : b + 2].tolist()
     rows, weights = [np.zeros((0, 1), np.int32)], [np.zeros(0, np.int64)]
     for k in range(2, n + 1):
-        events = job.shelf.take(("event", k, b), np.int32).reshape(-1, k + 2)
-        rows.append(events[:, k - 1 :: -1])
-        weights.append(np.ascontiguousarray(events[:, k:]).view(np.int64)[:, 0] + 1)
+        rows_with_counts = job.shelf.take(("event", k, b), np.int32).reshape(-1, k + 2)
+        rows.append(rows_with_counts[:, k - 1 :: -1])
+        weights.append(np.ascontiguousarray(rows_with_counts[:, k:]).view(np.int64)[:, 0] + 1)
     keys, raw, events, suffixes, places = in_suffix_order(rows, weights, W)
     raw = [None, *(count - 1 for count in raw)]  # -1 for n-grams that were not counted: counts went in with one more
+
     rows = [np.arange(first, end, dtype=np.int32)[:, None]]
     rows += [job.shelf.take(("context", k, b), np.int32).reshape(-1, k)[:, ::-1] for k in range(2, n + 1)]
     nothing = [np.zeros(len(x), np.int64) for x in rows]
     context_keys, _, contexts, _, places_of_contexts = in_suffix_order(rows, nothing, W)
-    # an n-gram's context is that of its suffix, with the oldest word before it
-    come, context = np.zeros(len(events.begins), np.int32), None
+
+    come, oldest = np.zeros(len(events.begins), np.int32), events.oldest
+    context = np.where(oldest[2] == W, 0, oldest[2]) - first  # of each bigram, one of the bucket's words
     for k in range(2, n + 1):
-        oldest = events.oldest[k]
-        if k == 2:
-            context = np.where(oldest == W, 0, oldest) - first
-        else:
-            context = find(context_keys[k - 2], context[suffixes[k]], oldest, W + 1)
+        if k > 2:  # an n-gram's context is that of its suffix, with the oldest word before it
+            context = find(context_keys[k - 2], context[suffixes[k]], oldest[k], W + 1)
         come[places[k]] = places_of_contexts[k - 1][context]
+
     continuations, bigrams = leaves.count_continuations(suffixes, raw), np.zeros(W, np.int64)
     bigrams[keys[0]] = continuations[1]
     for name, columns in (("raw", raw), ("continuations", continuations)):
