@@ -89,8 +89,9 @@ class EstimateJob:
         )  # fmt: skip
 
     @property
-    def model_written(self):
-        return bool(self.model_files.paths or self.class_lm)
+    def makes_model(self):
+        """Whether a model is made. Then the files of discounts are read; otherwise they are written."""
+        return bool(self.model_files.paths or self.class_lm or self.keep)
 
     @property
     def is_pruned(self):
@@ -99,7 +100,8 @@ class EstimateJob:
 
     @property
     def model_wanted(self):
-        return self.model_written or self.keep or self.smoothing.reads_or_writes_discounts
+        """Whether a model is made, or only its discounts, for files."""
+        return self.makes_model or self.smoothing.reads_or_writes_discounts
 
     @property
     def methods(self):
@@ -111,19 +113,15 @@ class EstimateJob:
 
     @property
     def files(self):
-        """[(order, its file of discounts)]. The files are read if a model is made; otherwise they are written."""
+        """[(order, its file of discounts)]."""
         paths = [row for by_order in self.smoothing.files(self.count.order).values() for row in by_order.items()]
         return sorted((n, path) for n, path in paths if n <= self.count.order)
-
-    @property
-    def reads_discounts(self):
-        return self.model_written or self.keep
 
     @property
     def is_changed(self):
         """Whether the model is changed, or sorted anew, once it is estimated."""
         sorts = self.count.sort or (self.layout == "kenlm" and not self.count.kenlm)
-        return bool(self.reads_discounts and (sorts or self.is_pruned or self.limit_vocab_file or self.closed))
+        return bool(self.makes_model and (sorts or self.is_pruned or self.limit_vocab_file or self.closed))
 
     @property
     def prunes_by_counts(self):
@@ -206,7 +204,7 @@ RULES = (
     excludes("heldout", "classes"),
     needs("sources", "heldout", "-source needs -heldout FILE, a text to learn the weights of the sources on"),
     wrong(
-        lambda job: job.count.sources and not (job.model_written or job.keep),
+        lambda job: job.count.sources and not job.makes_model,
         "-source makes a model; add -lm FILE or -write-bin FILE",
     ),
     excludes("sources", NOT_WITH_SOURCES),
@@ -311,12 +309,12 @@ def count(job, comm):
     vocab = count_job.vocab if count_job.vocab != count_job.write_vocab else None
     inputs = [path for path in count_job.read if path != count_job.write]
     inputs += [count_job.classes, job.heldout, count_job.nonevents, vocab, count_job.reading.tokenizer]
-    inputs += [job.limit_vocab_file, *(path for _, path in job.files if job.reads_discounts)]
+    inputs += [job.limit_vocab_file, *(path for _, path in job.files if job.makes_model)]
     comm.each(partial(check_outputs, *outputs_of(job), texts=count_job.text, inputs=inputs))
     listed = comm.share(lambda: read_listed(job))
     lists = comm.share(lambda: counting.read_lists(count_job))
     counts, written = count_ngrams(job, lists, comm)
-    moved = job.reads_discounts and job.layout == "kenlm" and counts.has(count_job.unk)
+    moved = job.makes_model and job.layout == "kenlm" and counts.has(count_job.unk)
     header = header_of(count_job, counts.tokens) if job.verbose_header else b""
     contexts = None
     if job.prunes_by_counts and not can_score_texts(count_job):
@@ -331,7 +329,7 @@ def outputs_of(job):
     """The files that the job writes."""
     count_job, smoothing = job.count, job.smoothing
     # if several orders have one file of discounts, the last of them stays in it
-    discounts = [] if job.reads_discounts else [*smoothing.gt.values(), *smoothing.kn.values(), smoothing.kn_all]
+    discounts = [] if job.makes_model else [*smoothing.gt.values(), *smoothing.kn.values(), smoothing.kn_all]
     models = *job.model_files.paths.values(), job.class_lm
     return count_job.write, *count_job.write_n.values(), count_job.write_vocab, *models, *discounts
 
@@ -390,7 +388,7 @@ def recipe_of(job, counted):
             sys.stderr.write(line + "\n")
 
     methods, smoothing = job.methods, job.smoothing
-    files = job.files if job.reads_discounts else []
+    files = job.files if job.makes_model else []
     rows = {path: [*lines(path)] for path in dict.fromkeys(path for _, path in files)}  # a pipe is read once
     discounts = {n: read_discounts(methods[n - 1], rows[path], path) for n, path in files}
     kenlm, fallback = job.count.kenlm, smoothing.discount_fallback
@@ -474,7 +472,7 @@ def write_discount_files(job, methods):
     from lmtk.files.outputs import open_out
     from lmtk.ngram.estimate.methods import write_discounts
 
-    for n, path in [] if job.reads_discounts else job.files:
+    for n, path in [] if job.makes_model else job.files:
         with open_out(path) as out:
             write_discounts(out, methods[n - 1])
 
