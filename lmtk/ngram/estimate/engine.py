@@ -275,11 +275,13 @@ def smooth_unigrams(vocab, recipe, kept, seen, bigrams, counted, features):
     """
     (inside, size), is_counted, seen = kept, seen >= 0, np.maximum(seen, 0)
     words, count = np.arange(len(vocab.words), dtype=np.int32), seen
-    if len(recipe.methods) > 1 and recipe.methods[0].continued:
+    if recipe.methods[0].continued:
         count = np.where(words < vocab.V, np.append(bigrams, 0), seen)
     nothing = np.zeros(len(words), np.int32)
-    is_event = is_counted & (words < vocab.V)
-    first = Order(words, nothing, words, nothing, count, is_counted, words, is_event, seen, inside)
+    first = Order(
+        keys=words, parent=nothing, word=words, suffix=nothing, count=count, counted=is_counted, first_word=words,
+        event=is_counted & (words < vocab.V), raw=seen, inside=inside,
+    )  # fmt: skip
     if recipe.heldout:
         recipe = recipe.tuned([*recipe.heldout.of_levels([first]), *features])
     count = seen if recipe.methods[0].counts == "after" else count
