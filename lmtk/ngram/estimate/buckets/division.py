@@ -75,7 +75,7 @@ class Buckets:
         for b in reversed(buckets):
             if self.positions(b) > self.alone:
                 run(b)
-        threads.map_at_once(run, [b for b in reversed(buckets) if self.positions(b) <= self.alone])
+        threads.map_at_once(run, [b for b in reversed(buckets) if b not in results])
         return [results[b] for b in buckets]
 
 
@@ -87,14 +87,17 @@ def divide(seen, unit, vocab, order, memory, comm):
         threads.use(min(threads.thread_count(), max(1, memory // THREAD)))  # each thread needs memory of its own
     N, W = int(seen.sum()), len(vocab.words)
     workers = comm.max(threads.thread_count())  # all ranks must divide the words alike
-    each = max(BYTES, 35 * order - 40)
-    room = max(memory - WORD_BYTES * W, LEAST) // each if memory else None
-    most = max(1, room // workers if memory else min(PART, -(-N // (2 * workers * comm.size))))
+    position_bytes = max(BYTES, 35 * order - 40)
+    if memory:
+        room = max(memory - WORD_BYTES * W, LEAST) // position_bytes  # positions that fit into memory together
+        most = max(1, room // workers)
+    else:
+        most = max(1, min(PART, -(-N // (2 * workers * comm.size))))
     bounds = cut_ranges(seen, comm.size, most, not memory)
     largest = int(np.diff(np.append(0, np.cumsum(seen))[bounds]).max())
     word = shown(vocab.words[int(seen.argmax())])
     if memory and largest > room:
-        needed = (largest * each + WORD_BYTES * W >> 20) + 1
+        needed = (largest * position_bytes + WORD_BYTES * W >> 20) + 1
         raise LmtkError(
             f"-memory is too small: '{word}' accounts for {largest} of the {N} {unit}, which must be in memory "
             f"together; give {needed}M or more"
