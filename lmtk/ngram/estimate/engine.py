@@ -105,22 +105,19 @@ class Estimator:
         n_large = sum(end - begin > LARGE for *_, begin, end in segments)
         n_turns = min(max(thread_count() // 2, 1), n_large)
 
-        def run(scratch, segments):
-            results = []
-            for segment in segments:
-                with scratch.lent() as room:
-                    results.append(work(room, segment))
-            return results
+        def run(scratch, segment):
+            with scratch.lent() as room:
+                return work(room, segment)
 
         def run_large(first):
             scratch = Scratch()
-            results = run(scratch, segments[first:n_large:n_turns])
+            results = [run(scratch, segment) for segment in segments[first:n_large:n_turns]]
             scratch.free.clear()
             trim()
             return results
 
         tasks = [partial(run_large, first) for first in range(n_turns)]
-        tasks += [partial(run, self.scratch, [segment]) for segment in segments[n_large:]]
+        tasks += [lambda segment=segment: [run(self.scratch, segment)] for segment in segments[n_large:]]
         return [*chain.from_iterable(map_at_once(lambda task: task(), tasks))]
 
     def estimate_all(self, kenlm):
