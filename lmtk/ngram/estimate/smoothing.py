@@ -83,7 +83,7 @@ def nodes_of_rows(counts, vocab, order):
     rows = [ids[row] for row in to_closed_rows(levels, len(counts.words))]
     rows[0] = np.concatenate((rows[0], np.arange(W)[:, None]))
     weights = [np.pad(level.count, (0, len(row) - len(level.count))) for level, row in zip(levels, rows)]
-    sizes = [len(level.keys) for level in levels]
+    sizes = [len(level.keys) for level in levels]  # the rows of the counts come before those of n-grams that are added
     return [(level.keys, level.count, level.first < size) for level, size in zip(from_rows(rows, weights, W), sizes)]
 
 
@@ -210,11 +210,11 @@ def smooth(events, H, method, V, size, T=None):
     lost, seen = np.bincount(context[cut], count[cut], H), np.bincount(context, count, H)
     types = np.stack([np.bincount(context[~cut & (count >= r)], minlength=H) for r in (0, 2, 3)])
     T = seen if T is None else T
-    kept = (seen > 0)[context] & (T > 0)[context] & ~cut
+    is_kept = (seen > 0)[context] & (T > 0)[context] & ~cut
     if lower_p is not None:
-        kept &= count > 0
-    kept, N = slice(None) if kept.all() else np.flatnonzero(kept), len(context)
-    context, count = context[kept], count[kept]
+        is_kept &= count > 0
+    kept = slice(None) if is_kept.all() else np.flatnonzero(is_kept)
+    N, context, count = len(context), context[kept], count[kept]
     # as in SRILM, 1 / V has its log10 in single precision
     uniform = 1 / size if size else 10.0 ** float(f32(-np.log10(V)))
     lower = np.full(len(count), uniform) if lower_p is None else lower_p[parent[kept]]

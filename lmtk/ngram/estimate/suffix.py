@@ -82,6 +82,7 @@ class Suffixes:
         W, start = len(self.start) - 1, self.start
         n_ranges = (start[-1] - start[1]) * max(self.order, LOW) // (LOW * PIECE)
         edges = np.unique(start[cut_words(start, n_ranges)])
+        # a segment begins and ends with a word that has places; words without places may be in between
         first, last = np.searchsorted(start, edges[:-1], "right") - 1, np.searchsorted(start, edges[1:])
         segments = list(zip(first.tolist(), last.tolist(), edges[:-1].tolist(), edges[1:].tolist()))
         if start[0] < start[1]:
