@@ -72,7 +72,7 @@ def test_discounts_are_tuned_in_suffix_order_as_by_counts(seed, monkeypatch):
     monkeypatch.setattr(threads, "wanted", seed % 3 + 1)
     monkeypatch.setattr(suffix, "PIECE", 1 + 7 * (seed % 30))
     n, counts = len(methods), counts_of(ids, marks, vocab, len(methods))
-    _, *expected = text.of_levels(smoothing.counted_levels(counts, vocab, n, methods))
+    _, *expected = text.of_levels(smoothing.counted_levels(counts, vocab, methods))
     for x in (suffix.suffix_order([ids], len(ids), n, len(vocab.words) - 1, marks), leaves.suffixes_of(counts, vocab)):
         work = engine.Estimator(x, vocab, methods, np.diff(x.start))
         for order, other in zip(text.of_estimator(work, text.unseen()), expected, strict=True):

@@ -167,7 +167,7 @@ def test_tuned_discounts_give_the_text_most(tmp_path, name, unk):
     vocab = make_vocab(sorted(counts.words), unk)
     (corpus,) = read_corpus(str(tmp_path / "heldout"), vocab, Marks())
     methods = [METHODS[name]((), True)] * 3
-    text, levels = HeldOut(corpus, vocab, methods), counted_levels(counts, vocab, 3, methods)
+    text, levels = HeldOut(corpus, vocab, methods), counted_levels(counts, vocab, methods)
     tuned = text.tune(text.of_levels(levels))
 
     def total(tuned):

@@ -87,11 +87,11 @@ def nodes_of_rows(counts, vocab, order):
     return [(level.keys, level.count, level.first < size) for level, size in zip(from_rows(rows, weights, W), sizes)]
 
 
-def counted_levels(counts, vocab, order, methods, kenlm=False):
+def counted_levels(counts, vocab, methods, kenlm=False):
     """`levels_of` with the counts that each order's Method wants. Raises LmtkError if nothing is counted: with `kenlm`,
     no word of the vocabulary; else no n-gram of any order that ends in one.
     """
-    levels = levels_of(counts, vocab, order)
+    levels = levels_of(counts, vocab, len(methods))
     if not any((level.raw[level.word < vocab.V] > 0).any() for level in levels[: 1 if kenlm else None]):
         raise LmtkError("the counts have no word of the vocabulary")
     for method, level, above in zip(methods, levels, levels[1:]):
@@ -127,7 +127,7 @@ def last_nodes(levels, vocab):
 def estimate(counts, vocab, recipe):
     """Counts -> (Backoff, the methods with their discounts). Raises NoDiscount, and LmtkError if nothing is counted."""
     methods, kenlm, discounted = recipe.methods, recipe.kenlm, []
-    levels = counted_levels(counts, vocab, len(methods), methods, kenlm)
+    levels = counted_levels(counts, vocab, methods, kenlm)
     if recipe.heldout:
         recipe = recipe.tuned(recipe.heldout.of_levels(levels))
     last = last_nodes(levels, vocab) if kenlm else []
