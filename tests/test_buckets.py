@@ -123,7 +123,7 @@ def test_buckets_hold_what_stands_around_their_words(seed, monkeypatch):
     shared.methods, B = methods, len(shared.bounds) - 1
     many = np.zeros((B, n + 1, B), int)  # the contexts of a bucket that are events of another, by both and their order
     for b in shared.rank_buckets:
-        of_text.sort_bucket(shared, b, vocab.V, marks)
+        of_text.sort_bucket(shared, b, marks)
         bounds = shared.bounds[b : b + 2].tolist()
         *both, come = naive.bucket(ids, n, marks, *bounds)
         assert shared.shelf.get(("come", b), np.int32).tolist() == come

@@ -51,7 +51,7 @@ def count(ngrams, vocab, recipe, memory=None, comm=ALONE, show=lambda share, tas
     job.show, job.inside, job.methods, job.kenlm = show, inside, methods, kenlm
     # -pau- is not predicted, and so in no counts of counts
     last = int(engine.last_word(seen, vocab)) if kenlm and methods[0].counts == "before" else vocab.V
-    bigrams, counted = count_all(job, partial(sort, job, last=last))
+    bigrams, counted = count_all(job, sort, last)
     job.records = None
     job.forget()
 
@@ -63,23 +63,24 @@ def count(ngrams, vocab, recipe, memory=None, comm=ALONE, show=lambda share, tas
     return job
 
 
-def count_suffixes(job, b, last):
+def count_suffixes(job, b):
     """`of_text.sort_bucket` for the one bucket in memory, which is sorted already."""
     x = job.estimator.suffixes
-    counted = engine.tally(x, job.methods, job.vocab)
-    bigrams = x.continuations[1][:-1] if x.raw else np.diff(x.nodes(2, x.start))
-    return bigrams, counted, engine.count_last(counted, x, last, job.vocab)
+    return x.continuations[1][:-1] if x.raw else np.diff(x.nodes(2, x.start)), x
 
 
-def count_all(job, sort):
-    """Sorts buckets by sort(b). Returns (how many bigrams end in each word (W,), counts of counts from order 2 on)."""
+def count_all(job, sort, last):
+    """Sorts buckets by sort(job, b), such as `of_text.sort_bucket`. Returns (how many bigrams end in each word, (W,);
+    the counts of counts from order 2 on). last: the last word in lmplz's order, as for `engine.count_last`.
+    """
     bigrams, lock = np.zeros(len(job.seen), np.int64), Lock()
 
     def count(b):
-        ended, *counts = sort(b)
+        ended, events = sort(job, b)
         with lock:
             bigrams[:] += ended
-        return counts
+        counted = engine.tally(events, job.methods, job.vocab)
+        return counted, engine.count_last(counted, events, last, job.vocab)
 
     of_buckets = job.each(count, "sorting")
     counted = [job.comm.sum(np.sum(columns, 0)) for columns in zip(*(counted for counted, _ in of_buckets))]

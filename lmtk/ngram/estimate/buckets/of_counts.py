@@ -62,7 +62,7 @@ def deal_out(job, counts):
     return once, ends_in_word
 
 
-def sort_bucket(job, b, last):
+def sort_bucket(job, b):
     """`of_text.sort_bucket` of counts."""
     n, W, (first, end) = job.order, len(job.seen), job.bounds[b : b + 2].tolist()
     rows, weights = [np.zeros((0, 1), np.int32)], [np.zeros(0, np.int64)]
@@ -91,7 +91,8 @@ def sort_bucket(job, b, last):
         for k, column in enumerate(columns[2:], 2):
             job.shelf.add((name, b, k), column)
     events = replace(events, come=come, raw=raw, continuations=continuations)
-    return bigrams, *put_bucket(job, b, last, events, contexts)
+    put_bucket(job, b, events, contexts)
+    return bigrams, events
 
 
 def in_suffix_order(rows, weights, W):

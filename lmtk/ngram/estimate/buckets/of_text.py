@@ -5,7 +5,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 
 from lmtk.files.column import Shelf
 from lmtk.ngram.counting.counts import sorted_by
-from lmtk.ngram.estimate import engine, suffix
+from lmtk.ngram.estimate import suffix
 
 BATCH = 1 << 18  # positions dealt out together
 
@@ -38,10 +38,9 @@ def records_of(parts, n):
         yield sliding_window_view(np.concatenate((before, first)), n + 1)
 
 
-def sort_bucket(job, b, last, marks):
-    """Puts a bucket's events and contexts on the shelf. Returns the number of bigrams that end in each word; the counts
-    of counts n_1 .. of the orders from 2 on; and what `engine.count_last` returns, which counts if lmplz's last bigram,
-    which ends in the word `last`, is in this bucket.
+def sort_bucket(job, b, marks):
+    """Puts a bucket's events and contexts on the shelf. Returns (the number of bigrams that end in each word, (W,); the
+    events, Suffixes without blocks).
     """
     n, W, N = job.order, len(job.seen), job.positions(b)
     with job.scratch.lent() as room:
@@ -61,11 +60,12 @@ def sort_bucket(job, b, last, marks):
         at = order * np.int32(n + 1) + np.int32(n - 2)
         contexts = suffix.compared(flat, at, places, n, start, marks, 1)
         events = suffix.compared(flat, at + np.int32(1), come, n, ended, marks, 1)
-    return np.diff(events.nodes(2, ended)), *put_bucket(job, b, last, events, contexts)
+    put_bucket(job, b, events, contexts)
+    return np.diff(events.nodes(2, ended)), events
 
 
-def put_bucket(job, b, last, events, contexts):
-    """Puts events and contexts, Suffixes without blocks, on the shelf. Returns what `sort_bucket` returns last."""
+def put_bucket(job, b, events, contexts):
+    """Puts events and contexts, Suffixes without blocks, on the shelf."""
     n, shelf = job.order, job.shelf
     for name, x in (("events", events), ("contexts", contexts)):
         nonempty = np.flatnonzero(np.diff(x.ended))
@@ -75,5 +75,3 @@ def put_bucket(job, b, last, events, contexts):
             shelf.add((name, "oldest", b, k), x.oldest[k])
     shelf.add(("come", b), events.come)
     job.cuts[b] = np.array([0 * job.bounds, *(events.nodes(k, events.ended[job.bounds]) for k in range(1, n + 1))])
-    counted = engine.tally(events, job.methods, job.vocab)
-    return counted, engine.count_last(counted, events, last, job.vocab)
