@@ -53,12 +53,8 @@ def gather(x, k, segment, room, counted=False):
     """
     first, last, begin, end = segment
     local, (a, z) = room("local", end - begin, np.int32), (x.by[first], x.by[last])
-    if k > 2:
-        local[:] = suffix.nodes_at(x.begins[begin:end], k - 1)
-    elif last - first == 1:  # also the border, whose places are those of the word 0
-        local[:] = 0
-    else:
-        local[:] = np.repeat(np.arange(last - first, dtype=np.int32), np.diff(x.start[first : last + 1]))
+    words = (first, last) if first < len(x.start) - 1 else (0, 1)
+    suffix.contexts_at(x.begins, x.start, *words, k - 1, local)
     places = int(x.blocks[1, a:z].sum() - x.blocks[0, a:z].sum())
     columns = room("grams", (7, places), np.int32)
     columns = columns[:, : suffix.gather(x.arrays, k, (a, z), (begin, local), counted, columns)]

@@ -192,8 +192,8 @@ def orders_in(begins):
 
 def is_begin(begins, k):
     """(N,) bool: whether an n-gram of order k begins at each place."""
-    f, m = orders_in(begins)
-    return (f <= k) & (k <= m)
+    half = 4 * begins.itemsize
+    return (begins & ((1 << half) - 1) <= k) & (begins >= k << half)  # m is the upper half
 
 
 def nodes_at(begins, k):
@@ -378,6 +378,17 @@ def count_places(begins, k, span, seen, continuations):
             seen[many - 1] += 1
             continuations[many - 1] += (f <= k + 1) & (k < m)
     return many
+
+
+@jit
+def contexts_at(begins, start, first, last, k, local):
+    """local (N,) <- the n-gram of order k at each place of the words first .. last - 1, numbered from 0."""
+    begin, node = start[first], -1
+    for w in range(first, last):
+        for i in range(start[w], start[w + 1]):
+            f, m = orders_at(begins, i)
+            node += (f <= k) & (k <= m)
+            local[i - begin] = w - first if k == 1 else node
 
 
 @jit
