@@ -121,7 +121,7 @@ def estimate(counts, vocab, order, heldout, iterations=5, tolerance=0.001, tell=
     """
     if counts.order < order:
         raise LmtkError(f"the counts end at order {counts.order}, below -order {order}")
-    ids = np.array([vocab.index.get(w, vocab.unk_id) for w in counts.words])
+    ids = vocab.ids_of_words(counts.words)
     rows = [ids[row] for row in to_rows(counts.levels[:order], len(counts.words))]
     levels = from_rows(rows, [level.count for level in counts.levels[:order]], len(vocab.words))
     model = Interpolated(vocab, order, levels, None)

@@ -79,7 +79,7 @@ def levels_of(counts, vocab, order):
 def nodes_of_rows(counts, vocab, order):
     """A list with keys, count and counted, as in Order, of each order."""
     W, levels = len(vocab.words), counts.levels[:order]
-    ids = np.array([vocab.index.get(w, vocab.unk_id) for w in counts.words], np.int32)
+    ids = vocab.ids_of_words(counts.words)
     rows = [ids[row] for row in to_closed_rows(levels, len(counts.words))]
     rows[0] = np.concatenate((rows[0], np.arange(W)[:, None]))
     weights = [np.pad(level.count, (0, len(row) - len(level.count))) for level, row in zip(levels, rows)]
