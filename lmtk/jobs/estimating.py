@@ -133,11 +133,11 @@ class EstimateJob:
     @property
     def is_shared(self):
         """Whether the ranks share the work until -lm is written. That needs a model that is written as it is estimated:
-        no other model file, no counts read or written, no -maxent, no -verbose-header.
+        no other model file, no counts read or written, no -maxent, no -verbose-header, and SRILM's layout.
         """
-        count = self.count
+        count, lines_differ = self.count, self.verbose_header or self.layout == "kenlm"
         files = count.read or count.writes_counts or self.model_files.others("arpa") or self.class_lm
-        return bool(self.lm and not (self.is_changed or self.maxent or files or self.verbose_header or self.keep))
+        return bool(self.lm and not (self.is_changed or self.maxent or files or lines_differ or self.keep))
 
 
 def has_minimum(smoothing):
@@ -354,9 +354,6 @@ def count_ngrams(job, lists, comm):
     counts_wanted = (uses_counts and not twice) or job.maxent or job.trust_totals or count_job.recompute or not in_order
     as_text = job.model_wanted and not counts_wanted and count_job.order > 1
     counts = counting.collect_counts(count_job, lists, comm, as_text)
-    is_shared_text = comm.size > 1 and isinstance(counts, Text)
-    if is_shared_text and job.layout == "kenlm" and comm.sum(int(counts.has(count_job.unk))):
-        counts = counting.collect_counts(count_job, lists, comm)
     written = counts
     if twice and isinstance(counts, Text):
         written = counting.collect_counts(count_job, lists, comm)
