@@ -234,9 +234,8 @@ def run_training(run, progress, stretches, tell, comm=ALONE):
                 if stop or (over and has_ended(progress, run.settings)):
                     break
         except Diverged as e:
-            # every rank comes here, but only one of them reports the error
-            comm.follow()
-            raise Diverged(f"{e}{save_diverged(run, progress, saver)}") from None
+            # every rank comes here
+            raise Diverged(comm.share(lambda e=e: f"{e}{save_diverged(run, progress, saver)}")) from None
     if stop and not has_ended(progress, run.settings):
         if comm.rank == 0:
             sys.stderr.write(f"lmtk {run.program}: interrupted{saver.what_now(progress)}\n")

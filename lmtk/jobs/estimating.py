@@ -310,7 +310,7 @@ def count(job, comm):
     inputs = [path for path in count_job.read if path != count_job.write]
     inputs += [count_job.classes, job.heldout, count_job.nonevents, vocab, count_job.reading.tokenizer]
     inputs += [job.limit_vocab_file, *(path for _, path in job.files if job.makes_model)]
-    comm.each(partial(check_outputs, *outputs_of(job), texts=count_job.text, inputs=inputs))
+    check_outputs(*outputs_of(job), texts=count_job.text, inputs=inputs)
     listed = comm.share(lambda: read_listed(job))
     lists = comm.share(lambda: counting.read_lists(count_job))
     counts, written = count_ngrams(job, lists, comm)
@@ -410,10 +410,10 @@ def make_model(job, counted, comm):
 
     count_job, shelved, kept = job.count, estimation.is_shelved(counted.counts[0]), None
     unk = job.unk or count_job.kenlm
-    vocabulary = comm.each(lambda: counting.vocabulary_of(count_job, counted.lists, counted, unk))
+    vocabulary = counting.vocabulary_of(count_job, counted.lists, counted, unk)
     if comm.rank == 0:
         counting.write_counted(count_job, counted.lists, counted.words, counted.written)
-    recipe = comm.each(lambda: recipe_of(job, counted))
+    recipe = recipe_of(job, counted)
     if job.maxent:
         from lmtk.ngram.estimate import maxent
 

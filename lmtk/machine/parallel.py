@@ -1,6 +1,6 @@
 """The ranks of a job: `Alone`, or `Many` under mpiexec; with `pooled`, the ranks of a node become threads of one rank.
 
-A communicator has rank, size, sum, max, join, share, each, swap, gather, follow, place and times;
+A communicator has rank, size, sum, max, join, share, swap, gather, place and times;
 only Many has tell, send and receive. All ranks must call the same methods in the same order.
 """
 
@@ -18,7 +18,7 @@ from lmtk.errors import LmtkError, LmtkWarning, UsageError
 from lmtk.machine import mpiexec, threads
 
 IDLE = 0.01  # seconds between two checks of a rank that has nothing to do
-TURN, TURNS = 2, 3  # seconds: a rank that fails waits so long for each rank below it, of the first ones
+TURN, TURNS = 1.5, 5  # seconds that a rank which fails waits for each rank below it, up to so many
 SEGMENT = re.compile(r" (/dev/shm/mpich_shm_\w+)$", re.M)  # memory that MPICH's ranks on one node share
 
 
@@ -35,18 +35,14 @@ class Alone:
     def share(self, make):
         return make()
 
-    each = share
-
     def join(self, rows, total):
         return rows
 
     def gather(self, part):
         return [part]
 
-    def follow(self):
-        pass
-
-    times = follow  # None
+    def times(self):
+        return None
 
 
 ALONE = Alone()
@@ -140,24 +136,6 @@ class Many:
     def gather(self, part):
         """The list of the ranks' parts, in the order of ranks, on every rank."""
         return self.world.allgather(part)
-
-    def each(self, make):
-        """make() on each rank. On LmtkError or OSError, the first such rank raises it; the others wait to be ended."""
-        made, error = None, None
-        try:
-            made = make()
-        except (LmtkError, OSError) as e:
-            error = e
-        failed = [rank for rank, has_failed in enumerate(self.gather(error is not None)) if has_failed]
-        if failed:
-            self.follow(failed[0])
-            raise error
-        return made
-
-    def follow(self, rank=0):
-        """Returns at once on `rank`; the others wait here until it ends them."""
-        if self.rank != rank:
-            self.world.recv(source=rank)
 
     def place(self, a):
         return a

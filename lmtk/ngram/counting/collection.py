@@ -244,13 +244,14 @@ def collect(sources, as_text=False, memory=None, comm=ALONE, replace_words=None)
     """
     reader, raw, order = SourceReader(sources, memory), None, sources.order
     if as_text and not sources.files and not sources.weighted:
-        raw = comm.each(lambda: Blocks(reader.raw(comm), reader.n_initial, bool(memory) or comm.size > 1))
+        raw = Blocks(reader.raw(comm), reader.n_initial, bool(memory) or comm.size > 1)
         text = text_of(raw, reader, comm)
         if text is not None:
             return text.replaced(*replace_words(text.words)) if replace_words else text
     if comm.size > 1:
-        counted = lambda: in_memory(collect(sources, memory=memory, replace_words=replace_words), memory)
-        return comm.each(lambda: counted() if comm.rank == 0 else Counts([], []))
+        if comm.rank:
+            return Counts([], [])
+        return in_memory(collect(sources, memory=memory, replace_words=replace_words), memory)
     lines = reader.lines(None if sources.floats else memory)
     ids, starts = read_texts(raw.read() if raw else reader.raw(ALONE), reader.index, sources.marks, memory)
     words, new_id = words_of(reader)
