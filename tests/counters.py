@@ -123,8 +123,8 @@ LIMITS = {
     "names that say nothing, such as `given`": (0, 0),
     "modules that a small ngram-count enters": (16, 16),
     "calls between modules of a small ngram-count": (63, 64),
-    "lines of lmtk/ngram": (9288, 9000),
-    "lines of lmtk/machine": (1608, 1400),
+    "lines of lmtk/ngram": (9289, 9000),
+    "lines of lmtk/machine": (1609, 1400),
 }
 
 

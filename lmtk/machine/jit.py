@@ -129,14 +129,14 @@ def file_of(kernel, kinds):
 
 
 def record(job):
-    """Notes in the cache, for `recorded`, that it has the kernels of a job, a name."""
+    """Notes in the cache, for `recorded`, that a job, a name, has run kernels."""
     if objects.is_usable() and not recorded(job):
         kernel_cache.write(record_of(job), b"")
 
 
 @cache
 def recorded(job):
-    """Whether the cache has had the kernels of a job. If kernels have changed since, they are compiled once more."""
+    """Whether a job of this name has run kernels. Those that have changed since are compiled once more."""
     return objects.is_usable() and kernel_cache.read(record_of(job)) is not None
 
 

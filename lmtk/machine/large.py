@@ -1,8 +1,8 @@
 """The one switch between small jobs and large ones.
 
 A large job runs kernels, which take seconds to compile, once, and 0.04 s to load. A small job runs the plain twin of
-each kernel, in Python or numpy. A job in between runs kernels if it has a name, and the cache has the kernels of an
-earlier job of this name. The parts of a job that has a name add up, until they are large together.
+each kernel, in Python or numpy. A job in between runs kernels if it has a name, and an earlier job of this name has run
+them. The parts of a job that has a name add up, until they are large together.
 """
 
 # kind -> the least size that is large
@@ -17,8 +17,8 @@ sizes = {}  # (kind, name) -> the size of all of this process's jobs of this nam
 
 
 def pays(kind, n, job=""):
-    """Whether kernels pay for a job of size n, together with all that was done under its name. If the cache has the
-    kernels of an earlier job of this name, a sixteenth of the size is enough.
+    """Whether kernels pay for a job of size n, together with all that was done under its name. If an
+    earlier job of this name has run kernels, a sixteenth of the size is enough.
     """
     sizes[kind, job] = n + (sizes.get((kind, job), 0) if job else 0)
     if sizes[kind, job] >= LARGE[kind]:
@@ -31,7 +31,7 @@ def pays(kind, n, job=""):
 
 
 def learn():
-    """Notes in the cache which kernels this process's large jobs have used; to be called after they succeeded."""
+    """Notes in the cache that this process's large jobs have run kernels; to be called after they succeeded."""
     for job in {job for (kind, job), size in sizes.items() if job and size >= LARGE[kind]}:
         from lmtk.machine.jit import record
 

@@ -18,7 +18,8 @@ from lmtk.errors import LmtkError, LmtkWarning, UsageError
 from lmtk.machine import mpiexec, threads
 
 IDLE = 0.01  # seconds between two checks of a rank that has nothing to do
-TURN, TURNS = 1.5, 5  # seconds that a rank which fails waits for each rank below it, up to so many
+TURN = 1.5  # seconds that a rank which fails waits for each rank below it
+TURNS = 5  # the most ranks that it waits for
 SEGMENT = re.compile(r" (/dev/shm/mpich_shm_\w+)$", re.M)  # memory that MPICH's ranks on one node share
 
 

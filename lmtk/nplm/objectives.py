@@ -16,7 +16,7 @@ C         the features in training, which a tied output layer shares
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from types import SimpleNamespace
@@ -64,7 +64,7 @@ class OutputTrainer:
 
     update: Callable
     arrays: Callable
-    weights: list
+    weights: Sequence
     shrink: Callable | None = None
     every: int = 1
 

@@ -251,7 +251,8 @@ def collect(sources, as_text=False, memory=None, comm=ALONE, replace_words=None)
     if comm.size > 1:
         if comm.rank:
             return Counts([], [])
-        return in_memory(collect(sources, memory=memory, replace_words=replace_words), memory)
+        counts = collect(sources, memory=memory, replace_words=replace_words)
+        return in_memory(counts, memory) if isinstance(counts, Spilled) else counts
     lines = reader.lines(None if sources.floats else memory)
     ids, starts = read_texts(raw.read() if raw else reader.raw(ALONE), reader.index, sources.marks, memory)
     words, new_id = words_of(reader)

@@ -192,8 +192,8 @@ def orders_in(begins):
 
 def is_begin(begins, k):
     """(N,) bool: whether an n-gram of order k begins at each place."""
-    half = 4 * begins.itemsize
-    return (begins & ((1 << half) - 1) <= k) & (begins >= k << half)  # m is the upper half
+    f, m = orders_in(begins)
+    return (f <= k) & (k <= m)
 
 
 def nodes_at(begins, k):
