@@ -18,17 +18,20 @@ from lmtk.files.declared import MAX_ORDER, ORDER, VOCABULARY, Array, check_conte
 from lmtk.lm import LN10, UNKNOWN, Scores
 from lmtk.machine.large import pays
 from lmtk.machine.threads import map_at_once
+from lmtk.ngram.model.building import finish
 from lmtk.ngram.model.nodes import (
     LAST,
     NARROW,
     NODE,
     PLACE,
+    ROOT,
     WIDE,
     Nodes,
     allocate,
     find_unigrams,
     freeze,
     memory_around,
+    wrap_records,
 )
 from lmtk.ngram.model.searching import add_tables
 from lmtk.ngram.model.walking import find_context_nodes, walk, walk_plain
@@ -205,18 +208,23 @@ def to_arrays(model):
 
 
 def from_arrays(about, arrays, path):
-    """Return the Backoff model of a binary file's arrays. Mapped arrays are not copied. Raises FormatError."""
+    """Return the Backoff model of a binary file's arrays. Mapped arrays are not copied. Files of early checkouts have
+    only nodes1 .. noden, without the column of suffixes. Raises FormatError.
+    """
     words, sizes = check_contents(about, arrays, path, SETTINGS, declare_arrays)
     vocab, W = vocab_of(about["settings"], words, path), len(words)
     levels = [arrays[f"nodes{k}"] for k in range(1, sizes.order + 1)]
-    memory = memory_around(levels)
-    if memory is None:
+    memory, is_early = memory_around(levels), "far" not in arrays
+    if is_early or memory is None:
         memory, where, records = allocate([len(a) - 1 for a in levels])
         for a, level in zip(levels, records):
-            as_matrix(level)[:] = a
+            as_matrix(level)[:, : a.shape[1]] = a
     else:
         ats = [(a.ctypes.data - memory.ctypes.data) // 4 for a in levels]
         where = np.array([[at, len(a) - 1, a.shape[1], PLACE[a.shape[1]]] for at, a in zip(ats, levels)], np.int64)
+    if is_early:
+        wrap_records(memory, where, ROOT, path).checked_levels(W)
+        return Backoff(vocab, finish(memory, where, W))
     for begin, size in arrays["spans"].tolist():
         if size & (size - 1) or not 0 <= size <= len(arrays["slots"]) - begin <= len(arrays["slots"]):
             raise FormatError(path, "damaged: a hash table ends outside the array slots")
@@ -232,8 +240,13 @@ def declare_arrays(sizes, size):
     """Declare the arrays of the binary form, by name; size(name, axis) gives the lengths in the file. The children of
     nodes are not checked, since that would take a pass over the model.
     """
-    arrays, n = {"far": Array("I32", (max(size("far", 0), 1), 2))}, sizes.order
-    arrays["slots"], arrays["spans"] = Array("I32", (size("slots", 0),)), Array("I64", (n + 1, 2))
+    arrays, n, missing_columns = {}, sizes.order, 0
+    if size("nodes1", 1) in (WIDE, NARROW):
+        arrays["far"] = Array("I32", (max(size("far", 0), 1), 2))
+        arrays["slots"], arrays["spans"] = Array("I32", (size("slots", 0),)), Array("I64", (n + 1, 2))
+    else:
+        missing_columns = 1  # the files of early checkouts do not have suffixes
     for k in range(1, n + 1):
-        arrays[f"nodes{k}"] = Array("I32", (max(size(f"nodes{k}", 0), 1), WIDE if k < n else NARROW))
+        width = (WIDE if k < n else NARROW) - missing_columns
+        arrays[f"nodes{k}"] = Array("I32", (max(size(f"nodes{k}", 0), 1), width))
     return arrays
