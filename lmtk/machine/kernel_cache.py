@@ -127,6 +127,20 @@ def sum_of(name, data):
     return digest(os.fsencode(name) + b"\0" + data)
 
 
+@cache
 def folder_for_numba():
-    """The path of a folder for numba's own cache, which opens files by their names; None if it cannot be used."""
-    return opened(os.path.join(folder()[1], "numba"))[1] if folder()[1] else None
+    """The path of a folder for numba's own cache, which opens files by their names; None if it cannot be used. Others
+    can neither write to the folder nor pass through it, and all that is in it belongs to the user.
+    """
+    descriptor, path = opened(os.path.join(folder()[1], "numba")) if folder()[1] else (None, None)
+    if descriptor is None:
+        return None
+    with suppress(OSError):
+        abouts = [os.fstat(descriptor)]
+        closed = abouts[0].st_mode & 0o77 == 0
+        for _, folders, files, inner in os.fwalk(dir_fd=descriptor):
+            abouts += [os.lstat(name, dir_fd=inner) for name in (*folders, *files)]
+        plain = all(stat.S_ISREG(about.st_mode) or stat.S_ISDIR(about.st_mode) for about in abouts)
+        if closed and plain and all(about.st_uid == os.geteuid() for about in abouts):
+            return path
+    return None

@@ -176,14 +176,23 @@ def test_a_file_that_others_could_have_made_is_replaced(folder, how):
     assert kernel_cache.read("kernel") == b"new"
 
 
-def test_numba_gets_a_folder_that_only_the_user_can_write(folder):
+def test_numba_gets_a_folder_of_files_of_the_user(folder, tmp_path):
+    find = kernel_cache.folder_for_numba.__wrapped__
     path = folder() + "/numba"
-    assert kernel_cache.folder_for_numba() == path
-    os.chmod(path, 0o770)
-    assert kernel_cache.folder_for_numba() is None
-    os.rmdir(path)
-    os.symlink(".", path)
-    assert kernel_cache.folder_for_numba() is None
+    assert find() == path
+    os.makedirs(f"{path}/module")
+    open(f"{path}/module/index", "w").close()
+    assert find() == path
+    os.symlink("index", f"{path}/module/link")
+    assert find() is None
+    os.remove(f"{path}/module/link")
+    os.chmod(path, 0o755)
+    assert find() is None
+    os.chmod(path, 0o700)
+    assert find() == path
+    if os.geteuid() == 0:
+        os.chown(f"{path}/module/index", NOBODY, -1)
+        assert find() is None
 
 
 def test_exchanged_kernels_are_compiled_again(tmp_path):
