@@ -174,6 +174,12 @@ def test_a_smaller_job_is_large_where_the_cache_has_its_kernels(tmp_path, monkey
     large.learn()
     assert known() and known(n=size >> 4)
     assert not any((known("write"), known(""), known(n=size >> 5)))
+    path, jobs = jit.__file__, sorted(tmp_path.iterdir())
+    (tmp_path / "upgraded.py").touch()
+    monkeypatch.setattr(jit, "__file__", str(tmp_path / "upgraded.py"))  # another installation
+    assert jobs and not known()
+    monkeypatch.setattr(jit, "__file__", path)
+    assert known()
     monkeypatch.setattr(jit, "machine", lambda: "another processor")
     assert not known()
 

@@ -141,7 +141,9 @@ def recorded(job):
 
 
 def record_of(job):
-    return f"job-{job}-{digest(repr(machine()).encode()).hex()}"
+    """The name of a job's record. Each installation has its own, also after an upgrade: their kernels may differ."""
+    installation = os.path.realpath(__file__), os.stat(__file__).st_mtime_ns
+    return f"job-{job}-{digest(repr((machine(), installation)).encode()).hex()}"
 
 
 def code_for(kernel, kinds):
