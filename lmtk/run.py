@@ -234,7 +234,7 @@ def run_training(run, progress, stretches, tell, comm=ALONE):
                 if stop or (over and has_ended(progress, run.settings)):
                     break
         except Diverged as e:
-            # every rank comes here
+            # on every rank; the first one saves the best model
             raise Diverged(comm.share(lambda e=e: f"{e}{save_diverged(run, progress, saver)}")) from None
     if stop and not has_ended(progress, run.settings):
         if comm.rank == 0:

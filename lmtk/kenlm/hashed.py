@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from lmtk.kenlm.layout import ZERO
-from lmtk.lm import LN10, UNKNOWN, Scores
+from lmtk.lm import LN10, UNKNOWN, Scores, ranges
 from lmtk.machine.jit import inlined, intrinsic, jit
 from lmtk.machine.threads import map_at_once
 from lmtk.text.vocab import Vocab
@@ -64,7 +64,7 @@ class Hashed:
         zero: as in `score_tokens`.
         """
         number, N = self.number[corpus.ids], len(corpus.ids)
-        before = np.arange(N) - np.repeat(corpus.starts[:-1], np.diff(corpus.starts))
+        before = ranges(0, np.diff(corpus.starts))
         log10p, used = np.empty(N, f32), np.empty(N, np.int8)
         tables = self.memory, self.memory.view(f32), self.where[: self.order]
 

@@ -18,7 +18,7 @@ from lmtk.files.decoding import WORD, blocks, lines_in
 from lmtk.files.inputs import is_file, open_in
 from lmtk.kenlm.hashed import Hashed
 from lmtk.kenlm.layout import CAPITALS
-from lmtk.lm import LN10
+from lmtk.lm import LN10, ranges
 from lmtk.machine.jit import jit
 from lmtk.machine.threads import map_in_order
 from lmtk.ngram.arpa.reader import make_rows, nodes_of_few, rows_of_model
@@ -99,7 +99,7 @@ def score_any(model, corpus):
     log10p = scores.logp / LN10
     never = log10p == -np.inf
     log10p[never] = np.where(corpus.ids[never] == unknown_id(model.vocab), MISSING, NEVER)
-    place = np.arange(len(log10p)) - np.repeat(corpus.starts[:-1], np.diff(corpus.starts))
+    place = ranges(0, np.diff(corpus.starts))
     longest = np.minimum(place + 1, model.order)
     lengths = np.where(scores.length < 0, longest[:, None], scores.length).max(axis=1, initial=1)
     return log10p, np.where(corpus.scored, lengths, 0)

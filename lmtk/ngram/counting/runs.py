@@ -159,9 +159,9 @@ def text_runs(ids, new_id, starts, order, W, memory):
 
 
 def line_runs(lines, new_id, W, text):
-    """Yield a run for each piece of Lines, and then the run `text`, unless it is None. Merged, they are the n-grams of
-    the lines, as `counts.from_rows` counts them, and then those of the text. new_id (W',): the new id of each old id of
-    the Lines. Raises LmtkError if the counts add up to 2^63 or more.
+    """Yield a run for each piece of Lines, and then the run `text`, unless it is None. The merged runs have the n-grams
+    of the lines first, as `counts.from_rows` counts them, and then those of the text. new_id (W',): for each word id in
+    the Lines, its id in the counts. Raises LmtkError if the counts add up to 2^63 or more.
     """
     passed, totals = np.zeros(max(lines.order, text.order if text else 0), np.int64), np.zeros(lines.order)
     for rows, weights in lines.pieces(new_id):
