@@ -143,20 +143,20 @@ def array_at(typing, address, size, kind):
     return array(types.int64, types.int64, kind), build
 
 
-def zeros_of(name):
-    """The intrinsic that counts the zero bits at an end of a uint64, by LLVM's function of this name."""
+def counting(name, *more):
+    """The intrinsic that counts bits of a uint64 by LLVM's function of this name; more: its further arguments."""
 
     @intrinsic
-    def zeros(typing, number):
+    def count(typing, number):
         def build(context, builder, signature, arguments):
-            return getattr(builder, name)(arguments[0], BIT(0))
+            return getattr(builder, name)(arguments[0], *more)
 
         return types.uint64(types.uint64), build
 
-    return zeros
+    return count
 
 
-trailing_zeros, leading_zeros = zeros_of("cttz"), zeros_of("ctlz")
+trailing_zeros, leading_zeros, ones = counting("cttz", BIT(0)), counting("ctlz", BIT(0)), counting("ctpop")
 
 
 @intrinsic

@@ -9,7 +9,7 @@ from lmtk.machine.jit import inlined, intrinsic, jit
 from lmtk.text.cells import (
     NEAR,
     POWERS,
-    cell,
+    cells_of,
     fill_cells,
     kenlm_cells,
     put,
@@ -44,8 +44,8 @@ def predictions(words, tags, tag, corpus, never, log10p, sos):
     form, empty = lambda x: f"{10 ** x.item():.7g}", np.zeros((len(log10p), 16), np.uint8)
     p = fill_cells(log10p, print_powers, form, BLANK, empty)
     logs = srilm_cells(log10p.astype(np.float32), BLANK)
-    p[never], logs[never] = cell(b"0 "), cell(b"-inf ")
-    logs[(log10p == 0) & np.signbit(log10p) & ~never] = cell(b"-0 ")
+    p[never], logs[never] = cells_of([b"0 ", b"-inf "])
+    logs[(log10p == 0) & np.signbit(log10p) & ~never] = cells_of([b"-0 "])
     sizes = np.diff(words[1])[corpus.ids]
     text = np.empty(2 * int(sizes.sum()) + len(sizes) * (80 + max(map(len, tags))) + 16, np.uint8)
     stops = np.empty(len(corpus.starts) - 1, np.int64)

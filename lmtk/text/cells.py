@@ -41,9 +41,10 @@ def word_cells(words):
     return letters, begins, cells.view(u64)
 
 
-def cell(text, words=2):
-    """Text as a cell, (words,) uint64."""
-    return np.frombuffer(text.ljust(8 * words - 1, b"\0") + bytes([len(text)]), u64)
+def cells_of(texts, words=2):
+    """Texts as cells, (N, words) uint64."""
+    size = 8 * words - 1
+    return np.frombuffer(b"".join(t.ljust(size, b"\0") + bytes([len(t)]) for t in texts), u64).reshape(-1, words)
 
 
 def fill_cells(x, kernel, form, end, cells):
@@ -51,9 +52,10 @@ def fill_cells(x, kernel, form, end, cells):
     uint64. The kernel fills most cells; empty cells get form(x), a str.
     """
     kernel(x, end, cells)
-    for i in np.flatnonzero(cells[:, -1] == 0):
-        cells[i] = cell(form(x[i]).encode() + bytes([end]), cells[i].nbytes // 8).view(cells.dtype)
-    return cells.view(u64)
+    cells = cells.view(u64)
+    empty = np.flatnonzero(cells[:, -1] < 1 << 56)  # their last byte is 0
+    cells[empty] = cells_of([form(number).encode() + bytes([end]) for number in x[empty]], cells.shape[1])
+    return cells
 
 
 def srilm_cells(x, end, cells=None):

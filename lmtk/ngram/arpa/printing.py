@@ -64,7 +64,8 @@ def pieces_of(x, columns, k, layout, scratch):
         nodes = cuts
     else:
         cuts = suffix.cut_places(x.begins, PIECE, 1 if layout.siblings and k == 2 else 2)
-        nodes = x.nodes(k, cuts)
+        nodes, words = x.nodes(k, cuts), np.searchsorted(x.start, cuts, "right") - 1
+        oldest = np.array([of_order.ctypes.data for of_order in x.oldest[2 : k + 1]])
 
     def lines_of(q):
         with scratch.lent() as room:
@@ -74,7 +75,7 @@ def pieces_of(x, columns, k, layout, scratch):
             if k == 1:
                 rows[0] = np.arange(first, last)
             else:
-                x.words_at(k, cuts[q : q + 2], rows)
+                suffix.put_words(x.rank, (x.start, words[q]), (cuts[q], cuts[q + 1]), oldest, rows)
             flags, is_bare = marks & 1, np.isnan(log10bow)  # as `print_rows` wants them
             if len(log10bow):
                 flags |= np.where(is_bare, marks & 2, np.uint8(2))

@@ -35,7 +35,7 @@ import numpy as np
 
 from lmtk.files.bounded import give_back
 from lmtk.machine.jit import inlined, intrinsic, jit
-from lmtk.machine.threads import Scratch, map_at_once, map_in_order, parts_of, thread_count
+from lmtk.machine.threads import Scratch, map_at_once, map_in_order, thread_count
 from lmtk.text.corpus import Marks
 
 BATCH = 512  # positions whose random reads are made together, so that they overlap
@@ -44,7 +44,7 @@ LOW = 14  # the highest order for which f and m fit 4 bits each
 SHARES = 8  # of the words, for each thread that sorts
 PIECE = 1 << 16  # positions of a segment, about, up to order LOW: so its arrays stay in a cache
 u64 = np.uint64
-prefetch = intrinsic("prefetch")
+array_at, ones, prefetch, trailing_zeros = map(intrinsic, ("array_at", "ones", "prefetch", "trailing_zeros"))
 
 
 @dataclass(frozen=True)
@@ -104,18 +104,6 @@ class Suffixes:
             return [column[nodes] for column in (self.raw[k], *self.continuations[k : k + 1])]
         counts = np.empty((2, span[1] - span[0]), np.int32)
         return counts[:, : count_places(self.begins, k, span, *counts)]
-
-    def words_at(self, k, span, rows):
-        """rows (k, N) <- the words, oldest first, of the n-grams of order k > 1 that begin in a span of places, (first,
-        end). An n-gram's d-th word from the end is the oldest word of its suffix of order d.
-        """
-        begin, end = span
-        places = begin + np.flatnonzero(is_begin(self.begins[begin:end], k))
-        first, last = np.searchsorted(self.start, (begin, end - 1), "right")
-        ends = np.searchsorted(places, self.start[first : last + 1])
-        rows[-1] = np.repeat(np.arange(first - 1, last), np.diff(ends, prepend=0))
-        for d in range(2, k + 1):
-            rows[k - d] = self.oldest[d][self.nodes(d, places + 1) - 1]
 
 
 def suffix_order(text, N, n, W, marks):
@@ -231,13 +219,7 @@ def heads_of(x, order, edges, W):
     map_at_once(lambda s: count_next(x, order, *edges[s], heads[s + 1]), range(len(edges)))
     counts = heads.sum(0)
     heads[0] = np.cumsum(counts) - counts
-
-    def add_up(span):
-        words = slice(*span)
-        np.cumsum(heads[:, words], 0, out=heads[:, words])
-
-    map_at_once(add_up, parts_of(W))
-    return heads
+    return np.cumsum(heads, 0, out=heads)
 
 
 @jit
@@ -339,23 +321,14 @@ def find_ranks(begins, k, rank):
             f, m = orders_at(begins, j)
             bits |= u64((f <= k) & (k <= m)) << u64(j & 63)
         rank[b, 0], rank[b, 1] = bits, total
-        total += ones_in(bits)
+        total += ones(bits)
 
 
 @inlined
 def number(rank, k, j):
     """How many n-grams of order k begin before the place j."""
     b = j >> 6
-    return np.int64(rank[k - 1, b, 1] + ones_in(rank[k - 1, b, 0] & ((u64(1) << u64(j & 63)) - u64(1))))
-
-
-@inlined
-def ones_in(x):
-    """How many bits of a uint64 are 1."""
-    x -= (x >> u64(1)) & u64(0x5555555555555555)
-    x = (x & u64(0x3333333333333333)) + ((x >> u64(2)) & u64(0x3333333333333333))
-    x = (x + (x >> u64(4))) & u64(0x0F0F0F0F0F0F0F0F)
-    return (x * u64(0x0101010101010101)) >> u64(56)
+    return np.int64(rank[k - 1, b, 1] + ones(rank[k - 1, b, 0] & ((u64(1) << u64(j & 63)) - u64(1))))
 
 
 @jit
@@ -378,6 +351,29 @@ def count_places(begins, k, span, seen, continuations):
             seen[many - 1] += 1
             continuations[many - 1] += (f <= k + 1) & (k < m)
     return many
+
+
+@jit
+def put_words(rank, last, span, oldest, rows):
+    """rows (k, N) <- the words, oldest first, of the n-grams of order k > 1 that begin in a span of places. An n-gram's
+    d-th word from the end is the oldest word of its suffix of order d. last: `start`, and the word at the first place;
+    oldest (k - 1,): the addresses of `oldest` of the orders from 2 to k. Each rank is read once for 64 places.
+    """
+    k, i, (start, w) = len(rows), 0, last
+    for b in range(span[0] >> 6, (span[1] + 63) >> 6):
+        bits = rank[k - 1, b, 0]
+        while bits:
+            j, upto = 64 * b + np.int64(trailing_zeros(bits)), bits ^ (bits - u64(1))
+            bits &= ~upto
+            if j < span[0] or j >= span[1]:
+                continue
+            while start[w + 1] <= j:
+                w += 1
+            rows[k - 1, i] = w
+            for d in range(k - 1):
+                node = np.int64(rank[d + 1, b, 1] + ones(rank[d + 1, b, 0] & upto))
+                rows[k - 2 - d, i] = array_at(oldest[d], node, np.int32)[node - 1]
+            i += 1
 
 
 @jit
