@@ -398,7 +398,7 @@ class Model:
     def _parts_of_texts(self, sentences):
         """Yield functions without arguments. Each returns the ids of some sentences; NEWLINE separates sentences."""
         while batch := list(islice(sentences, TOGETHER)):
-            if not all(type(x) is str for x in batch):
+            if {*map(type, batch)} != {str}:
                 batch = [as_bytes(x).decode("utf-8", "surrogateescape") for x in batch]
             text = "\n".join(batch)
             if text.count("\n") != len(batch) - 1:

@@ -84,6 +84,7 @@ def class_model(lm, name, path, classes=None, simple=False, rows=None):
     words. With `simple`, as in SRILM, a word in a class never stands for itself, p is taken from the file, and only the
     first word of an expansion stands for the class, with a warning. Raises LmtkError if the model predicts no class.
     """
+    later = ()
     if classes is None:
         rows = [*lines(path)] if rows is None else rows
         if not simple and several_readings(rows, lm.vocab):

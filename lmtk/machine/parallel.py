@@ -71,14 +71,14 @@ class Many:
     def reduce(self, a, operation):
         out = np.empty_like(a, order="C")
         self.exchange(self.world.Iallreduce, np.ascontiguousarray(a), out, operation)
-        return out if isinstance(a, np.ndarray) else int(out)
+        return out if isinstance(a, np.ndarray) else out.item()
 
     def sum(self, a):
-        """The sum over the ranks of an array or a whole number, the same on every rank."""
+        """The sum over the ranks of an array or a number, the same on every rank."""
         return self.reduce(a, self.MPI.SUM)
 
     def max(self, a):
-        """The maximum over the ranks of each element of an array, or of a whole number."""
+        """The maximum over the ranks of each element of an array, or of a number."""
         return self.reduce(a, self.MPI.MAX)
 
     def join(self, rows, total):
