@@ -42,9 +42,9 @@ class Unit:
     and kept (k, n), which the backward step needs. U, and UT below: from `factor`. Q: what must still be added to zr, s
     S, or None. back(gs, zr, t, s, kept, UT, gG): gs (k, width n) is dL/d(new state) on entry; on return it is dL/ds
     without the part through the gates. gG (k, (gates + 1) n) <- dL/d(inputs of the gates and of the proposed state).
-    before_U(states, kept, n): the vectors that U multiplies, (P, n). alike: whether S and U multiply the same vectors,
-    so that one product with [S | U] replaces two. Then Q is this product, (k, (gates + 1) n), and step and back get
-    None for U and UT. run, run_back: kernels for all steps of sequences at once, used when the calls for single steps
+    alike: whether U multiplies the activations before the step, as S does; else U multiplies `kept`. If alike, one
+    product with [S | U] replaces two: Q is this product, (k, (gates + 1) n), and step and back get None for U and UT.
+    run, run_back: kernels for all steps of sequences at once, used when the calls for single steps
     would take much of the time; None: there are none. They get R and U of `follow`, or RT and UT of `follow_back`, as
     tiles, or None. open: the gate whose biases start at 1, so that a state persists (Jozefowicz et al. 2015); None: no
     gate.
@@ -55,7 +55,6 @@ class Unit:
     width: int
     step: Callable
     back: Callable
-    before_U: Callable
     alike: bool = False
     run: Callable | None = None
     run_back: Callable | None = None
@@ -359,9 +358,9 @@ def lstm_run_back(ga, spans, carried, fresh, factors, memory, gG):
         clear_begun(gs, fresh, start)
 
 
-GATED = Unit("gated unit", 2, 1, gated_step, gated_back, lambda states, kept, n: kept, False, gated_run, gated_run_back)
-LSTM = Unit("LSTM", 3, 2, lstm_step, lstm_back, lambda states, kept, n: states[:, :n], True, lstm_run, lstm_run_back, 1)
-TANH = Unit("tanh unit", 0, 1, tanh_step, tanh_back, lambda states, kept, n: states, True)
+GATED = Unit("gated unit", 2, 1, gated_step, gated_back, run=gated_run, run_back=gated_run_back)
+LSTM = Unit("LSTM", 3, 2, lstm_step, lstm_back, alike=True, run=lstm_run, run_back=lstm_run_back, open=1)
+TANH = Unit("tanh unit", 0, 1, tanh_step, tanh_back, alike=True)
 UNITS = {"gated": GATED, "lstm": LSTM, "rnn": TANH}  # by the name of -unit, which is its name in a file too
 
 
@@ -474,8 +473,9 @@ def follow_back(unit, ga, sizes, recurrent, memory, threads=1):
 def weight_products(unit, memory, gG, gS, gU):
     """The products that write gS and gU, as `blas.products` takes them."""
     _, _, before, kept, _ = memory
-    (n, gates), before_U = gS.shape, unit.before_U(before, kept, len(gS))
-    return (before[:, :n].T, gG[:, :gates], gS), (before_U.T, gG[:, gates:], gU)
+    n, gates = gS.shape
+    s = before[:, :n]
+    return (s.T, gG[:, :gates], gS), ((s if unit.alike else kept).T, gG[:, gates:], gU)
 
 
 def sum_rows(gG, at, D):

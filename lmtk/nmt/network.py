@@ -359,7 +359,7 @@ def decode_backward(p, g, gt, kept):
     gH = np.zeros_like(H)
     kernels.contexts_backward(kept.alphas, gc, starts, side.lengths, np.minimum(kept.lengths, H.shape[1]), gH)
     np.matmul(s.T, gQ, out=g.S)
-    np.matmul(unit.before_U(states, kept.seen, n).T, gG[:, gates:], out=g.U)
+    np.matmul((s if unit.alike else kept.seen).T, gG[:, gates:], out=g.U)
     np.matmul(kept.c.T, gG, out=g.C)
     gG_distinct = np.hstack([sum_rows(rows, kept.y.number, len(kept.y.distinct)) for rows in (gG, go)])
     g.Ey[len(p.bo) if p.layout.tied else 0 :] = 0
