@@ -241,17 +241,17 @@ def make_stack(unit, depth):
         return a, kept, np.concatenate(states, axis=1)
 
     def backward(p, kept, ga):
-        gx, gradients = None, []
+        gradients = []
         for number, (q, x, at, batch, memory) in reversed(list(enumerate(kept))):
-            ga = ga if gx is None else scale_between(gx, batch, number)
+            ga = scale_between(ga, batch, number)
             h = q.R.shape[1]
             g, gR = unit.gates * h, np.empty_like(q.R.T)
             go = units.follow_back(unit, ga, batch.sizes, (q.R[:g].T, q.R[g:].T), memory, batch.threads)
             weights = units.weight_products(unit, memory, go, gR[:, :g], gR[:, g:])
-            gx, arrays = backward_inputs(q, x, batch, go, *weights)
+            ga, arrays = backward_inputs(q, x, batch, go, *weights)  # ga: of the layer below, or dL/dx
             arrays = {name_in_stack(letter, number): a for letter, a in (arrays | {"R": gR.T}).items()}
             gradients.insert(0, Gradient(arrays, go, (x[at.ravel()], memory[2][:, :h])))
-        return gx, gradients
+        return ga, gradients
 
     def shapes(n, m, h):
         layers = [recurrent_shapes(h if number else m, h, unit.gates + 1) for number in range(depth)]
@@ -273,7 +273,9 @@ def name_in_stack(letter, number):
 
 
 def scale_between(a, batch, number):
-    """The activations a (K, h) of a layer of a stack as the next layer reads them, or their gradient."""
+    """The activations a (K, h) of a layer of a stack as the next layer reads them, or their gradient. Those of the
+    highest layer stay as they are.
+    """
     if batch.between is None or number == len(batch.between):
         return a
     return a * batch.between[number]
