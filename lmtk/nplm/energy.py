@@ -28,13 +28,13 @@ COLUMNS = 512  # output words in one block: the second-level cache holds their p
 PAIRS = 10_000_000  # contexts times words: with more, a compiled kernel saves more time than it takes to load
 
 
-def make_output(each):
-    """The Output with a set of output weights v for each word, or with one set for all words."""
-    return outputs.Output(
-        lambda V, h, seen, size: {"C": reals(size("C", 0), seen), "v": reals(h, V if each else 1), "b": reals(V)},
-        log_p, describe=lambda p: [("output weights v", "for each word" if each else "one set")],
-        title="energy-minimization network",
-    )  # fmt: skip
+def declare_arrays(V, h, seen, size):
+    sets = 1 if size("v", 1) == 1 else V  # of output weights
+    return {"C": reals(size("C", 0), seen), "v": reals(h, sets), "b": reals(V)}
+
+
+def describe(p):
+    yield "output weights v", "one set" if p.v.shape[1] == 1 else "for each word"
 
 
 def columns_of(v, words):
@@ -63,6 +63,9 @@ def log_p(p, hidden, rows, w):
         return sums, outputs_of
 
     return model.score_distinct_contexts(rows, w, prepare)
+
+
+OUTPUT = outputs.Output(declare_arrays, log_p, describe=describe, title="energy-minimization network")
 
 
 def exp_twice(o):

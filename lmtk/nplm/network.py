@@ -22,7 +22,7 @@ from lmtk.text.vocab import Vocab, vocab_of, vocab_settings
 
 OUTPUTS = {
     "full": outputs.FULL, "tied": outputs.TIED, "class": classes.OUTPUT, "tree": tree.OUTPUT, "shortlist": outputs.FULL,
-    "energy": energy.make_output(each=False), "energy-each": energy.make_output(each=True),
+    "energy": energy.OUTPUT,
 }  # fmt: skip
 
 
@@ -186,25 +186,11 @@ class Network:
 
 
 def kind_of(layer, output):
-    """The kind of a network in its file: nplm, nplm-rnn, nplm-class, nplm-rnn-class, and so on.
-
-    Both energy output layers have the kind nplm-energy.
-    """
-    names = layer, output.removesuffix("-each")
-    return "-".join(["nplm", *dict.fromkeys(name for name in names if name not in ("nplm", "full"))])
+    """The kind of a network in its file: nplm, nplm-rnn, nplm-class, nplm-rnn-class, and so on."""
+    return "-".join(["nplm", *dict.fromkeys(name for name in (layer, output) if name not in ("nplm", "full"))])
 
 
-KINDS = {kind_of(layer, output): (layer, output) for layer in LAYERS for output in OUTPUTS if output != "energy-each"}
-
-
-def layer_and_output(about, arrays):
-    """The names of the layer and of the output layer of a network in a file.
-
-    The shape of v tells the two energy output layers apart.
-    """
-    layer, output = KINDS[about["kind"]]
-    each = output == "energy" and "v" in arrays and arrays["v"].shape[1:] != (1,)
-    return layer, "energy-each" if each else output
+KINDS = {kind_of(layer, output): (layer, output) for layer in LAYERS for output in OUTPUTS}
 
 
 def count_features(layer, n, size):
@@ -226,7 +212,7 @@ def declare_arrays(sizes, size, layer, output, V):
 
 def from_arrays(about, arrays, path):
     """Make the Network from the arrays of a file. Raises FormatError if the arrays do not fit together."""
-    layer, output = layer_and_output(about, arrays)
+    layer, output = KINDS[about["kind"]]
     settings = layer_settings(layer) | {"V": whole(OUTPUTS[output].least)}
     words, sizes = check_contents(
         about, arrays, path, settings, lambda sizes, size: declare_arrays(sizes, size, layer, output, sizes.V)

@@ -78,7 +78,7 @@ class Settings:
     def output(self):
         """The name of the output layer in `network.OUTPUTS`."""
         if self.model == "energy":
-            return "energy-each" if self.target_weights else "energy"
+            return "energy"
         if self.objective in ("class", "tree", "shortlist"):
             return self.objective
         return "tied" if self.tied else "full"
