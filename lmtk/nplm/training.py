@@ -79,8 +79,8 @@ class Settings:
         """The name of the output layer in `network.OUTPUTS`."""
         if self.model == "energy":
             return "energy"
-        if self.objective in ("class", "tree", "shortlist"):
-            return self.objective
+        if self.objective not in objectives.OBJECTIVES["full"]:
+            return self.objective  # class, tree and shortlist: an output layer and its only objective have one name
         return "tied" if self.tied else "full"
 
 
