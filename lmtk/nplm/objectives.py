@@ -236,19 +236,21 @@ def make_learner(start, data, settings, threads, comm, state=None):
     decay = make_decay(pending, trainer.every, trainer.shrink, theta.p, data, settings, comm.stride)
     each = settings.weight_decay if trainer.shrink is None else 0
     theta.state = state.get("state")
-    feed = running.make_feed(data.contexts, w, data.fresh, settings, threads) if layer.carries else None
+    _, B = running.minibatch_shape(settings)  # for a layer that carries its state
 
     def step(at, epsilon, epoch, number):
-        if feed:
-            contexts, words, batch = feed(at, theta.state if number else None)
-            examples = np.count_nonzero(at < len(w))
+        if layer.carries:
+            is_step = at < len(w)
             at = np.minimum(at, len(w) - 1)
+            words, examples = np.where(is_step, w[at], -1), np.count_nonzero(is_step)
+            batch = Batch([B] * (len(at) // B), theta.state if number else None, data.fresh[at], threads)
         else:
-            at, batch = at[w[at] >= 0], Batch(threads=threads)
-            contexts, words, examples = data.contexts[at], w[at], len(at)
+            at = at[w[at] >= 0]
+            words, examples, batch = w[at], len(at), Batch(threads=threads)
+        contexts = data.contexts[at]
         factors = draw_dropout(len(contexts), len(words), epoch, number)
         if not (words >= 0).any():
-            if feed:  # words that are not predicted still change the state
+            if layer.carries:  # words that are not predicted still change the state
                 *_, theta.state = sgd.forward(theta, contexts, factors, batch)
             decay(epsilon, number, examples)
             return 0.0, 0.0

@@ -1,8 +1,8 @@
 """Texts for layers that carry their state from word to word (gru, lstm).
 
 `text_steps` turns a text into steps, one for each word, in the order of the text. For scoring, `cut_stretches` cuts the
-sentences into stretches that are computed side by side. For training, the text is read in B rows side by side:
-`minibatch_places` gives the steps of a minibatch, and `make_feed` turns them into the inputs of the layer.
+sentences into stretches that are computed side by side. For training, the text is read in B rows side by side, and
+`minibatch_places` gives the steps of a minibatch.
 """
 
 from dataclasses import dataclass
@@ -10,7 +10,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from lmtk.lm import ranges
-from lmtk.nplm.layers import Batch
 
 LENGTH = 1024  # words of a stretch, for scoring
 LEAD = 128  # words that are read, but not scored, before a stretch that begins inside a sentence
@@ -97,20 +96,3 @@ def minibatch_places(N, settings, number, first=0):
     time = np.arange(number * T, min((number + 1) * T, L))
     at = (time[:, None] + np.arange(B) * L).ravel()
     return np.where(at < N, (at + first) % N, at)
-
-
-def make_feed(inputs, w, fresh, settings, threads=1):
-    """A function feed(at, state) -> (contexts (., 1), words (K,), a `layers.Batch`) of the steps `at`.
-
-    at: indices from `minibatch_places`; steps from N on get the word -1. inputs (N, 1), w (N,), fresh (N,): of the
-    text; threads: the number of threads for the layer.
-    """
-    _, B = minibatch_shape(settings)
-    N = len(w)
-
-    def feed(at, state):
-        places = np.minimum(at, N - 1)
-        words = np.where(at < N, w[places], -1)
-        return inputs[places], words, Batch([B] * (len(at) // B), state, fresh[places], threads)
-
-    return feed
