@@ -23,9 +23,9 @@ class Small:
         p = SimpleNamespace(**theta) if isinstance(theta, dict) else SimpleNamespace(**dict(zip(NAMES, theta)))
         self.p, self.rates = p, (decay, feature_rate)
         self.direct = 0 if p.W is None else p.W.shape[1] // (m or p.C.shape[1])
-        before = {name: getattr(p, name) for name in ("C", *LAYERS[layer].shapes(2, 1, 1))}
-        slow = slow or pace.full_pace(len(p.C), len(p.b), 9)
-        self.theta, self.slow, self.output = sgd.Parameters(LAYERS[layer], before, self.direct, slow, m=m), slow, output
+        before = sgd.place_copies({name: getattr(p, name) for name in ("C", *LAYERS[layer].shapes(2, 1, 1))})
+        self.slow, self.output = slow or pace.full_pace(len(p.C), len(p.b), 9), output
+        self.theta = sgd.Parameters(LAYERS[layer], before, m or p.C.shape[1], self.direct, self.slow)
         self.h, p.b_low = p.U.shape[1], np.zeros_like(p.b)
         if output == "full":
             self.rows = outputs.make_blocks(p, parts, decay=decay)
@@ -50,7 +50,7 @@ class Small:
         return sgd.step(self.theta, update, contexts, w, pace.Rates(epsilon, *self.rates), factors, batch)
 
     def named(self):
-        return sgd.copy_arrays(self.theta) | self.rows.gather(self.h, self.p.W is not None)
+        return sgd.copy_arrays(self.theta.p) | self.rows.gather(self.h, self.p.W is not None)
 
     def arrays(self):
         return [self.named()[name] for name in self.names]

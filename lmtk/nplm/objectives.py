@@ -261,7 +261,7 @@ def make_learner(start, data, settings, threads, comm, state=None):
             decay(epsilon, number, examples)
         return result
 
-    network = lambda: start.having(sgd.copy_arrays(theta) | trainer.arrays())
+    network = lambda: start.having(sgd.copy_arrays(theta.p) | trainer.arrays())
     carried = lambda: {} if theta.state is None else {"state": theta.state}
     return Learner(one_by_one(step), network, lambda: {"decay": pending.copy()} | carried())
 
@@ -272,7 +272,7 @@ def make_parts(start, data, settings, pace, threads, comm, objective):
     """
     p, layer = vars(start.theta), LAYERS[start.layer]
     before = {name: p[name] for name in ("C", *layer.shapes(start.order, start.m, start.h))}
-    theta = sgd.Parameters(layer, before, start.direct, pace, comm, start.m, threads)
+    theta = sgd.Parameters(layer, sgd.place_copies(before, comm), start.m, start.direct, pace, threads)
     train = OBJECTIVES[start.output][objective]
     return theta, train(start, data, settings, pace, threads, comm, theta.p.C)
 
@@ -358,23 +358,21 @@ def make_single_learner(start, data, settings, threads, state):
     The weight decay of a call is applied after the call. So a call has so few updates that their decay is at most
     LEAST_DECAY.
     """
-    p, pending = start.theta, state["decay"].copy()
-    theta = sgd.Parameters(LAYERS[start.layer], {"C": p.C, "H": p.H, "d": p.d})
-    layer = single.Layer(p)
+    p, pending = sgd.place_copies({name: getattr(start.theta, name) for name in "CHd"}), state["decay"].copy()
+    layer = single.Layer(start.theta)
     team_size = single.TeamSize(threads, layer)
-    hidden = theta.p.C, theta.p.H, theta.p.d
-    decay = make_decay(pending, 1, layer.shrink, theta.p, data, settings)
+    decay = make_decay(pending, 1, layer.shrink, p, data, settings)
 
     def steps(batches, epsilons, epoch, numbers):
         at, rates = np.concatenate(batches), np.outer(epsilons, (1, settings.feature_rate)).astype(f32)
         examples = data.contexts[at], data.w[at], rates
-        work = partial(single.update_in_turn, layer, hidden, *examples)
+        work = partial(single.update_in_turn, layer, (p.C, p.H, p.d), *examples)
         L, done, norm = team_size.run(work, len(at))
         for epsilon, number in zip(epsilons[:done], numbers):
             decay(epsilon, number, 1)
         return L, done, norm
 
-    network = lambda: start.having(sgd.copy_arrays(theta) | layer.gather(start.h, p.W is not None))
+    network = lambda: start.having(sgd.copy_arrays(p) | layer.gather(start.h, start.theta.W is not None))
     share = settings.rate * settings.weight_decay * max(settings.feature_rate, 1)  # the largest decay of an update
     together = max(min(TOGETHER, WORK // max(layer.M.size, 1), int(LEAST_DECAY / share) if share else TOGETHER), 1)
     return Learner(steps, network, lambda: {"decay": pending.copy()}, together)
@@ -384,7 +382,7 @@ def make_energy_learner(start, data, settings, threads, comm, state):
     """Make the Learner of the energy network, which is trained on all words or on a sample of the words. state: the
     arrays of `Learner.state`.
     """
-    p = SimpleNamespace(**{name: comm.place(a.copy()) for name, a in start.named().items()})
+    p = sgd.place_copies(start.named(), comm)
     V = len(p.b)
     pace = make_pace(settings, data, len(start.C), variances(data.w, V))
     fused, pending = is_fused(data, settings), state["decay"].copy()
@@ -402,5 +400,5 @@ def make_energy_learner(start, data, settings, threads, comm, state):
             decay(epsilon, number, len(at))
         return result
 
-    network = lambda: start.having({name: a.copy() for name, a in vars(p).items()})
+    network = lambda: start.having(sgd.copy_arrays(p))
     return Learner(one_by_one(step), network, lambda: {"decay": pending.copy()})

@@ -6,7 +6,7 @@ output layer, which updates its own weights and returns dL/dz, and back-propagat
 """
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -15,31 +15,39 @@ from lmtk.machine.blas import shares
 from lmtk.machine.parallel import ALONE
 from lmtk.machine.threads import map_at_once
 from lmtk.nplm import dropout, kernels, senses
-from lmtk.nplm.layers import Batch
-from lmtk.nplm.pace import PASSES, full_pace, largest_eigenvalue, rate_factors
+from lmtk.nplm.layers import Batch, Layer
+from lmtk.nplm.pace import PASSES, Pace, largest_eigenvalue, rate_factors
 
 f32 = np.float32
 
 
+@dataclass
 class Parameters:
-    """The parameters below the output layer in training: p has C and the arrays of the hidden layer by name, copies in
-    memory that `comm` provides.
+    """The parameters below the output layer in training.
 
-    m: the number of features of a sense of a word; None: a word has one sense. direct: the number of words whose
-    features the direct connections see, 0 without them; pace: the limits of the learning rates; None: all parameters
-    learn with the full rate. state: the state that the layer carries on, after the last minibatch; threads: the number
-    of threads for large work.
+    layer: the `layers.Layer`; p: C and the arrays of the layer by name, which updates change in place; m: the number of
+    features of a sense of a word; direct: the number of words whose features the direct connections see, 0 without
+    them; pace: the limits of the learning rates; threads: the number of threads for large work; state: what the layer
+    carries on after the last minibatch.
     """
 
-    def __init__(self, layer, arrays, direct=0, pace=None, comm=ALONE, m=None, threads=1):
-        self.p = p = SimpleNamespace(**{name: comm.place(a.copy()) for name, a in arrays.items()})
-        self.layer, self.direct, self.threads, self.state = layer, direct, threads, None
-        self.m, self.pace = m or p.C.shape[1], pace or full_pace(len(p.C), 0)
+    layer: Layer
+    p: SimpleNamespace
+    m: int
+    direct: int
+    pace: Pace
+    threads: int = 1
+    state: np.ndarray | None = None
 
 
-def copy_arrays(theta):
-    """Copy C and the arrays of the hidden layer, by name."""
-    return {name: a.copy() for name, a in vars(theta.p).items()}
+def place_copies(arrays, comm=ALONE):
+    """Copies of the arrays, name -> array, as attributes, in memory that `comm` provides."""
+    return SimpleNamespace(**{name: comm.place(a.copy()) for name, a in arrays.items()})
+
+
+def copy_arrays(p):
+    """Copies of the arrays p, by name."""
+    return {name: a.copy() for name, a in vars(p).items()}
 
 
 def forward(theta, contexts, factors=dropout.NONE, batch=None):

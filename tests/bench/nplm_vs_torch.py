@@ -173,7 +173,8 @@ def ours(V, n, m, h, direct, contexts, w, threads, comm=None):
     H = random.normal(0, 0.1, (h, (n - 1) * m)).astype(np.float32)
     W = np.zeros((V, (n - 1) * m), np.float32) if direct else None
     b = np.full(V, -np.log(V), np.float32)
-    theta = sgd.Parameters(LAYERS["nplm"], {"C": C, "H": H, "d": np.zeros(h, np.float32)}, direct * (n - 1), comm=comm)
+    below = sgd.place_copies({"C": C, "H": H, "d": np.zeros(h, np.float32)}, comm)
+    theta = sgd.Parameters(LAYERS["nplm"], below, m, direct * (n - 1), pace.full_pace(V, V))
     p = SimpleNamespace(U=np.zeros((V, h), np.float32), W=W, b=b, b_low=np.zeros_like(b))
     rates = pace.Rates(0.001, 3e-5)
     if contexts.shape[1] == 1 and comm is ALONE:
@@ -181,7 +182,7 @@ def ours(V, n, m, h, direct, contexts, w, threads, comm=None):
         update = lambda z, w, epsilon, curvature: single.update_output(one, z, int(w[0]), epsilon)
     else:
         mine = outputs.make_blocks(p, threads, comm, decay=3e-5)
-        update = partial(outputs.update_output, mine, pace.full_pace(V, V).outputs)
+        update = partial(outputs.update_output, mine, theta.pace.outputs)
 
     def run():
         for x, y in zip(contexts, w):
