@@ -389,7 +389,7 @@ def cost(p, pairs, sos, g, drop=no_dropout, smoothing=0.0, sentences=None):
     order = longest_first(target)
     source, target = [source[i] for i in order], [target[i] for i in order]
     t, w, kept = decode(p, source, target, sos, drop)
-    weights, gradients = ((output_weights(x), x.bo) for x in (p, g))
+    weights, gradients = (output_weights(p), p.bo), (output_weights(g), g.bo)
     logp, gt = kernels.output_backward(t, w, weights, gradients, 1 / (sentences or len(target)), smoothing)
     decode_backward(p, g, gt, kept)
     return float(logp.sum())

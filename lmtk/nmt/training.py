@@ -119,19 +119,22 @@ def initial_theta(source, target, settings, words):
     for name, a in network.arrays_by_letter(theta, layout).items():
         if a.ndim == 1 and (paper or name != "va"):
             continue
-        small = 0.01 if paper else 0.1 if name in ("Ex", "Ey") else 1 / math.sqrt(len(a))
-        a[:] = random.standard_normal(a.shape) * (0.001 if paper and name == "Ua" else small)
+        if paper:
+            deviation = 0.001 if name == "Ua" else 0.01
+        else:
+            deviation = 0.1 if name in ("Ex", "Ey") else 1 / math.sqrt(len(a))
+        a[:] = random.standard_normal(a.shape) * deviation
+        if name == "S" and paper:
+            a[:, :units] *= 0.1  # W_a, which is beside the recurrent matrices
         if name in ("fS", "fU", "bS", "bU", "S", "U"):
-            gates = a[:, units:] if name == "S" else a
-            a[:, : a.shape[1] - gates.shape[1]] *= 0.1 if paper else 1
-            for j in range(0, gates.shape[1], n):
-                gates[:, j : j + n] = random_orthogonal(random, n)
+            for j in range(units if name == "S" else 0, a.shape[1], n):
+                a[:, j : j + n] = random_orthogonal(random, n)
     if not paper:
         counts = np.bincount(np.concatenate(words), minlength=target.V) + 1
         p.bo[:] = np.log(counts / counts.sum())
-        unit, d = layout.unit, (layout.unit.gates + 1) * n
-        for b in (p.bx[:d], *([p.bx[d:]] if len(p.bx) > d else []), p.by[:d]):
-            open_gates(unit, b)
+        d = (layout.unit.gates + 1) * n
+        for b in (p.bx[:d], p.bx[d:], p.by[:d]):  # the second is empty without attention
+            open_gates(layout.unit, b)
     return theta
 
 
