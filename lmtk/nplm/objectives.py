@@ -225,9 +225,10 @@ def make_learner(start, data, settings, threads, comm, state=None):
     if start.layer == "energy":
         return make_energy_learner(start, data, settings, threads, comm, state)
     layer, w = LAYERS[start.layer], start.places(data.w)
-    is_single = settings.minibatch == 1 and data.fresh is None and comm is ALONE
-    is_single = is_single and start.output == settings.objective == "full"
-    if is_single and start.layer == "nplm" and start.senses == 1 and not settings.dropout and not settings.word_dropout:
+    is_softmax = start.output == settings.objective == "full"
+    is_single = is_softmax and settings.minibatch == 1 and data.fresh is None and comm is ALONE
+    is_of_paper = start.layer == "nplm" and start.senses == 1 and not (settings.dropout or settings.word_dropout)
+    if is_single and is_of_paper:
         return make_single_learner(start, data, settings, threads, state)
     pace = make_pace(settings, data, len(start.C), *OUTPUTS[start.output].variances(start.theta, w))
     objective = "one" if is_single else settings.objective
