@@ -174,14 +174,14 @@ def collect_counts(job, lists, comm, as_text=False):
     return collect(sources, as_text, job.memory, comm, replace)
 
 
-def vocabulary_of(job, lists, counts, unk):
-    """The vocabulary of a model of the counts. unk: whether the model predicts unknown words."""
+def vocabulary_of(job, lists, words, unk):
+    """The vocabulary of a model of the counted words. unk: whether the model predicts unknown words."""
     from lmtk.text.vocab import make_vocab, with_tokenizer
 
     if lists.classes and job.unk in lists.classes:
         unk = False  # the class of <unk> is predicted in its place
     source = job.vocab or (job.text or job.read or job.sources)[0]
-    vocab = make_vocab(counts.words, unk, True, job.unk, source, lists.nonevents)
+    vocab = make_vocab(words, unk, True, job.unk, source, lists.nonevents)
     return with_tokenizer(vocab, job.reading.digest())
 
 

@@ -410,7 +410,7 @@ def make_model(job, counted, comm):
 
     count_job, shelved, kept = job.count, estimation.is_shelved(counted.counts[0]), None
     unk = job.unk or count_job.kenlm
-    vocabulary = counting.vocabulary_of(count_job, counted.lists, counted, unk)
+    vocabulary = counting.vocabulary_of(count_job, counted.lists, counted.words, unk)
     if comm.rank == 0:
         counting.write_counted(count_job, counted.lists, counted.words, counted.written)
     recipe = recipe_of(job, counted)

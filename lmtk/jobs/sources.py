@@ -13,7 +13,6 @@ def pooled_model(job, lists):
     """
     from lmtk.jobs.bar import Bar
     from lmtk.joint.sources import pool, tune
-    from lmtk.ngram.counting.counts import Counts
 
     count_job = job.count
     with Bar(job.debug > 0) as bar:
@@ -22,7 +21,7 @@ def pooled_model(job, lists):
             bar(i / (len(count_job.sources) + 2), f"counting {name_of(path)}")
             sources.append(count_source(count_job, lists, path))
         words = list(dict.fromkeys(word for counts in sources for word in counts.words))
-        vocab = counting.vocabulary_of(count_job, lists, Counts(words, []), job.unk)
+        vocab = counting.vocabulary_of(count_job, lists, words, job.unk)
         rows, unknown = heldout_words(job, vocab)
         pooled = pool(sources, vocab)
         sources.clear()
