@@ -185,16 +185,14 @@ def vocabulary_of(job, lists, words, unk):
     return with_tokenizer(vocab, job.reading.digest())
 
 
-def write_counted(job, lists, words, written):
-    """Writes the counts and words to the files that the job names. written: a list of one item, the counts, which are
-    taken out of the list.
-    """
+def write_counted(job, lists, counts):
+    """Writes the counts and their words to the files that the job names."""
     from lmtk.files.outputs import open_out
     from lmtk.ngram.classes.files import class_names
     from lmtk.ngram.counting.counts import write_counts
     from lmtk.text.vocab import EOS, SOS
 
-    counts = written.pop()
+    words = counts.words
     if lists.classes and not job.vocab and (left := len({*words} - {*class_names(lists.classes), SOS, EOS, job.unk})):
         clause = counted(left, "word has no class and is", "words have no class and are")
         message = f"{clause} counted unchanged; to limit the vocabulary give -vocab"

@@ -224,18 +224,17 @@ RULES = (
 
 @dataclass(frozen=True)
 class Counted:
-    """What was counted. counts, written: lists of one item, the counts for the model and the counts to write. The
-    function that uses up the counts takes them out of the list, so that their memory is freed. words: of the counts.
-    contexts: the result of `counts.contexts_of`, if pruning needs it; None if the texts can be scored instead. lists:
-    the Lists of the CountJob. listed: the words of -limit-vocab-file, or None. is_changed: whether the model is changed
-    after it is estimated. header: the first lines of -lm.
+    """What a model is made of. counts: a list of one item, the counts. `make_model` takes them out of the list, so that
+    their memory is freed as soon as they are used up. vocabulary: of the model. contexts: the result of
+    `counts.contexts_of`, if pruning needs it; None if the texts can be scored instead. classes: those of the CountJob,
+    or None. listed: the words of -limit-vocab-file, or None. is_changed: whether the model is changed after it is
+    estimated. header: the first lines of -lm.
     """
 
     counts: list
-    written: list
-    words: list
+    vocabulary: object
     contexts: object
-    lists: counting.Lists
+    classes: dict | None
     listed: set | None
     is_changed: bool
     header: bytes
@@ -257,17 +256,12 @@ def estimate(job):
     with pooled() if job.count.mpi else contextlib.nullcontext(ALONE) as comm:
         if comm and comm.size > 1 and not job.is_shared:
             comm = None if comm.rank else ALONE
-        if not comm:
+        counted = count(job, comm) if comm else None
+        if not counted:
             return None
-        counted = count(job, comm)
-        if job.model_wanted and is_shelved(counted.counts[0]):
+        if is_shelved(counted.counts[0]):
             return make_model(job, counted, comm)
-        if comm.rank:
-            return None
-    if job.model_wanted:
-        return make_model(job, counted, ALONE)
-    counting.write_counted(job.count, counted.lists, counted.words, counted.written)
-    return None
+    return make_model(job, counted, ALONE)
 
 
 def estimate_sources(job):
@@ -279,7 +273,7 @@ def estimate_sources(job):
     check_outputs(*outputs_of(job), texts=count_job.sources, inputs=inputs)
     lists = counting.read_lists(count_job)
     model, contexts = pooled_model(job, lists)
-    counted = Counted([], [], model.vocab.words, contexts, lists, None, True, b"")
+    counted = Counted([], model.vocab, contexts, None, None, True, b"")
     return write_backoff(job, counted, model, None, job.lm)
 
 
@@ -298,22 +292,34 @@ def tell_ignored(job):
         warnings.warn("-maxent replaces smoothing; the smoothing options are ignored", LmtkWarning, stacklevel=1)
 
 
-def count(job, comm):
-    """The Counted of a job, with the ranks of `comm`."""
+def check_files(job):
+    """Raises UsageError or OSError if an output cannot be written, or would replace an input."""
     count_job = job.count
-    if comm.size > 1 and (count_job.stream or "-" in count_job.text):
-        raise UsageError(
-            "-mpi needs texts in files that every rank can read; it cannot be combined with -stream or stdin (-)"
-        )
     # -write may replace a file of -read, and -write-vocab may replace the file of -vocab
     vocab = count_job.vocab if count_job.vocab != count_job.write_vocab else None
     inputs = [path for path in count_job.read if path != count_job.write]
     inputs += [count_job.classes, job.heldout, count_job.nonevents, vocab, count_job.reading.tokenizer]
     inputs += [job.limit_vocab_file, *(path for _, path in job.files if job.makes_model)]
     check_outputs(*outputs_of(job), texts=count_job.text, inputs=inputs)
+
+
+def count(job, comm):
+    """Counts with the ranks of `comm`, and writes what was counted. Returns the Counted; None if no model is wanted,
+    and on the other ranks if only rank 0 has the counts.
+    """
+    from lmtk.ngram.estimate.estimation import is_shelved
+
+    count_job = job.count
+    if comm.size > 1 and (count_job.stream or "-" in count_job.text):
+        raise UsageError(
+            "-mpi needs texts in files that every rank can read; it cannot be combined with -stream or stdin (-)"
+        )
+    check_files(job)
     listed = comm.share(lambda: read_listed(job))
     lists = comm.share(lambda: counting.read_lists(count_job))
     counts, written = count_ngrams(job, lists, comm)
+    if comm.rank and not is_shelved(counts):
+        return None
     moved = job.makes_model and job.layout == "kenlm" and counts.has(count_job.unk)
     header = header_of(count_job, counts.tokens) if job.verbose_header else b""
     contexts = None
@@ -322,7 +328,14 @@ def count(job, comm):
 
         longest = count_job.order - 1 if job.prune_kneser is None else count_job.order
         contexts = contexts_of(written, longest)
-    return Counted([counts], [written], counts.words, contexts, lists, listed, bool(job.is_changed or moved), header)
+    vocabulary = None
+    if job.model_wanted:
+        vocabulary = counting.vocabulary_of(count_job, lists, counts.words, job.unk or count_job.kenlm)
+    if comm.rank == 0:
+        counting.write_counted(count_job, lists, written)
+    if not job.model_wanted:
+        return None
+    return Counted([counts], vocabulary, contexts, lists.classes, listed, bool(job.is_changed or moved), header)
 
 
 def outputs_of(job):
@@ -409,10 +422,7 @@ def make_model(job, counted, comm):
     from lmtk.ngram.estimate import estimation
 
     count_job, shelved, kept = job.count, estimation.is_shelved(counted.counts[0]), None
-    unk = job.unk or count_job.kenlm
-    vocabulary = counting.vocabulary_of(count_job, counted.lists, counted.words, unk)
-    if comm.rank == 0:
-        counting.write_counted(count_job, counted.lists, counted.words, counted.written)
+    vocabulary = counted.vocabulary
     recipe = recipe_of(job, counted)
     if job.maxent:
         from lmtk.ngram.estimate import maxent
@@ -570,7 +580,7 @@ def write_class_model(job, counted, model):
         if job.lm or job.write_bin:
             classes.write_text(out, job.lm or job.write_bin, path, job.class_lm)
         else:
-            whole = classes.class_model(model, job.class_lm, path, counted.lists.classes)
+            whole = classes.class_model(model, job.class_lm, path, counted.classes)
             classes.write_binary(out, whole, job.class_lm)
 
 
