@@ -99,14 +99,14 @@ class EstimateJob:
         return any((self.prune, self.prune_kneser, self.prune_to, self.prune_to_size))
 
     @property
-    def model_wanted(self):
-        """Whether a model is made, or only its discounts, for files."""
+    def estimates(self):
+        """Whether anything is estimated: a model, or only its discounts, for files."""
         return self.makes_model or self.smoothing.reads_or_writes_discounts
 
     @property
     def methods(self):
         """A methods.Method for each order; none if no model by counts is wanted."""
-        if not self.model_wanted or self.maxent or self.count.sources:
+        if not self.estimates or self.maxent or self.count.sources:
             return []
         methods = methods_of(self.smoothing, self.count.order, self.count.kenlm)
         return methods if self.prune_kneser is None else [replace(method, minimum=1) for method in methods]
@@ -118,7 +118,7 @@ class EstimateJob:
         return sorted((n, path) for n, path in paths if n <= self.count.order)
 
     @property
-    def is_changed(self):
+    def changes_model(self):
         """Whether the model is changed, or sorted anew, once it is estimated."""
         sorts = self.count.sort or (self.layout == "kenlm" and not self.count.kenlm)
         return bool(self.makes_model and (sorts or self.is_pruned or self.limit_vocab_file or self.closed))
@@ -131,13 +131,18 @@ class EstimateJob:
         return bool(self.is_pruned and self.prune_contexts != "model" and wants_counts)
 
     @property
+    def needs_backoff(self):
+        """Whether more is done with the model than to write -lm as it is estimated, so that it becomes a Backoff."""
+        return bool(self.changes_model or self.model_files.others("arpa") or self.class_lm or self.keep)
+
+    @property
     def is_shared(self):
-        """Whether the ranks share the work until -lm is written. That needs a model that is written as it is estimated:
-        no other model file, no counts read or written, no -maxent, no -verbose-header, and SRILM's layout.
+        """Whether the ranks share the work until -lm is written. That needs a model that is written as it is estimated,
+        no counts read or written, no -maxent, no -verbose-header, and SRILM's layout.
         """
-        count, lines_differ = self.count, self.verbose_header or self.layout == "kenlm"
-        files = count.read or count.writes_counts or self.model_files.others("arpa") or self.class_lm
-        return bool(self.lm and not (self.is_changed or self.maxent or files or lines_differ or self.keep))
+        has_counts = self.count.read or self.count.writes_counts
+        lines_differ = self.verbose_header or self.layout == "kenlm"
+        return bool(self.lm and not (self.needs_backoff or self.maxent or has_counts or lines_differ))
 
 
 def has_minimum(smoothing):
@@ -188,7 +193,7 @@ RULES = (
         "-prune-kneser chooses the n-grams that stay; leave out -gtmin, -gtNmin and -prune-by-count",
     ),
     wrong(
-        lambda job: (job.is_pruned or job.minprune != 2) and not job.model_wanted,
+        lambda job: (job.is_pruned or job.minprune != 2) and not job.estimates,
         "pruning options need a model to prune; add -lm or -write-bin",
     ),
     excludes(
@@ -209,7 +214,7 @@ RULES = (
     ),
     excludes("sources", NOT_WITH_SOURCES),
     excludes("sources", OTHER_METHODS, "-source always makes a modified Kneser-Ney model; leave out other methods"),
-    wrong(lambda job: job.heldout and not job.model_wanted, "-heldout needs a model to tune; add -lm or -write-bin"),
+    wrong(lambda job: job.heldout and not job.estimates, "-heldout needs a model to tune; add -lm or -write-bin"),
     excludes("nonevents", "maxent", "-nonevents cannot be combined with -kenlm or -maxent"),
     excludes("trust_totals", "kenlm memory mpi maxent heldout"),
     wrong(lambda job: not job.maxent_sigma2, "-maxent-sigma2 must be above 0"),
@@ -227,8 +232,8 @@ class Counted:
     """What a model is made of. counts: a list of one item, the counts. `make_model` takes them out of the list, so that
     their memory is freed as soon as they are used up. vocabulary: of the model. contexts: the result of
     `counts.contexts_of`, if pruning needs it; None if the texts can be scored instead. classes: those of the CountJob,
-    or None. listed: the words of -limit-vocab-file, or None. is_changed: whether the model is changed after it is
-    estimated. header: the first lines of -lm.
+    or None. listed: the words of -limit-vocab-file, or None. is_changed: whether the model is changed, or sorted anew,
+    once it is estimated. files: the files of the model.
     """
 
     counts: list
@@ -237,7 +242,7 @@ class Counted:
     classes: dict | None
     listed: set | None
     is_changed: bool
-    header: bytes
+    files: ModelFiles
 
 
 def estimate(job):
@@ -273,8 +278,8 @@ def estimate_sources(job):
     check_outputs(*outputs_of(job), texts=count_job.sources, inputs=inputs)
     lists = counting.read_lists(count_job)
     model, contexts = pooled_model(job, lists)
-    counted = Counted([], model.vocab, contexts, None, None, True, b"")
-    return write_backoff(job, counted, model, None, job.lm)
+    counted = Counted([], model.vocab, contexts, None, None, True, job.model_files)
+    return write_backoff(job, counted, model, None, counted.files)
 
 
 def tell_ignored(job):
@@ -283,7 +288,7 @@ def tell_ignored(job):
     if job.count.kenlm and has_minimum(smoothing):
         message = "-kenlm leaves out n-grams by -prune-by-count alone; -gtmin and -gtNmin are ignored"
         warnings.warn(message, LmtkWarning, stacklevel=1)
-    if not job.model_wanted and (job.maxent or smoothing.interpolate or has_method):
+    if not job.estimates and (job.maxent or smoothing.interpolate or has_method):
         warnings.warn(
             "smoothing options have no effect without a model; add -lm or -write-bin", LmtkWarning, stacklevel=1
         )
@@ -321,7 +326,8 @@ def count(job, comm):
     if comm.rank and not is_shelved(counts):
         return None
     moved = job.makes_model and job.layout == "kenlm" and counts.has(count_job.unk)
-    header = header_of(count_job, counts.tokens) if job.verbose_header else b""
+    is_changed = bool(job.changes_model or moved)
+    files = replace(job.model_files, header=header_of(count_job, counts.tokens) if job.verbose_header else b"")
     contexts = None
     if job.prunes_by_counts and not can_score_texts(count_job):
         from lmtk.ngram.counting.counts import contexts_of
@@ -329,13 +335,13 @@ def count(job, comm):
         longest = count_job.order - 1 if job.prune_kneser is None else count_job.order
         contexts = contexts_of(written, longest)
     vocabulary = None
-    if job.model_wanted:
+    if job.estimates:
         vocabulary = counting.vocabulary_of(count_job, lists, counts.words, job.unk or count_job.kenlm)
     if comm.rank == 0:
         counting.write_counted(count_job, lists, written)
-    if not job.model_wanted:
+    if not job.estimates:
         return None
-    return Counted([counts], vocabulary, contexts, lists.classes, listed, bool(job.is_changed or moved), header)
+    return Counted([counts], vocabulary, contexts, lists.classes, listed, is_changed, files)
 
 
 def outputs_of(job):
@@ -362,17 +368,17 @@ def count_ngrams(job, lists, comm):
         raise UsageError(f"-grow reads a text several times, but {name_of(path)} is not a regular file; give a file")
     uses_counts = count_job.writes_counts or (job.prunes_by_counts and not can_score_texts(count_job))
     # where memory is bounded a text is read once for the model and once for its counts
-    twice = count_job.memory and job.model_wanted and uses_counts and again
+    twice = count_job.memory and job.estimates and uses_counts and again
     in_order = EOS not in lists.nonevents  # the kernels for n-grams in suffix order predict </s>
     counts_wanted = (uses_counts and not twice) or job.maxent or job.trust_totals or count_job.recompute or not in_order
-    as_text = job.model_wanted and not counts_wanted and count_job.order > 1
+    as_text = job.estimates and not counts_wanted and count_job.order > 1
     counts = counting.collect_counts(count_job, lists, comm, as_text)
     written = counts
     if twice and isinstance(counts, Text):
         written = counting.collect_counts(count_job, lists, comm)
     if count_job.recompute:
         counts = written = counts.recomputed()
-    if isinstance(counts, Spilled) and job.model_wanted:
+    if isinstance(counts, Spilled) and job.estimates:
         bucketed = in_order and not job.maxent and count_job.order > 1 and counts.in_sentences()
         counts = counts if bucketed else in_memory(counts, count_job.memory)
     return counts, written
@@ -416,7 +422,7 @@ def read_heldout(job, vocabulary):
 
 
 def make_model(job, counted, comm):
-    """Makes the model of what was counted, with the ranks of `comm`; rank 0 writes it. Returns what `estimate` does."""
+    """Makes the model of what was counted, with the ranks of `comm`, and writes it. Returns what `estimate` does."""
     from lmtk.files.bounded import limit_memory
     from lmtk.jobs.bar import Bar
     from lmtk.ngram.estimate import estimation
@@ -427,13 +433,15 @@ def make_model(job, counted, comm):
     if job.maxent:
         from lmtk.ngram.estimate import maxent
 
-        settings = {"alpha": job.maxent_alpha, "sigma2": job.maxent_sigma2, "tell": recipe.tell}
-        model_of = partial(maxent.estimate, order=count_job.order, **settings)
-        return write_backoff(job, counted, model_of(counted.counts.pop(), vocabulary), None, job.lm)
+        settings = count_job.order, job.maxent_alpha, job.maxent_sigma2, recipe.tell
+        model = maxent.estimate(counted.counts.pop(), vocabulary, *settings)
+        return write_backoff(job, counted, model, None, counted.files)
     if shelved and count_job.memory:
         limit_memory(count_job.memory)
-    layout = layout_of(job, counted, vocabulary)
-    form = form_of(job, counted)
+    if job.grow or not job.makes_model:
+        form = "discounts"
+    else:
+        form = "nodes" if counted.is_changed or job.needs_backoff else "lines"
     with Bar(not shelved or job.debug > 0 or comm.rank > 0) as bar:
         recipe = replace(recipe, heldout=comm.share(lambda: read_heldout(job, vocabulary)))
         model, methods = estimation.estimate(
@@ -442,7 +450,7 @@ def make_model(job, counted, comm):
         write_discount_files(job, methods)
         model = grow(job, vocabulary, methods) if job.grow else model
         if model:
-            kept = write_model(job, counted, model, methods, layout, comm.rank)
+            kept = write_model(job, counted, model, methods, comm.rank)
     sent = comm.sum(comm.sent)
     if sent and comm.rank == 0:
         recipe.tell(f"the ranks sent one another {sent} bytes")
@@ -458,22 +466,6 @@ def grow(job, vocabulary, methods):
     return growing.grow(corpus, vocabulary, methods, job.prune_kneser)
 
 
-def form_of(job, counted):
-    """What `estimation.estimate` is to make: the "nodes" of a Backoff; the "lines" of -lm; or no model but "discounts",
-    for files of discounts and for `grow`.
-    """
-    if job.grow:
-        return "discounts"
-    if is_as_nodes(job, counted):
-        return "nodes"
-    return "lines" if job.lm else "discounts"
-
-
-def is_as_nodes(job, counted):
-    """Whether the whole model is wanted as a Backoff."""
-    return bool(counted.is_changed or job.model_files.others("arpa") or job.class_lm or job.keep)
-
-
 def write_discount_files(job, methods):
     """Writes the discounts of the methods to the files of discounts, if no model is made that would read them."""
     from lmtk.files.outputs import open_out
@@ -484,45 +476,46 @@ def write_discount_files(job, methods):
             write_discounts(out, methods[n - 1])
 
 
-def write_model(job, counted, model, methods, layout, rank):
+def write_model(job, counted, model, methods, rank):
     """Writes a model as it is estimated, a Backoff or Buckets. Returns what `estimate` does.
 
-    Buckets that are not changed are written as ARPA without becoming a Backoff, and as a KenLM trie if no other file is
-    wanted besides ARPA. All else is written from a Backoff.
+    Buckets that are not changed are written as ARPA without becoming a Backoff. If there is one more file, a KenLM trie
+    or a binary file in the usual form, it is made of the Buckets too. All else is written from a Backoff.
     """
     from lmtk.files.outputs import open_out
     from lmtk.ngram.model import backoff, building
 
+    files, memory = counted.files, job.count.memory
     if isinstance(model, backoff.Backoff):
-        return write_backoff(job, counted, model, methods, job.lm)
+        return write_backoff(job, counted, model, methods, files)
     from lmtk.ngram.estimate.buckets import assembly, writing
 
-    changed, as_nodes, memory = counted.is_changed, is_as_nodes(job, counted), job.count.memory
-    others, needs_whole = job.model_files.others("arpa"), changed or job.class_lm or job.keep
     if rank:
-        writing.write_arpa(None, model, job.lm, layout)
-    elif job.lm and not changed:
-        with open_out(job.lm) as out:
-            writing.write_arpa(out, model, job.lm, layout, may_reuse=not as_nodes)
-    is_trie = others == {"kenlm"} and job.kenlm_type == "trie" and not needs_whole
-    if is_trie and write_estimate(model, job.write_kenlm, job.model_files.form):
+        writing.write_arpa(None, model, job.lm)
         return None
-    if others == {"binary"} and not (needs_whole or job.compact or job.quantize):
-        with open_out(job.write_bin) as out:
-            backoff.write_binary(out, assembly.backoff_of(model, memory, partial(building.map_in_file, out)))
-    elif as_nodes:
-        whole = assembly.backoff_of(model, memory)
-        return write_backoff(job, counted, whole, methods, job.lm if changed else None)
-    return None
+    if files.arpa and not counted.is_changed:
+        with open_out(files.arpa) as out:
+            writing.write_arpa(out, model, files.arpa, layout_of(files, model), may_reuse=not job.needs_backoff)
+        files = replace(files, arpa=None)
+    if not (counted.is_changed or job.class_lm or job.keep):
+        if not files.paths:
+            return None
+        is_trie = files.paths.keys() == {"kenlm"} and files.kenlm_type == "trie"
+        if is_trie and write_estimate(model, files.kenlm, files.form):
+            return None
+        if files.paths.keys() == {"binary"} and not (files.compact or files.quantize):
+            with open_out(files.binary) as out:
+                backoff.write_binary(out, assembly.backoff_of(model, memory, partial(building.map_in_file, out)))
+            return None
+    return write_backoff(job, counted, assembly.backoff_of(model, memory), methods, files)
 
 
-def write_backoff(job, counted, model, methods, lm):
-    """Writes a Backoff, once it is changed, to the files that the job names, as ARPA to `lm`. methods: with the
-    discounts of the model. Returns the model if the job keeps it.
+def write_backoff(job, counted, model, methods, files):
+    """Changes a Backoff as the job says, and writes it to ModelFiles, and as a class model. methods: with the discounts
+    of the model. Returns the model if the job keeps it.
     """
     from lmtk.ngram.edit import vocabulary
 
-    files = replace(job.model_files, arpa=lm, header=counted.header)
     if job.limit_vocab_file:
         model = vocabulary.limit(model, counted.listed)
     if job.is_pruned:
@@ -603,12 +596,12 @@ def header_of(count, tokens):
     return f"# Input file: {source}\n# Token count: {tokens}\n# Smoothing: Modified Kneser-Ney\n".encode()
 
 
-def layout_of(job, counted, vocabulary):
-    """The Layout of an ARPA file that is written without a Backoff; None: SRILM's layout."""
+def layout_of(files, model):
+    """The Layout of the ARPA file of Buckets."""
     from lmtk.ngram.arpa import kenlm_layout, printing
 
-    if not (job.layout == "kenlm" or counted.header):
-        return None
-    plain = job.layout != "kenlm"
-    layout = printing.srilm_layout(vocabulary.words) if plain else kenlm_layout.layout(vocabulary, job.count.order)
-    return replace(layout, begin=counted.header + layout.begin)
+    if files.layout == "kenlm":
+        layout = kenlm_layout.layout(model.vocab, model.order)
+    else:
+        layout = printing.srilm_layout(model.vocab.words)
+    return replace(layout, begin=files.header + layout.begin)
