@@ -86,6 +86,11 @@ class CountJob:
     def writes_counts(self):
         return bool(self.write or self.write_n)
 
+    @property
+    def outputs(self):
+        """The files for counts and words, where None stands for a file that is not wanted."""
+        return self.write, *self.write_n.values(), self.write_vocab
+
 
 def order_not_counted(job):
     """The message about a -writeN for an order that is not counted, or None."""

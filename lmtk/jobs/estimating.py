@@ -90,7 +90,7 @@ class EstimateJob:
 
     @property
     def makes_model(self):
-        """Whether a model is made. Then the files of discounts are read; otherwise they are written."""
+        """Whether a model is made, for files or to be kept."""
         return bool(self.model_files.paths or self.class_lm or self.keep)
 
     @property
@@ -112,8 +112,8 @@ class EstimateJob:
         return methods if self.prune_kneser is None else [replace(method, minimum=1) for method in methods]
 
     @property
-    def files(self):
-        """[(order, its file of discounts)]."""
+    def discount_files(self):
+        """[(order, its file of discounts)]: read if a model is made, otherwise written."""
         paths = [row for by_order in self.smoothing.files(self.count.order).values() for row in by_order.items()]
         return sorted((n, path) for n, path in paths if n <= self.count.order)
 
@@ -122,6 +122,16 @@ class EstimateJob:
         """Whether the model is changed, or sorted anew, once it is estimated."""
         sorts = self.count.sort or (self.layout == "kenlm" and not self.count.kenlm)
         return bool(self.makes_model and (sorts or self.is_pruned or self.limit_vocab_file or self.closed))
+
+    @property
+    def discounts_read(self):
+        """Those of `discount_files` that are read."""
+        return self.discount_files if self.makes_model else []
+
+    @property
+    def discounts_written(self):
+        """Those of `discount_files` that are written."""
+        return [] if self.makes_model else self.discount_files
 
     @property
     def prunes_by_counts(self):
@@ -273,10 +283,8 @@ def estimate_sources(job):
     """`estimate` for a model of weighted sources."""
     from lmtk.jobs.sources import pooled_model
 
-    count_job = job.count
-    inputs = job.heldout, count_job.vocab, count_job.reading.tokenizer
-    check_outputs(*outputs_of(job), texts=count_job.sources, inputs=inputs)
-    lists = counting.read_lists(count_job)
+    check_files(job)
+    lists = counting.read_lists(job.count)
     model, contexts = pooled_model(job, lists)
     counted = Counted([], model.vocab, contexts, None, None, True, job.model_files)
     return write_backoff(job, counted, model, None, counted.files)
@@ -304,8 +312,12 @@ def check_files(job):
     vocab = count_job.vocab if count_job.vocab != count_job.write_vocab else None
     inputs = [path for path in count_job.read if path != count_job.write]
     inputs += [count_job.classes, job.heldout, count_job.nonevents, vocab, count_job.reading.tokenizer]
-    inputs += [job.limit_vocab_file, *(path for _, path in job.files if job.makes_model)]
-    check_outputs(*outputs_of(job), texts=count_job.text, inputs=inputs)
+    inputs += [job.limit_vocab_file, *(path for _, path in job.discounts_read)]
+    outputs = [*count_job.outputs, *job.model_files.paths.values(), job.class_lm]
+    if not job.makes_model:
+        # not `discounts_written`: the orders that share the file of -kn may do so, other orders may not
+        outputs += [*job.smoothing.gt.values(), *job.smoothing.kn.values(), job.smoothing.kn_all]
+    check_outputs(*outputs, texts=[*count_job.text, *count_job.sources], inputs=inputs)
 
 
 def count(job, comm):
@@ -329,7 +341,7 @@ def count(job, comm):
     is_changed = bool(job.changes_model or moved)
     files = replace(job.model_files, header=header_of(count_job, counts.tokens) if job.verbose_header else b"")
     contexts = None
-    if job.prunes_by_counts and not can_score_texts(count_job):
+    if needs_contexts(job):
         from lmtk.ngram.counting.counts import contexts_of
 
         longest = count_job.order - 1 if job.prune_kneser is None else count_job.order
@@ -342,15 +354,6 @@ def count(job, comm):
     if not job.estimates:
         return None
     return Counted([counts], vocabulary, contexts, lists.classes, listed, is_changed, files)
-
-
-def outputs_of(job):
-    """The files that the job writes."""
-    count_job, smoothing = job.count, job.smoothing
-    # if several orders have one file of discounts, the last of them stays in it
-    discounts = [] if job.makes_model else [*smoothing.gt.values(), *smoothing.kn.values(), smoothing.kn_all]
-    models = *job.model_files.paths.values(), job.class_lm
-    return count_job.write, *count_job.write_n.values(), count_job.write_vocab, *models, *discounts
 
 
 def count_ngrams(job, lists, comm):
@@ -366,32 +369,32 @@ def count_ngrams(job, lists, comm):
     if job.grow and not again:
         path = next(path for path in count_job.text if not is_file(path))
         raise UsageError(f"-grow reads a text several times, but {name_of(path)} is not a regular file; give a file")
-    uses_counts = count_job.writes_counts or (job.prunes_by_counts and not can_score_texts(count_job))
-    # where memory is bounded a text is read once for the model and once for its counts
-    twice = count_job.memory and job.estimates and uses_counts and again
-    in_order = EOS not in lists.nonevents  # the kernels for n-grams in suffix order predict </s>
-    counts_wanted = (uses_counts and not twice) or job.maxent or job.trust_totals or count_job.recompute or not in_order
-    as_text = job.estimates and not counts_wanted and count_job.order > 1
-    counts = counting.collect_counts(count_job, lists, comm, as_text)
-    written = counts
-    if twice and isinstance(counts, Text):
+    uses_counts = count_job.writes_counts or needs_contexts(job)
+    # where memory is bounded, a text is read once for the model and once for its counts
+    reads_twice = count_job.memory and job.estimates and uses_counts and again
+    # whether kernels can estimate the model from n-grams in suffix order; they predict </s>
+    is_special = job.maxent or job.trust_totals or count_job.recompute or EOS in lists.nonevents
+    in_suffix_order = job.estimates and count_job.order > 1 and not is_special
+    as_text = in_suffix_order and (reads_twice or not uses_counts)
+    counts = written = counting.collect_counts(count_job, lists, comm, as_text)
+    if reads_twice and isinstance(counts, Text):
         written = counting.collect_counts(count_job, lists, comm)
     if count_job.recompute:
         counts = written = counts.recomputed()
-    if isinstance(counts, Spilled) and job.estimates:
-        bucketed = in_order and not job.maxent and count_job.order > 1 and counts.in_sentences()
-        counts = counts if bucketed else in_memory(counts, count_job.memory)
+    if isinstance(counts, Spilled) and job.estimates and not (in_suffix_order and counts.in_sentences()):
+        counts = in_memory(counts, count_job.memory)
     return counts, written
+
+
+def needs_contexts(job):
+    """Whether pruning needs the counts of contexts, because it cannot score the texts instead."""
+    count_job = job.count
+    return job.prunes_by_counts and not (can_read_again(count_job) and not count_job.skip_symbols)
 
 
 def can_read_again(count_job):
     """Whether a CountJob counts only texts, without weights or classes, in files that can be read again."""
     return not (count_job.read or count_job.weighted or count_job.classes) and all(map(is_file, count_job.text))
-
-
-def can_score_texts(count_job):
-    """Whether scoring the texts of a CountJob finds the n-grams that it counts."""
-    return can_read_again(count_job) and not count_job.skip_symbols
 
 
 def recipe_of(job, counted):
@@ -404,9 +407,9 @@ def recipe_of(job, counted):
             sys.stderr.write(line + "\n")
 
     methods, smoothing = job.methods, job.smoothing
-    files = job.files if job.makes_model else []
-    rows = {path: [*lines(path)] for path in dict.fromkeys(path for _, path in files)}  # a pipe is read once
-    discounts = {n: read_discounts(methods[n - 1], rows[path], path) for n, path in files}
+    paths = dict.fromkeys(path for _, path in job.discounts_read)
+    rows = {path: [*lines(path)] for path in paths}  # orders may share a file, which may be a pipe: it is read once
+    discounts = {n: read_discounts(methods[n - 1], rows[path], path) for n, path in job.discounts_read}
     kenlm, fallback = job.count.kenlm, smoothing.discount_fallback
     return Recipe(methods, fallback, tell, discounts, kenlm, counted.listed, job.vocab_pad, trusting=job.trust_totals)
 
@@ -467,11 +470,11 @@ def grow(job, vocabulary, methods):
 
 
 def write_discount_files(job, methods):
-    """Writes the discounts of the methods to the files of discounts, if no model is made that would read them."""
+    """Writes the discounts of the methods. If orders share a file, it gets the discounts of the highest of them."""
     from lmtk.files.outputs import open_out
     from lmtk.ngram.estimate.methods import write_discounts
 
-    for n, path in [] if job.makes_model else job.files:
+    for n, path in job.discounts_written:
         with open_out(path) as out:
             write_discounts(out, methods[n - 1])
 
