@@ -337,6 +337,7 @@ def count(job, comm):
     counts, written = count_ngrams(job, lists, comm)
     if comm.rank and not is_shelved(counts):
         return None
+    # `kenlm_layout.layout` is for texts without <unk>; the n-grams of other texts are sorted anew
     moved = job.makes_model and job.layout == "kenlm" and counts.has(count_job.unk)
     is_changed = bool(job.changes_model or moved)
     files = replace(job.model_files, header=header_of(count_job, counts.tokens) if job.verbose_header else b"")
