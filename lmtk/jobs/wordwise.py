@@ -22,10 +22,11 @@ def mix_for_scoring(job, models, weights):
         option = "-multiwords" if job.multiwords else "-skipoovs"
         needed = f"{option} needs a back-off n-gram"
         raise LmtkError(f"{job.name}: {needed}, but the kind of the model is {kind_of_model(model)}")
-    instead = [os.fsencode(job.zeroprob_word)] if job.zeroprob_word else []
-    instead = list(map(lower, instead)) if job.scoring.tolower else instead
-    parts = [vocabulary.add_words(m, instead) if isinstance(m, Backoff) else m for m in models]
-    parts = dynamic.of_one_vocabulary(parts) if len(models) > 1 else parts
+    instead = os.fsencode(job.zeroprob_word) if job.zeroprob_word else None
+    if instead:
+        instead = lower(instead) if job.scoring.tolower else instead
+        models = [vocabulary.add_words(m, [instead]) if isinstance(m, Backoff) else m for m in models]
+    parts = dynamic.of_one_vocabulary(models) if len(models) > 1 else models
     if job.skipoovs:
         parts = [zeros.Skipping(part, min((job.order or model.order) - 1, 2)) for part in parts]
     model = Multiwords(parts[0], os.fsencode(job.multi_char)) if job.multiwords else parts[0]
@@ -34,11 +35,11 @@ def mix_for_scoring(job, models, weights):
         more = (job.unk,) if job.loglinear_mix else (job.bayes, job.bayes_scale, job.unk)
         model = mix(parts, weights, *more)
     model = dynamic.Cached(model, job.cache, job.cache_lambda, job.unk) if job.cache else model
-    return replace_zeros(job, model, *instead)
+    return replace_zeros(job, model, instead)
 
 
-def replace_zeros(job, model, instead=None):
-    """The model with -zeroprob-word, the word `instead`, and -unk-prob."""
+def replace_zeros(job, model, instead):
+    """The model with -unk-prob and -zeroprob-word. instead: the word of the latter, or None."""
     from lmtk.joint.zeros import Nonzero
     from lmtk.lm import LN10
     from lmtk.ngram.model.nodes import ZERO
