@@ -1,9 +1,9 @@
 import signal
 from functools import partial
 
+import forking
 import pytest
-from forking import forbid_fallback
-from helpers import HELD, TRAIN, set_large
+from helpers import ENVIRONMENT, HELD, TRAIN, set_large
 from hypothesis import settings
 
 from lmtk.files import bounded
@@ -12,7 +12,7 @@ from lmtk.machine import large, threads
 # a shell's background jobs ignore interrupts, those of nohup a terminal that goes, and so would the commands tested
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
-forbid_fallback()
+forking.forbid_fallback()
 
 
 def pytest_addoption(parser):
@@ -82,3 +82,10 @@ def texts(tmp_path):
     (tmp_path / "train").write_text(TRAIN)
     (tmp_path / "held").write_text(HELD)
     return tmp_path
+
+
+@pytest.fixture(scope="session")
+def forked(tmp_path_factory):
+    """The environment in which commands are forked."""
+    with forking.started(tmp_path_factory.mktemp("forked"), ENVIRONMENT) as clients:
+        yield ENVIRONMENT | {"PATH": f"{clients}:{ENVIRONMENT['PATH']}", "BIN": str(clients)}

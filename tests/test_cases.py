@@ -14,7 +14,6 @@ import re
 import shutil
 import subprocess
 
-import forking
 import pytest
 from helpers import ENVIRONMENT, TESTS
 
@@ -52,13 +51,6 @@ def is_close(a, b, tol):
 def test_whole_numbers_are_exact_and_fractions_relative():
     assert same("4531 words, p 0.0009", "4531 words, p 0.000900001", 1e-3)
     assert not same("4531 words", "4534 words", 1e-3) and not same("p 0.0001", "p 0.0009", 1e-3)
-
-
-@pytest.fixture(scope="session")
-def forked(tmp_path_factory):
-    """The environment in which commands are forked."""
-    with forking.started(tmp_path_factory.mktemp("forked"), ENVIRONMENT) as clients:
-        yield ENVIRONMENT | {"PATH": f"{clients}:{ENVIRONMENT['PATH']}", "BIN": str(clients)}
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: f"{c.parent.name}/{c.name}")

@@ -4,7 +4,7 @@ import re
 import subprocess
 
 import pytest
-from helpers import ENVIRONMENT, TESTS
+from helpers import TESTS
 
 TOP = TESTS.parent
 README = (TOP / "README.md").read_text()
@@ -33,36 +33,37 @@ lmtk ngram-count -text valid.txt -vocab words.txt -unk -wbdiscount -lm general.a
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
+def run(tmp_path_factory, forked):
+    """A function that runs commands in a folder with the texts, and returns what they print."""
     folder = tmp_path_factory.mktemp("readme")
-    run(TEXTS.replace("TOP", str(TOP)), folder)
-    return folder
+
+    def run(commands):
+        done = subprocess.run(["sh", "-euc", commands], cwd=folder, env=forked, capture_output=True, text=True)
+        assert (done.returncode, done.stderr) == (0, "")
+        return done.stdout
+
+    run(TEXTS.replace("TOP", str(TOP)))
+    return run
 
 
-def run(commands, folder):
-    done = subprocess.run(["sh", "-euc", commands], cwd=folder, env=ENVIRONMENT, capture_output=True, text=True)
-    assert (done.returncode, done.stderr) == (0, "")
-    return done.stdout
-
-
-def test_the_first_result(folder):
+def test_the_first_result(run):
     """The text differs between versions of Python, so the form of the report is checked and not its figures."""
     assert len(SHOWN) == 2
     shape = r"file test.txt: \d+ sentences, \d+ words, \d+ OOVs\n0 zeroprobs, logprob= \S+ ppl= \S+ ppl1= \S+\n"
-    assert re.fullmatch(shape, run("\n".join(SHOWN), folder))
+    assert re.fullmatch(shape, run("\n".join(SHOWN)))
     assert re.search(shape, re.sub("^    ", "", README, flags=re.MULTILINE))
 
 
-def test_the_commands_of_the_table(folder):
+def test_the_commands_of_the_table(run):
     assert len(TABLE) >= 14
     for command in TABLE:
-        run(command, folder)
+        run(command)
 
 
-def test_long_sentences_of_the_grammar(folder):
+def test_long_sentences_of_the_grammar(run):
     """Sentences of up to 60 words: always the same ones, none twice, with equally many words on both sides."""
-    made = run(f"python3 {TOP}/examples/3-translate/pairs.py 500 1 60", folder)
-    assert made == run(f"python3 {TOP}/examples/3-translate/pairs.py 500 1 60", folder)
+    made = run(f"python3 {TOP}/examples/3-translate/pairs.py 500 1 60")
+    assert made == run(f"python3 {TOP}/examples/3-translate/pairs.py 500 1 60")
     pairs = [line.split("\t") for line in made.splitlines()]
     assert len({source for source, _ in pairs}) == 500
     lengths = [len(source.split()) for source, _ in pairs]
