@@ -90,7 +90,7 @@ def test_one_process_begins_and_three_ranks_go_on(texts):
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("how", [[], ["-parallel", "data"]])
 def test_ranks_that_are_interrupted_leave_a_checkpoint_for_one_process(tmp_path, how):
-    words = ["nplm-train", *DATA, *TINY, "-epochs", "150", "-rate", "1e-3", "-debug", "1", "-lm", tmp_path / "m"]
+    words = ["nplm-train", *DATA, *TINY, "-epochs", "300", "-rate", "1e-3", "-debug", "1", "-lm", tmp_path / "m"]
     process = start(2, *words, "-mpi", *how)
     assert process.stderr.readline().startswith("epoch 1:")
     process.send_signal(signal.SIGINT)
@@ -99,7 +99,7 @@ def test_ranks_that_are_interrupted_leave_a_checkpoint_for_one_process(tmp_path,
     assert [p.name for p in tmp_path.iterdir()] == ["m.ckpt"]
     assert mpi(2, *words, "-mpi", *how)[0] == 1  # beside a run that has not ended
     done = subprocess.run([*LMTK, *words, "-resume"], env=ENVIRONMENT, capture_output=True, text=True, check=True)
-    assert done.stderr.startswith("continuing from") and "epoch 150:" in done.stderr
+    assert done.stderr.startswith("continuing from") and "epoch 300:" in done.stderr
 
 
 @needs_mpi
