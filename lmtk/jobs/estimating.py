@@ -142,7 +142,7 @@ class EstimateJob:
 
     @property
     def needs_backoff(self):
-        """Whether more is done with the model than to write -lm as it is estimated, so that it becomes a Backoff."""
+        """Whether the model is changed, kept or written to more files than -lm. Then nodes are made, not only lines."""
         return bool(self.changes_model or self.model_files.others("arpa") or self.class_lm or self.keep)
 
     @property
@@ -315,14 +315,14 @@ def check_files(job):
     inputs += [job.limit_vocab_file, *(path for _, path in job.discounts_read)]
     outputs = [*count_job.outputs, *job.model_files.paths.values(), job.class_lm]
     if not job.makes_model:
-        # not `discounts_written`: the orders that share the file of -kn may do so, other orders may not
+        # `discounts_written` repeats the file of -kn for each order, and `check_outputs` rejects repeated files
         outputs += [*job.smoothing.gt.values(), *job.smoothing.kn.values(), job.smoothing.kn_all]
     check_outputs(*outputs, texts=[*count_job.text, *count_job.sources], inputs=inputs)
 
 
 def count(job, comm):
-    """Counts with the ranks of `comm`, and writes what was counted. Returns the Counted; None if no model is wanted,
-    and on the other ranks if only rank 0 has the counts.
+    """Counts with the ranks of `comm`, and writes the counts and words that the job asks for. Returns the Counted; None
+    if nothing is to be estimated, and on ranks that do not take part in the estimation.
     """
     from lmtk.ngram.estimate.estimation import is_shelved
 
@@ -373,7 +373,7 @@ def count_ngrams(job, lists, comm):
     uses_counts = count_job.writes_counts or needs_contexts(job)
     # where memory is bounded, a text is read once for the model and once for its counts
     reads_twice = count_job.memory and job.estimates and uses_counts and again
-    # whether kernels can estimate the model from n-grams in suffix order; they predict </s>
+    # such a model is not estimated by the kernels for n-grams in suffix order, which always predict </s>
     is_special = job.maxent or job.trust_totals or count_job.recompute or EOS in lists.nonevents
     in_suffix_order = job.estimates and count_job.order > 1 and not is_special
     as_text = in_suffix_order and (reads_twice or not uses_counts)
@@ -390,7 +390,7 @@ def count_ngrams(job, lists, comm):
 def needs_contexts(job):
     """Whether pruning needs the counts of contexts, because it cannot score the texts instead."""
     count_job = job.count
-    return job.prunes_by_counts and not (can_read_again(count_job) and not count_job.skip_symbols)
+    return job.prunes_by_counts and (count_job.skip_symbols or not can_read_again(count_job))
 
 
 def can_read_again(count_job):
@@ -483,8 +483,9 @@ def write_discount_files(job, methods):
 def write_model(job, counted, model, methods, rank):
     """Writes a model as it is estimated, a Backoff or Buckets. Returns what `estimate` does.
 
-    Buckets that are not changed are written as ARPA without becoming a Backoff. If there is one more file, a KenLM trie
-    or a binary file in the usual form, it is made of the Buckets too. All else is written from a Backoff.
+    Buckets that are not changed are written as ARPA without becoming a Backoff. If one other file is wanted and nothing
+    else, and it is a KenLM trie or a binary file that is neither compact nor quantized, it is written straight from the
+    Buckets too. All else is written from a Backoff.
     """
     from lmtk.files.outputs import open_out
     from lmtk.ngram.model import backoff, building
@@ -515,8 +516,8 @@ def write_model(job, counted, model, methods, rank):
 
 
 def write_backoff(job, counted, model, methods, files):
-    """Changes a Backoff as the job says, and writes it to ModelFiles, and as a class model. methods: with the discounts
-    of the model. Returns the model if the job keeps it.
+    """Changes a Backoff as the job says, and writes it to `files`, a ModelFiles, and to the file of -class-lm. methods:
+    with the discounts of the model. Returns the model if the job keeps it.
     """
     from lmtk.ngram.edit import vocabulary
 
