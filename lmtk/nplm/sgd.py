@@ -41,12 +41,12 @@ class Parameters:
 
 
 def place_copies(arrays, comm=ALONE):
-    """Copies of the arrays, name -> array, as attributes, in memory that `comm` provides."""
+    """Copy the arrays, a dict by name, into memory that `comm` provides. Returns a namespace of the copies."""
     return SimpleNamespace(**{name: comm.place(a.copy()) for name, a in arrays.items()})
 
 
 def copy_arrays(p):
-    """Copies of the arrays p, by name."""
+    """Copy the arrays of a namespace. Returns a dict of the copies by name."""
     return {name: a.copy() for name, a in vars(p).items()}
 
 

@@ -80,7 +80,7 @@ class Settings:
         if self.model == "energy":
             return "energy"
         if self.objective not in objectives.OBJECTIVES["full"]:
-            return self.objective  # class, tree and shortlist: an output layer and its only objective have one name
+            return self.objective  # an output layer with only one objective has its name: class, tree, shortlist
         return "tied" if self.tied else "full"
 
 
