@@ -120,6 +120,7 @@ def test_buckets_hold_what_stands_around_their_words(seed, monkeypatch):
     ids = x.tolist()
     monkeypatch.setattr(division, "PART", 1 + 7 * (seed % 30))
     shared = division.divide(Parts(x).seen(vocab), "words", vocab, n, None, ALONE)
+    monkeypatch.setattr(threads, "wanted", 1)  # several threads deal out records in any order
     of_text.deal_out(shared, Parts(x).parts(vocab))
     shared.methods, B = methods, len(shared.bounds) - 1
     many = np.zeros((B, n + 1, B), int)  # the contexts of a bucket that are events of another, by both and their order

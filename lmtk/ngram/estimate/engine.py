@@ -211,10 +211,22 @@ def tally_span(x, k, method, V, span):
     if not method.highest:
         return np.zeros(0, np.int64)
     count, *continuations = x.counts(k, span)
-    if k < x.order and method.continued and method.counts == "before":
-        oldest = x.oldest[k][slice(*x.nodes(k, span))]
-        count = np.where((oldest < V) & (count >= 0), *continuations, count)
-    return np.array([np.count_nonzero(count == r) for r in range(1, method.highest + 1)])
+    if k == x.order or not method.continued or method.counts != "before":
+        continuations = [count]
+    n = np.zeros(1 + method.highest, np.int64)
+    tally_counts(count, *continuations, x.oldest[k][slice(*x.nodes(k, span))], V, n)
+    return n[1:]
+
+
+@jit
+def tally_counts(count, continuations, oldest, V, n):
+    """n (1 + r,) += how many n-grams have the counts 1 .. r; n[0] has the others. count (N,): how often each was seen;
+    continuations (N,) count instead for n-grams that are counted and whose oldest word is below V.
+    """
+    for i in range(len(count)):
+        c = continuations[i] if oldest[i] < V and count[i] >= 0 else count[i]
+        whole = np.int64(c)
+        n[whole if whole == c and 0 < whole < len(n) else 0] += 1
 
 
 def with_words(x, chosen):

@@ -21,7 +21,7 @@ from lmtk.errors import LmtkError
 from lmtk.machine.jit import jit
 from lmtk.ngram.counting.counts import Counts, Level, sorted_by
 from lmtk.ngram.estimate.smoothing import nodes_of_rows
-from lmtk.ngram.estimate.suffix import Suffixes, blocks_of, kind_of_begins, ranks_of
+from lmtk.ngram.estimate.suffix import Suffixes, blocks_of, kind_of_begins
 
 
 def suffixes_of(counts, vocab):
@@ -57,7 +57,7 @@ def suffixes_of(counts, vocab):
         come[places[k]] = places[k - 1][contexts[k]]  # at the place of a longer n-gram, its context replaces this one
         oldest.append(oldest[-1][contexts[k]])
     blocks, continuations = blocks_of(begins, start, oldest[2]), count_continuations(suffixes, raw)
-    return Suffixes(begins, ranks_of(begins, n), oldest, start, start, come, *blocks, raw, continuations)
+    return Suffixes(begins, oldest, start, start, come, *blocks, raw, continuations)
 
 
 def turn_level(level, below, id_of, W):

@@ -57,7 +57,6 @@ class Suffixes:
     """
 
     begins: np.ndarray
-    rank: np.ndarray
     oldest: list
     start: np.ndarray = None
     ended: np.ndarray = None
@@ -70,7 +69,11 @@ class Suffixes:
 
     @property
     def order(self):
-        return len(self.rank)
+        return len(self.oldest) - 1
+
+    @cached_property
+    def rank(self):
+        return ranks_of(self.begins, self.order)
 
     @property
     def arrays(self):
@@ -102,8 +105,8 @@ class Suffixes:
         if self.raw:
             nodes = slice(*self.nodes(k, span))
             return [column[nodes] for column in (self.raw[k], *self.continuations[k : k + 1])]
-        counts = np.empty((2, span[1] - span[0]), np.int32)
-        return counts[:, : count_places(self.begins, k, span, *counts)]
+        counts = np.empty((2, 1 + span[1] - span[0]), np.int32)
+        return counts[:, 1 : 1 + count_places(self.begins, k, span, *counts)]
 
 
 def suffix_order(text, N, n, W, marks):
@@ -164,7 +167,7 @@ def compared(x, order, come, n, start, marks, threads=None):
     for row, end in zip(rows, ends, strict=True):
         give_back(row[end:])  # where this is memory that was freed, it has pages
     oldest = [None, None, *(row[:end] for row, end in zip(rows, ends, strict=True))]
-    return Suffixes(begins, ranks_of(begins, n, threads), oldest, start, start, come)
+    return Suffixes(begins, oldest, start, start, come)
 
 
 def kind_of_begins(n):
@@ -237,13 +240,12 @@ def sort_next(x, order, begin, end, head, wants_places, out):
     each position, the place in `order` of the one before it. head (W,): each word's next place, updated. Bound: two
     random accesses a position.
     """
-    N = len(order)
-    words, places = np.empty(BATCH, np.int32), np.empty(BATCH, np.int32)
+    words, places = np.empty((2, BATCH), np.int32)
     for start in range(begin, end, BATCH):
         size = min(BATCH, end - start)
         for i in range(size):
             p = order[start + i] + 1
-            places[i] = p if p < N else 0
+            places[i] = p if p < len(x) else 0
         for i in range(size):
             words[i] = x[places[i]]
         for i in range(size):
@@ -305,22 +307,34 @@ def compare(x, n, places, span, marks, begins, sizes, oldest):
             sizes[k - 1] = filled
 
 
-def ranks_of(begins, n, threads=None):
+def ranks_of(begins, n):
     """`rank` of the table above, from `begins`; rank[:, -1, 1] are the numbers of n-grams of each order."""
-    rank = np.empty((n, len(begins) // 64 + 2, 2), u64)
-    map_at_once(lambda k: find_ranks(begins, k, rank[k - 1]), range(1, n + 1), threads)
+    size = len(begins) // 64 + 2
+    rank, padded = np.empty((n, size, 2), u64), np.zeros(64 * size, begins.dtype)
+    padded[: len(begins)] = begins
+    for k in range(1, n + 1):
+        find_ranks(padded.view(u64).reshape(size, -1), k, rank[k - 1])
     return rank
 
 
 @jit
 def find_ranks(begins, k, rank):
-    """rank (B, 2) <- `rank` of order k, by one pass over `begins`."""
-    total = u64(0)
+    """Hard to read: places that fit into 64 bits, in a lane of 8 or 16 bits each, are compared together.
+    rank (B, 2) <- `rank` of order k. begins (B, 8 or 16): those of each block, as uint64. A lane's highest bit stays 1
+    if no more than the rest of the lane is subtracted. A product moves the bits of all lanes to the top.
+    """
+    half, total = u64(begins.shape[1] // 2), u64(0)
+    one, factor = u64(0x0101010101010101), u64(0x0102040810204080)
+    if half == 8:
+        one, factor = u64(0x0001000100010001), u64(0x1000200040008000)
+    last, lanes = half + half - u64(1), u64(32) // half
+    high, low, order = one << last, (one << half) - one, one * u64(k)
     for b in range(len(rank)):
         bits = u64(0)
-        for j in range(64 * b, min(64 * b + 64, len(begins))):
-            f, m = orders_at(begins, j)
-            bits |= u64((f <= k) & (k <= m)) << u64(j & 63)
+        for i in range(begins.shape[1]):
+            f, m = begins[b, i] & low, begins[b, i] >> half & low
+            is_new = (order | high) - f & (m | high) - order & high
+            bits |= (is_new >> last) * factor >> u64(64) - lanes << lanes * u64(i)
         rank[b, 0], rank[b, 1] = bits, total
         total += ones(bits)
 
@@ -341,16 +355,17 @@ def numbers(rank, k, places, nodes):
 
 @jit
 def count_places(begins, k, span, seen, continuations):
-    """seen, continuations (N,) <- `Suffixes.counts` of a text's n-grams of order k. Returns their number."""
-    many = 0
+    """seen, continuations (1 + N,) <- `Suffixes.counts` of a text's n-grams of order k, from 1 on. Returns how many
+    n-grams there are. A branch would be mispredicted at every second place.
+    """
+    many = times = continued = 0
     for j in range(span[0], span[1]):
         f, m = orders_at(begins, j)
-        if f <= k and k <= m:
-            seen[many], continuations[many] = 0, 0
-            many += 1
-        if k <= m:
-            seen[many - 1] += 1
-            continuations[many - 1] += (f <= k + 1) & (k < m)
+        is_new, inside = (f <= k) & (k <= m), k <= m
+        many += is_new
+        times = inside + (0 if is_new else times)
+        continued = ((f <= k + 1) & (k < m)) + (0 if is_new else continued)
+        seen[many], continuations[many] = times, continued
     return many
 
 

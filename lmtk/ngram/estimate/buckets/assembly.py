@@ -13,7 +13,6 @@ context: its weight, and the number of n-grams that extend it. These numbers tel
 This goes back to the buckets, and gives the places of the next order's events.
 """
 
-from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 
@@ -40,7 +39,7 @@ def backoff_of(job, memory=None, home=None):
     """
     W, work = len(job.vocab.words), job.estimator
     if work:
-        work.suffixes = replace(work.suffixes, oldest=None)  # the oldest words are not needed any more
+        work.suffixes.oldest[:] = [None] * len(work.suffixes.oldest)  # not needed any more
         trim()
     nodes, where, records = allocate([W, *job.sizes[1:]], home)
     words = records[0][:-1]

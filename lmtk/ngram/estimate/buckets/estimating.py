@@ -116,11 +116,11 @@ def load_suffixes(job, b):
     get = job.shelf.get
     events, contexts = (begins_of(job, b, name) for name in ("events", "contexts"))
     begins, edge = np.concatenate((events, contexts)), np.int32(len(events))  # the contexts begin at `edge`
-    rank, ended = suffix.ranks_of(begins, job.order, 1), ends_of(job, b, "events")
+    ended = ends_of(job, b, "events")
     both = [[get((name, "oldest", b, k), np.int32) for k in range(2, job.order + 1)] for name in ("events", "contexts")]
     blocks, start = suffix.blocks_of(begins, ended, both[0][0]), edge + ends_of(job, b, "contexts")
     oldest = [None, None, *map(np.concatenate, zip(*both))]
-    x = suffix.Suffixes(begins, rank, oldest, start, ended, get(("come", b), np.int32) + edge, *blocks)
+    x = suffix.Suffixes(begins, oldest, start, ended, get(("come", b), np.int32) + edge, *blocks)
     if job.is_of_counts:
         raw = [None, None, *(get(("raw", b, k), np.int64) for k in range(2, job.order + 1))]
         continuations = [None, None, *(get(("continuations", b, k), np.int32) for k in range(2, job.order))]

@@ -19,7 +19,7 @@ from lmtk.files.column import Column
 from lmtk.ngram.counting.counts import find, from_rows
 from lmtk.ngram.estimate import leaves
 from lmtk.ngram.estimate.buckets.of_text import put_bucket
-from lmtk.ngram.estimate.suffix import Suffixes, ranks_of
+from lmtk.ngram.estimate.suffix import Suffixes
 
 
 def ids_of(counts, vocab):
@@ -108,5 +108,5 @@ def in_suffix_order(rows, weights, W):
     sizes = np.zeros(W + 1, np.int64)
     sizes[keys[0] + 1] = np.diff(np.append(places[1], len(begins)))
     ended = np.cumsum(sizes)
-    x = Suffixes(begins, ranks_of(begins, len(rows), 1), oldest, ended, ended)
+    x = Suffixes(begins, oldest, ended, ended)
     return keys, [level.count for level in levels], x, suffixes, places

@@ -1,10 +1,12 @@
 """A text -> the events and contexts of its buckets in suffix order, as `of_counts` makes them of counts on disk."""
 
+from collections import deque
+
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from lmtk.files.column import Shelf
-from lmtk.ngram.counting.counts import sorted_by
+from lmtk.machine.threads import map_in_order
 from lmtk.ngram.estimate import suffix
 
 BATCH = 1 << 18  # positions dealt out together
@@ -12,16 +14,25 @@ BATCH = 1 << 18  # positions dealt out together
 
 def deal_out(job, parts):
     """Deals the records of this rank's part of the text to their buckets, on all ranks: job.records."""
-    n, comm, job.records = job.order, job.comm, Shelf()
+    job.records = Shelf()
+    deal = lambda rows: job.records.deal(rows, job.bucket_of[rows[:, job.order - 1]])
+    deque(map_in_order(deal, received(job, parts)), 0)
+
+
+def received(job, parts):
+    """Yields the records that the ranks send to this one, and sends those of its part of the text."""
+    n, comm = job.order, job.comm
     batches, longest, done, total = records_of(parts, n), 1, 0, int(job.seen.sum())
     while longest:
         rows = next(batches, np.zeros((0, n + 1), np.int32))
         longest = comm.max(len(rows))
-        rank = job.bucket_of[rows[:, n - 1]] % np.uint16(comm.size)
         done += len(rows)
         job.show(min(1.0, done * comm.size / total), "dealing out")
-        for received in comm.swap([np.compress(rank == r, rows, 0) for r in range(comm.size)]):
-            job.records.deal(received, job.bucket_of[received[:, n - 1]])
+        if comm.size == 1:
+            yield rows
+        else:
+            rank = job.bucket_of[rows[:, n - 1]] % np.uint16(comm.size)
+            yield from comm.swap([np.compress(rank == r, rows, 0) for r in range(comm.size)])
 
 
 def records_of(parts, n):
@@ -46,22 +57,23 @@ def sort_bucket(job, b, marks):
     with job.scratch.lent() as room:
         flat = room("flat", n - 1 + N * (n + 1), np.int32)
         flat[: n - 1] = 0
-        rows = job.records.read((b,), flat[n - 1 :]).reshape(N, n + 1)
+        x, starts = job.records.read((b,), flat[n - 1 :]), []
         job.records.drop((b,))
-        order = np.arange(N, dtype=np.int32)
-        for d in range(n):
-            column = rows[:, d].copy()
-            if d < n - 1:
-                column[column == 0] = W  # as <s>, the border comes last
-            order = sorted_by(order, column, W + 1)
-        start, ended = (np.append(0, np.cumsum(np.bincount(rows[:, d], minlength=W))) for d in (n - 1, n))
-        places = np.arange(N, dtype=np.int32)
-        come = sorted_by(places, rows[order, n], W)
-        at = order * np.int32(n + 1) + np.int32(n - 2)
-        contexts = suffix.compared(flat, at, places, n, start, marks, 1)
-        events = suffix.compared(flat, at + np.int32(1), come, n, ended, marks, 1)
+        before = np.arange(-1, N * (n + 1) - 1, n + 1, dtype=np.int32)  # of each record, the position before it
+        order, other = before.copy(), np.empty(N, np.int32)
+        for d in range(n + 1):
+            head = suffix.heads_of(x, before + np.int32(d), [(0, N)], W)[0]
+            starts.append(np.append(head, N))
+            if d < n - 1:  # as <s>, the border comes last
+                head -= head[1]
+                head[0] += N
+            suffix.sort_next(x, order, 0, N, head, d == n, other)
+            order, other = other, order
+        come, order, places = order, other, np.arange(N, dtype=np.int32)
+        contexts = suffix.compared(flat, order - np.int32(1), places, n, starts[n - 1], marks, 1)
+        events = suffix.compared(flat, order, come, n, starts[n], marks, 1)
     put_bucket(job, b, events, contexts)
-    return np.diff(events.nodes(2, ended)), events
+    return np.diff(events.nodes(2, events.ended)), events
 
 
 def put_bucket(job, b, events, contexts):

@@ -27,8 +27,9 @@ def by_sender(job, b, k):
     of them each rank has). The bucket is that of a context's last word but one, which is the first word of a bigram.
     """
     begins = begins_of(job, b, "contexts")
-    bigram = nodes_at(begins, 2)[is_begin(begins, k)]
-    bucket = job.bucket_of[job.shelf.get(("contexts", "oldest", b, 2), np.int32)[bigram]]
-    turn, rank = np.divmod(bucket, np.uint16(job.comm.size))
-    place = rank * np.uint16(len(job.rank_buckets)) + turn  # numpy sorts 16 bits by a radix sort
-    return np.argsort(place, kind="stable"), np.bincount(rank, minlength=job.comm.size)
+    # the place of each bucket among the senders; numpy sorts 16 bits by a radix sort
+    places = np.arange(len(job.bounds) - 1, dtype=np.uint16).reshape(job.comm.size, -1).T.ravel()
+    of_bigrams = places[job.bucket_of[job.shelf.get(("contexts", "oldest", b, 2), np.int32)]]
+    of_ngrams = of_bigrams[nodes_at(begins, 2)[is_begin(begins, k)]]
+    sizes = np.bincount(of_ngrams, minlength=len(places)).reshape(job.comm.size, -1).sum(1)
+    return np.argsort(of_ngrams, kind="stable"), sizes

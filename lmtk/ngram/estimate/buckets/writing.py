@@ -38,7 +38,10 @@ def write_arpa(out, job, path=None, layout=None, may_reuse=False):
             if out:
                 write(b"\n\\%d-grams:\n" % k)
             buckets = pieces_of_buckets(job, k, layout, scratch)
-            for group in [buckets] if comm.size == 1 else ([bucket] for bucket in buckets):  # ranks go on together
+            groups = ([bucket] for bucket in buckets)  # ranks go on together
+            if comm.size == 1:  # another thread loads buckets ahead; () stands for one that `buckets` lacks
+                groups = [threads.map_in_order(partial(next, buckets), [()] * len(job.rank_buckets), threads=1)]
+            for group in groups:
                 for text in threads.map_in_order(lambda piece: piece(), chain.from_iterable(group)):
                     write(text)
                 done()
@@ -126,6 +129,5 @@ def pieces_of_buckets(job, k, layout, scratch):
             begins = begins_of(job, b, "contexts")
             oldest = [None, None, *(job.shelf.get(("contexts", "oldest", b, d), np.int32) for d in range(2, k + 1))]
             start = ends_of(job, b, "contexts")
-            x = suffix.Suffixes(begins, suffix.ranks_of(begins, k), oldest, start)
-            yield pieces(x, (p, job.shelf.get(("bow", b, k), f32), marks))
+            yield pieces(suffix.Suffixes(begins, oldest, start), (p, job.shelf.get(("bow", b, k), f32), marks))
             job.show((b + 1) / (len(job.bounds) - 1), f"writing {k}-grams")
