@@ -82,10 +82,14 @@ def sort_by(order, key, begin, size, out):
         start[key[i] + 1] += 1
     for i in range(size):
         start[i + 1] += start[i]
-    for i in range(begin, len(order)):
-        c = key[order[i]]
-        out[start[c]] = order[i]
-        start[c] += 1
+    keys = np.empty(BATCH, np.int32)
+    for first in range(begin, len(order), BATCH):
+        many = min(BATCH, len(order) - first)
+        for i in range(many):
+            keys[i] = key[order[first + i]]
+        for i in range(many):
+            out[start[keys[i]]] = order[first + i]
+            start[keys[i]] += 1
 
 
 @jit
