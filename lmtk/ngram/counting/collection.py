@@ -10,7 +10,7 @@ import warnings
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, groupby, zip_longest
+from itertools import chain, compress, groupby, pairwise, zip_longest
 from operator import itemgetter
 
 import numpy as np
@@ -210,10 +210,6 @@ class SourceReader:
             self.used.update(np.unique(rows).tolist())
         return rows, counts
 
-    def unused(self):
-        """The words that occur only in lines of count files that were skipped."""
-        return {word for i, word in enumerate(self.index.words()) if i >= self.n_initial and i not in self.used}
-
     def weighted_parts(self, path):
         """Yields the n-grams of each block of a text whose lines have weights, as `counts.parse_rows` returns those of
         a count file. Raises FormatError.
@@ -284,23 +280,21 @@ def collect(sources, as_text=False, memory=None, comm=ALONE, replace_words=None)
 
 
 def words_of(reader):
-    """(the words that are counted, the new id of each word of a SourceReader)."""
-    words = index = [*reader.index.words()]
-    if reader.sources.least:
-        unused = reader.unused()
-        words = [word for word in words if word not in unused]
-    place = {word: i for i, word in enumerate(words)}
-    return words, np.array([place.get(word, 0) for word in index], np.int32)
+    """(the words that are counted, the new id of each word of a SourceReader). Words that occur only in lines of count
+    files that were skipped are not counted, and get the id 0.
+    """
+    words = [*reader.index.words()]
+    is_counted = np.full(len(words), not reader.sources.least)
+    is_counted[: reader.n_initial] = is_counted[[*reader.used]] = True
+    return [*compress(words, is_counted)], np.where(is_counted, np.cumsum(is_counted) - 1, 0).astype(np.int32)
 
 
 def common_words(raw, words, comm):
     """The words of all ranks, each once, in the order in which a single process would have met them. raw: the Blocks of
     this rank, which add its `words` one after another.
     """
-    new_words, before = [], 0
-    for path, place, _, end in raw.heads:
-        new_words.append((path, place, words[before:end]))
-        before = end
+    heads = pairwise([(0, 0, 0, 0), *raw.heads])
+    new_words = [(path, place, words[begin:end]) for (*_, begin), (path, place, _, end) in heads]
     everywhere = sorted((block for part in comm.gather(new_words) for block in part), key=lambda block: block[:2])
     return list(dict.fromkeys(word for _, _, new in everywhere for word in new))
 
