@@ -56,16 +56,15 @@ def choose(rows, k, many, first, sentences, kept):
             if 0 < size < least:
                 rare, least = j, size
         if good and rare >= 0:
-            good, begin = False, first[rows[i, rare]]
+            begin = first[rows[i, rare]]
             for place in range(begin, begin + least):
-                common, j = True, 0
-                while common and j < k:
+                good, j = True, 0
+                while good and j < k:
                     begin_j, size = first[rows[i, j]], many[rows[i, j]]
                     at = count_below(sentences, begin_j, 1, size, sentences[place])
-                    common = size == 0 or (at < size and sentences[begin_j + at] == sentences[place])
+                    good = size == 0 or (at < size and sentences[begin_j + at] == sentences[place])
                     j += 1
-                if common:
-                    good = True
+                if good:
                     break
         kept[i] = good
         number += good
@@ -83,16 +82,15 @@ def copy_lines(text, kept, out):
         if c != 10:
             blank &= c == 32 or c == 9 or c == 13
             continue
-        if not blank:
+        if not blank and kept[row]:
             end = i
             while text[end - 1] == 13:
                 end -= 1
-            for at in range(begin, end if kept[row] else begin):
+            for at in range(begin, end):
                 out[size] = text[at]
                 size += 1
-            if kept[row]:
-                out[size] = 10
-                size += 1
-            row += 1
+            out[size] = 10
+            size += 1
+        row += not blank
         begin, blank = i + 1, True
     return size
