@@ -362,21 +362,16 @@ def nodes_of_rows(rows, W, home=None, linked=True):
     """(the Nodes of the rows of each order, by kernels; the number of repeated n-grams). `mend` changes the rows if it
     must. home: as for `building.finish`; linked: as for `Trie.nodes`.
     """
-    trie, repeated = trie_of(rows, W, home), 0
-    if not trie:
-        repeated = mend(rows, W)
-        trie = trie_of(rows, W, home)
-    return trie.nodes(linked), repeated
-
-
-def trie_of(rows, W, home=None):
-    """The Trie of the rows of each order, or None if an n-gram is repeated or lacks its prefix."""
     trie = Trie([len(x) for x in rows], W, home)
-    return trie if all(map(trie.add, rows)) else None
+    if all(map(trie.add, rows)):
+        return trie.nodes(linked), 0
+    del trie  # makes room
+    repeated = mend(rows, W)
+    return nodes_of_rows(rows, W, home, linked)[0], repeated
 
 
 def mend(rows, W):
-    """Mends the rows of each order for `trie_of`, in place: sorts them, keeps the first of equal n-grams, and adds
+    """Mends the rows of each order for a Trie, in place: sorts them, keeps the first of equal n-grams, and adds
     missing prefixes as bare ones. Returns the number of repeated n-grams.
     """
     repeated = 0
