@@ -61,9 +61,8 @@ class Counts:
         levels, W = [self.levels[-1]], len(self.words)
         for level in self.levels[-2::-1]:
             parent, count = levels[0].keys // W, level.count.copy()
-            extended, sums = np.unique(parent), np.zeros(len(count), count.dtype)
-            np.add.at(sums, parent, levels[0].count)
-            count[extended] = sums[extended]
+            count[parent] = 0
+            np.add.at(count, parent, levels[0].count)
             levels.insert(0, Level(level.keys, count, level.first))
         return Counts(self.words, levels)
 

@@ -83,8 +83,7 @@ class Spilled:
 
     def levels(self):
         """The levels of the Counts, in memory."""
-        levels = (self.level(k) for k in range(1, len(self.ends)))
-        return [Level(*(np.ascontiguousarray(column) for column in level.T)) for level in levels]
+        return [Level(*map(np.ascontiguousarray, self.level(k).T)) for k in range(1, self.order + 1)]
 
     def parts(self, by_bytes):
         """Yield the counts in parts, as Counts. A part has all n-grams with certain first words, and the parts are in
@@ -112,7 +111,7 @@ class Spilled:
             if k > 1:
                 rows[:, 0] -= np.repeat(above, sizes) * W
             above = shift
-            yield Level(*(np.ascontiguousarray(column) for column in rows.T))
+            yield Level(*map(np.ascontiguousarray, rows.T))
 
 
 class Lines:
@@ -225,9 +224,8 @@ def merge(runs, W, batch):
             np.add.at(nodes[:, 1], place, np.concatenate([row[:, 1] for row in rows]))
             np.minimum.at(nodes[:, 2], place, np.concatenate([row[:, 2] for row in rows]))
             column.append(nodes)
-            for r, row, part in zip(
-                left, rows, np.split(place, np.cumsum([len(row) for row in rows])[:-1]), strict=True
-            ):
+            parts = np.split(place, np.cumsum([len(row) for row in rows])[:-1])
+            for r, row, part in zip(left, rows, parts, strict=True):
                 new_node[r].append(part + size)
                 at[r] += len(row)
             size += len(keys)
