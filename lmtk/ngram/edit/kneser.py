@@ -156,7 +156,7 @@ def prune_order(arrays, k, ngrams, shorter, lower, limit):
     counts_below, times, needed_below, S_below, G_below, D_below = shorter
     above, wide, at, width = where[k - 2, AT], where[k - 2, WIDTH], where[k - 1, AT], where[k - 1, WIDTH]
     for i in range(where[k - 2, N]):
-        h, end, marked = np.int64(0), np.int64(0), False
+        h, end = np.int64(0), np.int64(0)
         if k > 2:
             h = np.int64(memory[above + wide * (i + 1) - 1])
         for x in range(memory[above + wide * i + CHILD], memory[above + wide * (i + 1) + CHILD]):
@@ -173,6 +173,4 @@ def prune_order(arrays, k, ngrams, shorter, lower, limit):
                     stays[x], counts[x], counts_below[s] = 0, 0, new
                     G[i] += c - d
                     G_below[h], S_below[h] = G_new, S_new
-            if stays[x] or needed[x]:
-                marked = True
-        needed_below[i] = marked
+            needed_below[i] |= stays[x] | needed[x]

@@ -184,8 +184,7 @@ def judge(arrays, k, judged, p_context, limits, shorter, contexts):
                 logs[p + width * child] += scale
                 log10p, q = np.float64(logs[p + width * child]), np.float64(lower[child - begin])
                 chance = math.exp(log10p * LN10)
-                new = math.log10(numerator + chance) - math.log10(denominator + math.exp(q * LN10))
-                new = np.float64(f32(new))
+                new = np.float64(f32(math.log10(numerator + chance) - math.log10(denominator + math.exp(q * LN10))))
                 loss = math.exp(-history * (chance * (q + new - log10p) + numerator * (new - old)) * LN10) - 1
             is_bare = logs[p + width * child] != logs[p + width * child]
             limit = f32(np.inf) if loss != loss else f32(loss)
