@@ -23,7 +23,7 @@ from lmtk.exponential import powers
 from lmtk.machine.jit import intrinsic, jit
 from lmtk.machine.threads import map_at_once, part_size
 from lmtk.ngram.model.building import add_suffixes
-from lmtk.ngram.model.nodes import AT, BOW, CHILD, NARROW, PLACE, ROOT, WIDE, WIDTH, N, P, release_order, suffix_of
+from lmtk.ngram.model.nodes import AT, BOW, CHILD, ROOT, WIDE, WIDTH, N, P, plan, release_order, suffix_of, view_records
 from lmtk.ngram.model.searching import NO_TABLE, build_table, shell_sort
 
 AHEAD = 8  # contexts: how far ahead memory is fetched
@@ -84,25 +84,21 @@ def put_records(memory, where, k, model, part):
     too, and n-grams that it lacks become bare; None: `mix_numbers` sets them.
     """
     begin, (first, last, child, word, place) = part
-    at, width = where[k - 1, [AT, WIDTH]]
-    records = memory[at + width * begin :][: width * len(word)].reshape(-1, width)
-    records[:, 0] = word
+    levels = view_records(memory, where)
+    records = levels[k][begin : begin + len(word)]
+    records["word"], levels[k - 1]["child"][first:last] = word, begin + child[:-1]
     if k == 1:
-        records[:, -1] = 0
-    else:
-        contexts = memory[where[k - 2, AT] + WIDE * first :][: WIDE * (last - first)].reshape(-1, WIDE)
-        contexts[:, CHILD] = begin + child[:-1]
+        records["suffix"] = 0
     if not model:
         return
-    numbers, log10p = records.view(f32), where[k - 1, P]
-    numbers[:, log10p] = np.nan
-    if width == WIDE:
-        numbers[:, BOW] = 0
+    records["log10p"] = np.nan
+    if k < len(where):
+        records["log10bow"] = 0
     if k <= model.nodes.order:
         level, has_ngram = model.nodes.levels[k], np.flatnonzero(place[:, 0] >= 0)
-        numbers[has_ngram, log10p] = level["log10p"][place[has_ngram, 0]]
+        records["log10p"][has_ngram] = level["log10p"][place[has_ngram, 0]]
         if k < model.nodes.order:
-            numbers[has_ngram, BOW] = level["log10bow"][place[has_ngram, 0]]
+            records["log10bow"][has_ngram] = level["log10bow"][place[has_ngram, 0]]
 
 
 @jit
@@ -187,9 +183,8 @@ def unite(models, ids, W, weights=None, may_reuse=False):
     n = max(model.nodes.order for model in models)
     united = arrays_of(models, ids, n)
     most = united[1][:, :, N].sum(axis=0)
-    widths = [*[WIDE] * (n - 1), NARROW]
-    memory, where = np.empty(int((most + 1) @ widths), np.int32), np.zeros((n, 4), np.int64)
-    where[:, WIDTH], where[:, P] = widths, [PLACE[width] for width in widths]
+    where, length = plan(most)
+    memory = np.empty(length, np.int32)
     unigram, far, table = np.full(W, -1, np.int32), ROOT, NO_TABLE
     contexts = [(0, np.zeros((1, len(models)), np.int32))]
     base, rows = np.zeros(n, np.int64), np.empty((1 + most[:-1].sum(), len(models), 3), f32)
@@ -199,7 +194,7 @@ def unite(models, ids, W, weights=None, may_reuse=False):
         for model in models if may_reuse and k > 1 else ():
             release_order(model.nodes, k - 1)
         begins = np.cumsum([0, *(len(word) for *_, word, _ in pieces)]).tolist()
-        at, size, width = where[k - 1, AT], begins[-1], widths[k - 1]
+        at, size, width = where[k - 1, AT], begins[-1], where[k - 1, WIDTH]
         where[k - 1, N], end = size, at + width * size
         memory[end : end + width] = 0
         if k == 1:
@@ -228,7 +223,7 @@ def unite(models, ids, W, weights=None, may_reuse=False):
         del pieces, mixing
     for model in models if may_reuse else ():
         release_order(model.nodes, n)
-    return memory[: where[-1, AT] + NARROW * (where[-1, N] + 1)], where, far
+    return memory[: where[-1, AT] + where[-1, WIDTH] * (where[-1, N] + 1)], where, far
 
 
 def arrays_of(models, ids, n):

@@ -26,8 +26,8 @@ from lmtk.ngram.model.nodes import (
     children_of,
     find_unigrams,
     freeze,
-    lay_out,
     number,
+    plan,
     suffix_of,
     view_records,
     wrap_records,
@@ -190,7 +190,7 @@ def map_in_file(out, sizes, places=None):
     Returns int32 memory, or None if `out` is not a regular file or will be small. The position is a forecast: if far
     suffixes or a longer header move the arrays, they are copied when the file is written.
     """
-    begin, size = container.PAGE + (len(sizes) + 1) * 16 + ROOT.nbytes, 4 * lay_out(sizes)[1][-1]
+    begin, size = container.PAGE + (len(sizes) + 1) * 16 + ROOT.nbytes, 4 * plan(sizes)[1]
     if len(sizes) > 9 or size < container.LARGE:  # a file has nodes10 before nodes2
         return None
     if places is not None:

@@ -129,23 +129,22 @@ def view_records(memory, where):
     return [root, *(level.view(NODE if width == WIDE else LAST) for level, width in levels)]
 
 
-def lay_out(sizes):
-    """Return (widths, ends) for orders of these sizes: the numbers in a record of each order; where each order begins
-    in the memory, followed by the end of the last order.
-    """
+def plan(sizes):
+    """Plan the memory of orders of these sizes, one after the other. Return (where, the length of the memory)."""
     widths = [WIDE] * (len(sizes) - 1) + [NARROW]
-    return widths, np.cumsum([0, *((size + 1) * width for size, width in zip(sizes, widths))]).tolist()
+    ends = np.cumsum([0, *((size + 1) * width for size, width in zip(sizes, widths))]).tolist()
+    where = [[at, size, width, PLACE[width]] for at, size, width in zip(ends, sizes, widths)]
+    return np.array(where, np.int64), ends[-1]
 
 
 def allocate(sizes, home=None):
     """Return (memory, where, the records of orders 1 to n), all 0, with space for `sizes` n-grams of each order. The
     caller fills the records and calls `building.finish`. home: None, or a function home(sizes) that returns the memory.
     """
-    widths, ends = lay_out(sizes)
+    where, length = plan(sizes)
     memory = home and home(sizes)
     if memory is None:
-        memory = zeros(ends[-1], np.int32)
-    where = np.array([[at, size, width, PLACE[width]] for at, size, width in zip(ends, sizes, widths)], np.int64)
+        memory = zeros(length, np.int32)
     return memory, where, view_records(memory, where)[1:]
 
 
