@@ -24,8 +24,7 @@ def merge(models, weights, may_reuse=False):
     may_reuse: whether the caller gives up the models; their memory is then reused or freed.
     """
     vocab = unite_vocabularies([model.vocab for model in models])
-    memory, where, far = unite(models, [new_ids(m, vocab) for m in models], len(vocab.words), weights, may_reuse)
-    return renormalize(replace(models[0], vocab=vocab, nodes=wrap_records(memory, where, far)), may_reuse=True)
+    return renormalize(renumbered(models, vocab, weights, may_reuse), may_reuse=True)
 
 
 def merge_in_turn(models, weights, may_reuse=False):
@@ -61,8 +60,7 @@ def add_words(model, words, unk=False):
         return model
     predicted = [*old.words[: old.V], *new]
     vocab = Vocab(predicted + [w for w in old.words[old.V :] if w not in new], len(predicted), old.unk, old.tokenizer)
-    ids = np.arange(old.V, len(predicted))
-    unigrams = build_nodes([(ids, np.full(len(ids), -np.inf), np.zeros(len(ids)))], len(vocab.words))
+    unigrams = build_nodes([(np.arange(old.V, len(predicted)), -np.inf, 0)], len(vocab.words))
     return renumbered([model, Backoff(vocab, unigrams)], vocab)
 
 
@@ -87,12 +85,13 @@ def predict_unknown(model, unknown):
     return replace(model, vocab=vocab) if words == old.words else renumbered([model], vocab)
 
 
-def renumbered(models, vocab):
-    """Unite the n-grams of all models under the ids of `vocab`. Probabilities and weights are those of the first model;
-    n-grams of other models have no probability. N-grams with words outside `vocab` are left out.
+def renumbered(models, vocab, weights=None, may_reuse=False):
+    """Unite the n-grams of all models under the ids of `vocab`. N-grams with words outside `vocab` are left out.
+    weights, may_reuse: as for `unite`.
     """
     ids = [new_ids(model, vocab) for model in models]
-    return replace(models[0], vocab=vocab, nodes=wrap_records(*unite(models, ids, len(vocab.words))))
+    united = unite(models, ids, len(vocab.words), weights, may_reuse)
+    return replace(models[0], vocab=vocab, nodes=wrap_records(*united))
 
 
 def unite_vocabularies(vocabs):
