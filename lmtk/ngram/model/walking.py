@@ -70,29 +70,22 @@ def as_kenlm_log(log10p):
 
 
 @inlined
-def weight_after(bow, goes_on, kenlm):
-    """The log10 weight of a context in the form in which it is added. With KenLM's rounding (`kenlm`), a weight of 0
-    becomes -0 if no n-gram extends the context, and the logarithm of 0 becomes -99.
+def convert_log(value, goes_on, kenlm):
+    """log10 p, or the log10 weight of a context, in the form in which it is added; with `kenlm` in KenLM's form: -99
+    for the logarithm of 0, and -0 for 0, but +0 if `goes_on`: for a context that an n-gram extends.
     """
-    if kenlm and bow == 0:
+    if kenlm and value == 0:
         return np.float32(0.0) if goes_on else np.float32(-0.0)
-    return np.float32(ZERO) if kenlm and bow == -np.inf else bow
-
-
-@inlined
-def convert_p(value, kenlm):
-    """log10 p of an n-gram; with `kenlm` in KenLM's form: -99 for the logarithm of 0, and -0 for 0."""
-    if kenlm:
-        return np.float32(ZERO) if value == -np.inf else np.float32(-0.0) if value == 0 else value
-    return value
+    return np.float32(ZERO) if kenlm and value == -np.inf else value
 
 
 @inlined
 def backed_off(p, weights, begin, many, kenlm):
     """log10 p plus weights[begin : begin + many], the longest context's first. All is in single precision, and the
-    weights of short contexts are added first. SRILM adds the sum of the weights to p; KenLM (`kenlm`) begins with p.
+    weights of short contexts are added first. SRILM adds the sum of the weights to p; KenLM (`kenlm`) begins with p in
+    the form of `convert_log`.
     """
-    total = p if kenlm else np.float32(0)
+    total = convert_log(p, False, kenlm) if kenlm else np.float32(0)
     for j in range(begin + many - 1, begin - 1, -1):
         total += weights[u64(j)]
     return total if kenlm else p + total
@@ -218,7 +211,7 @@ def walk(arrays, V, kenlm, ids, fresh, log10p, used):
         for j in range(misses):
             a = live[j]
             bow = logs[u64(where[u64(order[a] - 1), AT] + WIDE * node[a] + BOW)]
-            weights[u64(np.int64(a) * (n + 1) + many[a])] = weight_after(bow, high[a] > low[a], kenlm)
+            weights[u64(np.int64(a) * (n + 1) + many[a])] = convert_log(bow, high[a] > low[a], kenlm)
             many[a] += 1
             order[a], node[a] = suffix_of(memory, where, far, order[a], node[a])
             fetch(memory, where, order[a], node[a])
@@ -238,7 +231,7 @@ def walk(arrays, V, kenlm, ids, fresh, log10p, used):
             a = done[j]
             i = t[a]
             if i >= begin[a]:
-                log10p[u64(i)] = backed_off(convert_p(p[a], kenlm), weights, np.int64(a) * (n + 1), many[a], kenlm)
+                log10p[u64(i)] = backed_off(p[a], weights, np.int64(a) * (n + 1), many[a], kenlm)
                 used[u64(i)] = length[a]
             t[a] = i = i + 1
             if i == stop[a]:
@@ -283,7 +276,7 @@ def step(arrays, w, state):
             if value < np.inf:
                 p = value
                 break
-        weights[many] = weight_after(logs[where[k - 1, AT] + WIDE * node + BOW], high > low, True)
+        weights[many] = convert_log(logs[where[k - 1, AT] + WIDE * node + BOW], high > low, True)
         many += 1
         k, node, low, high, slot = next_k, next_node, next_low, next_high, next_slot
     if after_order < 0:
@@ -294,7 +287,7 @@ def step(arrays, w, state):
         if after_order < n and (memory[at + size + CHILD] > memory[at + CHILD] or logs[at + BOW] != 0):
             break
         after_order, after = suffix_of(memory, where, far, after_order, after)
-    return np.float64(backed_off(convert_p(p, True), weights, 0, many, True)), used, after_order << 32 | after
+    return np.float64(backed_off(p, weights, 0, many, True)), used, after_order << 32 | after
 
 
 @inlined
@@ -361,9 +354,9 @@ def score_text(arrays, table, unk, sos, eos, text):
                     p = value
                     break
             low, high = children_of(memory, where, k, context)
-            weights[many] = weight_after(logs[u64(where[k - 1, AT] + WIDE * context + BOW)], high > low, True)
+            weights[many] = convert_log(logs[u64(where[k - 1, AT] + WIDE * context + BOW)], high > low, True)
             many += 1
-        total += np.float32(backed_off(convert_p(p, True), weights, 0, many, True))
+        total += np.float32(backed_off(p, weights, 0, many, True))
     return np.float64(total), N - begin
 
 
@@ -429,7 +422,7 @@ def fill_scores(arrays, states, scores):
     for i in range(len(states)):
         row, many = scores[i], 0
         for w in range(V):
-            row[w] = convert_p(first[w], True)
+            row[w] = convert_log(first[w], False, True)
         k, node = states[i] >> 32, states[i] & 0xFFFFFFFF
         while k:
             orders[many], nodes[many] = k, node
@@ -438,7 +431,7 @@ def fill_scores(arrays, states, scores):
         for j in range(many - 1, -1, -1):
             k, node = orders[j], nodes[j]
             low, high = children_of(memory, where, k, node)
-            bow = weight_after(logs[u64(where[k - 1, AT] + WIDE * node + BOW)], high > low, True)
+            bow = convert_log(logs[u64(where[k - 1, AT] + WIDE * node + BOW)], high > low, True)
             if bow != 0:
                 for w in range(V):
                     row[w] += bow
@@ -446,4 +439,4 @@ def fill_scores(arrays, states, scores):
                 at = where[k, AT] + where[k, WIDTH] * child
                 w, value = np.int64(memory[u64(at)]), logs[u64(at + where[k, P])]
                 if 0 <= w < V and value < np.inf:
-                    row[w] = convert_p(value, True)
+                    row[w] = convert_log(value, False, True)
