@@ -371,7 +371,7 @@ def ranks(words):
 
 def format_counts(out, counts, by_bytes, only):
     """Write the lines of `write_counts`."""
-    words, lines, prefix = counts.words, [], [b""] * (counts.order + 1)
+    words, prefix = counts.words, [b""] * (counts.order + 1)
     rank, path, columns = ranks(words) + 1, np.zeros((1, 0), np.int64), []
     for k, level in enumerate(counts.levels, 1):
         parent, last = np.divmod(level.keys, len(words))
@@ -385,8 +385,4 @@ def format_counts(out, counts, by_bytes, only):
     for depth, w, number in zip(depths, last, numbers, strict=True):
         ngram = prefix[depth] = words[w] if depth == 1 else prefix[depth - 1] + b" " + words[w]
         if number and only in (None, depth):
-            lines.append(text % (ngram, number))
-            if len(lines) == 1 << 16:
-                out.write(b"".join(lines))
-                lines.clear()
-    out.write(b"".join(lines))
+            out.write(text % (ngram, number))
