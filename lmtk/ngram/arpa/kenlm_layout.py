@@ -16,8 +16,7 @@ def numbers(vocab):
     """Number the words as lmplz does: <unk>, <s>, </s>, then the others in their order. Returns the words in the order
     of these numbers, and the number (W,) of each id.
     """
-    first = (vocab.unk, SOS, EOS)
-    words = [*first, *(w for w in vocab.words if w not in first)]
+    words = [*dict.fromkeys((vocab.unk, SOS, EOS, *vocab.words))]
     index = {w: i for i, w in enumerate(words)}
     return words, np.array([index[w] for w in vocab.words], np.int32)
 
