@@ -16,7 +16,7 @@ from lmtk.ngram.edit.union import unite
 from lmtk.ngram.model.backoff import Backoff
 from lmtk.ngram.model.building import build_nodes
 from lmtk.ngram.model.nodes import N, wrap_records
-from lmtk.text.vocab import EOS, PAUSE, SOS, Vocab, common_tokenizer, with_tokenizer
+from lmtk.text.vocab import EOS, PAUSE, SOS, Vocab, common_tokenizer
 
 
 def merge(models, weights, may_reuse=False):
@@ -96,11 +96,10 @@ def renumbered(models, vocab, weights=None, may_reuse=False):
 
 def unite_vocabularies(vocabs):
     """Return a Vocab that predicts the words of all `vocabs`, with the unknown word of the first."""
-    first = with_tokenizer(vocabs[0], common_tokenizer(vocabs))
-    words = [renamed(v, first) for v in vocabs]
+    words = [renamed(v, vocabs[0]) for v in vocabs]
     predicted = dict.fromkeys(w for v, own_words in zip(vocabs, words) for w in own_words[: v.V])
     others = dict.fromkeys(w for v, own_words in zip(vocabs, words) for w in own_words[v.V :] if w not in predicted)
-    return Vocab([*predicted, *others], len(predicted), first.unk, first.tokenizer)
+    return Vocab([*predicted, *others], len(predicted), vocabs[0].unk, common_tokenizer(vocabs))
 
 
 def renamed(vocab, first):
