@@ -25,7 +25,7 @@ from lmtk.ngram.arpa.rows import Trie
 from lmtk.ngram.counting.counts import number_ngrams, sorted_by
 from lmtk.ngram.model.backoff import Backoff
 from lmtk.ngram.model.building import build_nodes
-from lmtk.ngram.model.nodes import ROOT, ZERO, wrap_records
+from lmtk.ngram.model.nodes import ZERO
 from lmtk.text.corpus import TOKEN, Table
 from lmtk.text.kernels import read_lines, take_second
 from lmtk.text.vocab import EOS, SOS, vocab_of_unigrams
@@ -345,7 +345,7 @@ def nodes_of_many(sections, growing, linked):
     unigrams, trie, rows = growing.unigrams, growing.trie, []
     W = len(unigrams.vocab.words)
     if not trie or not trie.order == len(trie.sizes) == len(sections):
-        model = Backoff(unigrams.vocab, wrap_records(trie.memory, trie.where, ROOT)) if trie else None
+        model = Backoff(unigrams.vocab, trie.nodes(linked=False)) if trie else None
         rows = [
             make_rows(*model.ngrams(k)) if k in growing.sizes and not pieces else rows_of_pieces(k, pieces, unigrams)
             for k, pieces in sections.items()

@@ -19,20 +19,7 @@ from lmtk.lm import LN10, UNKNOWN, Scores
 from lmtk.machine.large import pays
 from lmtk.machine.threads import map_at_once
 from lmtk.ngram.model.building import finish
-from lmtk.ngram.model.nodes import (
-    LAST,
-    NARROW,
-    NODE,
-    PLACE,
-    ROOT,
-    WIDE,
-    Nodes,
-    allocate,
-    find_unigrams,
-    freeze,
-    memory_around,
-    wrap_records,
-)
+from lmtk.ngram.model.nodes import LAST, NARROW, PLACE, WIDE, Nodes, allocate, find_unigrams, memory_of, wrap_records
 from lmtk.ngram.model.searching import add_tables
 from lmtk.ngram.model.walking import find_context_nodes, walk, walk_plain
 from lmtk.text.vocab import Vocab, vocab_of, vocab_settings
@@ -201,7 +188,7 @@ def to_arrays(model):
     """Return (settings, arrays) of the binary form: nodes1 .. noden, far, slots and spans."""
     nodes, last = add_tables(model.nodes), model.nodes.levels[-1]
     arrays = {f"nodes{k}": as_matrix(level) for k, level in enumerate(nodes.levels[1:], 1)}
-    if last.dtype == NODE:  # the highest order of a model without its longer n-grams
+    if last.dtype != LAST:  # the highest order of a model without its longer n-grams
         arrays[f"nodes{nodes.order}"] = as_matrix(last[list(LAST.names)].astype(LAST))
     arrays |= {"far": nodes.far, "slots": nodes.slots, "spans": nodes.spans}
     return {"order": model.order, **vocab_settings(model.vocab)}, arrays
@@ -214,7 +201,7 @@ def from_arrays(about, arrays, path):
     words, sizes = check_contents(about, arrays, path, SETTINGS, declare_arrays)
     vocab, W = vocab_of(about["settings"], words, path), len(words)
     levels = [arrays[f"nodes{k}"] for k in range(1, sizes.order + 1)]
-    memory, is_early = memory_around(levels), "far" not in arrays
+    memory, is_early = memory_of(levels), "far" not in arrays
     if is_early or memory is None:
         memory, where, records = allocate([len(a) - 1 for a in levels])
         for a, level in zip(levels, records):
@@ -223,12 +210,12 @@ def from_arrays(about, arrays, path):
         ats = [(a.ctypes.data - memory.ctypes.data) // 4 for a in levels]
         where = np.array([[at, len(a) - 1, a.shape[1], PLACE[a.shape[1]]] for at, a in zip(ats, levels)], np.int64)
     if is_early:
-        wrap_records(memory, where, ROOT, path).checked_levels(W)
+        wrap_records(memory, where, path=path).checked_levels(W)
         return Backoff(vocab, finish(memory, where, W))
     for begin, size in arrays["spans"].tolist():
         if size & (size - 1) or not 0 <= size <= len(arrays["slots"]) - begin <= len(arrays["slots"]):
             raise FormatError(path, "damaged: a hash table ends outside the array slots")
-    nodes = Nodes(*map(freeze, (memory, where, arrays["far"], arrays["slots"], arrays["spans"])), path)
+    nodes = wrap_records(memory, where, arrays["far"], arrays["slots"], arrays["spans"], path)
     for k, (above, level) in enumerate(pairwise(nodes.levels)):
         if (above["child"][0], above["child"][-1]) != (0, len(level) - 1):
             raise FormatError(path, f"its array nodes{k} does not end where nodes{k + 1} ends")

@@ -44,7 +44,7 @@ def finish(memory, where, W, linked=False, home=None):
     home: None, or a function home(sizes, places=None) that returns memory for the tables, as `map_in_file` does. Raises
     FormatError if a 1-gram's word id is not below W.
     """
-    nodes = wrap_records(memory, where, ROOT)
+    nodes = wrap_records(memory, where)
     one = find_unigrams(nodes, W)
     if not pays("ngrams", sum(where[:, N].tolist()), "link"):
         return replace(nodes, far=freeze(link_suffixes_plain(view_records(memory, where), one)))
@@ -80,9 +80,8 @@ def link_suffixes(trie, k, contexts, one):
     begin, width, missing = where[k - 1, AT], where[k - 1, WIDTH], 0
     above, size = where[k - 2, AT], where[k - 2, WIDTH]
     up, wide = where[max(k - 3, 0), AT], where[max(k - 3, 0), WIDTH]
-    ats, lows, highs, many = np.empty(BATCH, np.int64), np.empty(BATCH, np.int64), np.empty(BATCH, np.int64), 0
-    words, nodes = np.empty(BATCH, np.int64), np.empty(BATCH, np.int64)
-    room = ats, words, lows, highs, nodes
+    room, many = np.empty((5, BATCH), np.int64), 0
+    ats, _, lows, highs, _ = room
     for i in range(first, last):
         low = high = np.int64(0)
         if k > 2:
@@ -90,8 +89,7 @@ def link_suffixes(trie, k, contexts, one):
                 prefetch(memory, up + wide * max(number(memory, above + size * (i + 13) - 1), 0))
             context = number(memory, above + size * (i + 1) - 1)
             if context >= 0:
-                low = number(memory, up + wide * context + CHILD)
-                high = number(memory, up + wide * (context + 1) + CHILD)
+                low, high = children_of(memory, where, k - 2, context)
         for child in range(number(memory, above + size * i + CHILD), number(memory, above + size * (i + 1) + CHILD)):
             at = begin + width * child
             if k == 2:

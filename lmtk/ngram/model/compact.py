@@ -15,7 +15,7 @@ from lmtk.files.declared import ORDER, VOCABULARY, Array, Setting, check_content
 from lmtk.ngram.model import backoff
 from lmtk.ngram.model.backoff import Backoff
 from lmtk.ngram.model.building import finish
-from lmtk.ngram.model.nodes import ROOT, allocate, wrap_records
+from lmtk.ngram.model.nodes import allocate, wrap_records
 from lmtk.text.vocab import vocab_of, vocab_settings
 
 KIND = "backoff-compact"
@@ -129,7 +129,7 @@ def from_arrays(about, arrays, path):
                 raise FormatError(path, f"damaged: its {k}-grams do not match its {k + 1}-grams")
             children[many] = more
             level["child"][1:] = np.cumsum(children)
-    wrap_records(memory, where, ROOT, path).checked_levels(header.W)
+    wrap_records(memory, where, path=path).checked_levels(header.W)
     return Backoff(vocab, finish(memory, where, header.W))
 
 

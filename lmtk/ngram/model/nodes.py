@@ -148,9 +148,10 @@ def allocate(sizes, home=None):
     return memory, where, view_records(memory, where)[1:]
 
 
-def wrap_records(memory, where, far, path=""):
-    """Return the Nodes of these arrays, without hash tables."""
-    slots, spans = np.empty(0, np.int32), np.zeros((len(where) + 1, 2), np.int64)
+def wrap_records(memory, where, far=ROOT, slots=None, spans=None, path=""):
+    """Return the Nodes of these arrays; without slots and spans, they have no hash tables."""
+    if slots is None:
+        slots, spans = np.empty(0, np.int32), np.zeros((len(where) + 1, 2), np.int64)
     return Nodes(*map(freeze, (memory, where, far, slots, spans)), path)
 
 
@@ -222,7 +223,7 @@ def are_contexts(nodes, k, marks):
     return is_context
 
 
-def memory_around(arrays):
+def memory_of(arrays):
     """Return the int32 memory around these arrays, or None if they are not parts of one array."""
     base = arrays[0]
     while isinstance(base.base, np.ndarray):
@@ -236,7 +237,7 @@ def memory_around(arrays):
 
 def writable_memory(nodes):
     """Return the memory of nodes as a writable array, or None if the memory is a mapped file."""
-    memory = memory_around([nodes.memory])
+    memory = memory_of([nodes.memory])
     return memory if memory is not None and memory.flags.writeable else None
 
 
