@@ -86,7 +86,7 @@ def put_records(memory, where, k, model, part):
     begin, (first, last, child, word, place) = part
     levels = view_records(memory, where)
     records = levels[k][begin : begin + len(word)]
-    records["word"], levels[k - 1]["child"][first:last] = word, begin + child[:-1]
+    records["word"], levels[k - 1]["child"][first : last + 1] = word, begin + child
     if k == 1:
         records["suffix"] = 0
     if not model:
@@ -200,8 +200,6 @@ def unite(models, ids, W, weights=None, may_reuse=False):
         if k == 1:
             ((_, _, _, words, _),) = pieces  # the root is one context
             unigram[words] = np.arange(size)
-        else:
-            memory[at - WIDE + CHILD] = size
         if k < n:
             where[k, AT], base[k] = end + width, base[k - 1] + (where[k - 2, N] if k > 1 else 1)
 

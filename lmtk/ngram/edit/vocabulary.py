@@ -89,8 +89,7 @@ def renumbered(models, vocab, weights=None, may_reuse=False):
     """Unite the n-grams of all models under the ids of `vocab`. N-grams with words outside `vocab` are left out.
     weights, may_reuse: as for `unite`.
     """
-    ids = [new_ids(model, vocab) for model in models]
-    united = unite(models, ids, len(vocab.words), weights, may_reuse)
+    united = unite(models, [new_ids(model, vocab) for model in models], len(vocab.words), weights, may_reuse)
     return replace(models[0], vocab=vocab, nodes=wrap_records(*united))
 
 
