@@ -314,13 +314,10 @@ def read_discounts(method, rows, path):
 
     values, minimum, names = {}, method.minimum, method.names
     for number, line in rows:
-        fields = line.split()
-        if not fields or fields[0] == b"maxcount":
+        if line.split()[:1] in ([], [b"maxcount"]):
             continue
-        if fields[0] == b"discount":  # Katz's coefficients are "discount 1 0.5", Kneser-Ney's "discount1 0.5"
-            fields = fields[1:]
-        else:
-            fields[0] = fields[0].removeprefix(b"discount")
+        # Katz's coefficients are "discount 1 0.5", Kneser-Ney's "discount1 0.5"
+        fields = line.strip().removeprefix(b"discount").split()
         numbers = parse_counts(fields[1:], True) if len(fields) == 2 else None
         if numbers is None:
             raise FormatError(path, "expected a name and a number, such as discount1 0.5", number)
