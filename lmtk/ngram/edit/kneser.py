@@ -156,14 +156,11 @@ def prune_order(arrays, k, ngrams, shorter, lower, limit):
     counts_below, times, needed_below, S_below, G_below, D_below = shorter
     above, wide, at, width = where[k - 2, AT], where[k - 2, WIDTH], where[k - 1, AT], where[k - 1, WIDTH]
     for i in range(where[k - 2, N]):
-        h, end = np.int64(0), np.int64(0)
-        if k > 2:
-            h = np.int64(memory[above + wide * (i + 1) - 1])
+        h = np.int64(memory[above + wide * (i + 1) - 1])  # the root, 0, for a word
         for x in range(memory[above + wide * i + CHILD], memory[above + wide * (i + 1) + CHILD]):
             if stays[x] and not needed[x]:
                 s, c = memory[at + width * (x + 1) - 1], counts[x]
-                if k > 2:
-                    end = np.int64(memory[above + wide * (s + 1) - 1])
+                end = np.int64(memory[above + wide * (s + 1) - 1])
                 q, old, new = lower[end], counts_below[s], counts_below[s] + c - 1
                 d, d_old, d_new = D[min(c, 3)], D_below[min(old, 3)], D_below[min(new, 3)]
                 G_new, S_new = G_below[h] + d_new - d_old, S_below[h] + c - 1
