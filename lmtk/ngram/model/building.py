@@ -6,7 +6,6 @@ needs: it links each n-gram to its longest suffix and makes hash tables for cont
 `map_in_file` maps the output file.
 """
 
-from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -18,14 +17,12 @@ from lmtk.machine.threads import map_at_once, parts_of
 from lmtk.ngram.model.nodes import (
     AT,
     CHILD,
-    NODE,
     ROOT,
     WIDTH,
     N,
     allocate,
     children_of,
     find_unigrams,
-    freeze,
     number,
     plan,
     suffix_of,
@@ -47,11 +44,11 @@ def finish(memory, where, W, linked=False, home=None):
     nodes = wrap_records(memory, where)
     one = find_unigrams(nodes, W)
     if not pays("ngrams", sum(where[:, N].tolist()), "link"):
-        return replace(nodes, far=freeze(link_suffixes_plain(view_records(memory, where), one)))
+        return wrap_records(memory, where, link_suffixes_plain(view_records(memory, where), one))
     nodes, far = add_tables(nodes, home), ROOT
     for k in range(2, len(where) + 1) if not linked else ():
         far = add_suffixes((memory, where, nodes.slots, nodes.spans), k, one, far)
-    return replace(nodes, far=freeze(far))
+    return wrap_records(memory, where, far, nodes.slots, nodes.spans)
 
 
 def add_suffixes(trie, k, one, far):
@@ -173,13 +170,11 @@ def build_nodes(orders, W):
     last word. A log10p is -inf for a probability of 0, and nan for a bare prefix.
     """
     memory, where, records = allocate([len(keys) for keys, *_ in orders])
-    above = np.zeros(2, NODE)
-    for (keys, log10p, log10bow), level in zip(orders, records):
-        above["child"][:] = np.searchsorted(keys, np.arange(len(above)) * W)
+    for k, ((keys, log10p, log10bow), level) in enumerate(zip(orders, records), 1):
         level["word"][:-1], level["log10p"][:-1] = keys % W, log10p
-        if "log10bow" in level.dtype.names:
+        if k < len(orders):
             level["log10bow"][:-1] = log10bow
-        above = level
+            level["child"][:] = np.searchsorted(orders[k][0], np.arange(len(level)) * W)
     return finish(memory, where, W)
 
 
