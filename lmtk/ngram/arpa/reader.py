@@ -280,11 +280,10 @@ class GrowingTrie:
             if not sections[1] or not is_regular or bounded.bound:
                 return
             try:
-                trie = Trie(sizes, len(self.unigrams.vocab.words), self.home)
                 spare = np.empty(max(size * (j + 2) for j, size in enumerate(sizes, 1)), np.int32)
+                self.trie = Trie(sizes, len(self.unigrams.vocab.words), self.home)
             except MemoryError:  # \data\ may promise more than there are
                 return
-            self.trie = trie
             self.spare.append(spare)
         rows = rows_of_pieces(k, sections[k], self.unigrams)
         if self.trie.add(rows):

@@ -75,8 +75,7 @@ def rows_of(nodes, k, first, rank, stated):
     end = min(first + PIECE, nodes.size(k))
     level, rows = nodes.levels[k][first:end], np.empty((end - first, k + 3), np.int32)
     rows[:, :k], rows[:, k] = rank[nodes.rows(k, first, end)], level["log10p"].view(np.int32)
-    rows[:, k + 1], rows[:, k + 2] = 0, 1
-    if k < nodes.order:
-        rows[:, k + 1], rows[:, k + 2] = level["log10bow"].view(np.int32), 1 | stated[first:end] << 1
+    rows[:, k + 1] = level["log10bow"].view(np.int32) if k < nodes.order else 0
+    rows[:, k + 2] = 1 | stated[first:end] << 1
     has_p = ~np.isnan(level["log10p"])
     return rows if has_p.all() else rows[has_p]

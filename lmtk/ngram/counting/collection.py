@@ -342,8 +342,7 @@ def weighted_lines(path, blocks, floats, weight_of=FIRST):
     lines = 0
     for block in blocks:
         rows = [weight_of.match(line).group("weight", "words") for line in block.removesuffix(b"\n").split(b"\n")]
-        weights = [weight for weight, _ in rows if weight]
-        times = parse_counts(weights, floats)
+        times = parse_counts([weight for weight, _ in rows if weight], floats)
         if times is None:
             line = next(n for n, (weight, _) in enumerate(rows) if weight and parse_counts([weight], floats) is None)
             expected = "a number" if floats else "a whole number (-float-counts allows fractions)"

@@ -171,8 +171,7 @@ def judge(arrays, k, judged, p_context, limits, shorter, contexts):
         for child in range(begin, end if judged else begin):
             fetch_suffix(memory, where, k, child + AHEAD)
             log10p = logs[p + width * child]
-            q = lower_p(arrays, k, child, after_order, after, weights)
-            lower[child - begin] = q
+            q = lower[child - begin] = lower_p(arrays, k, child, after_order, after, weights)
             if log10p == log10p:
                 seen += math.exp(np.float64(log10p) * LN10)
                 seen_by_lower += math.exp(np.float64(q) * LN10)
@@ -208,8 +207,7 @@ def drop_low(arrays, k, extended, contexts):
         for child in range(memory[at + CHILD], memory[at + wide + CHILD]):
             fetch_suffix(memory, where, k, child + AHEAD)
             p = below + width * child + where[k - 1, P]
-            lower = lower_p(arrays, k, child, after_order, after, weights)
-            if logs[at + BOW] + lower > logs[p]:
+            if logs[at + BOW] + lower_p(arrays, k, child, after_order, after, weights) > logs[p]:
                 logs[p] = np.nan
                 gone += 1
             has_ngrams |= logs[p] == logs[p]

@@ -105,9 +105,8 @@ def predictors(model, rows, w):
         if k > 1:
             has_word = rows[:, k - 2] >= 0
             frequency[has_word] = values(levels[k - 2].count, node, 0)[has_word]
-        child = find(levels[k - 1].keys, node, w, W)
         total = values(model.totals[k - 1], node, 0)
-        count = values(levels[k - 1].count, child, 0)
+        count = values(levels[k - 1].count, find(levels[k - 1].keys, node, w, W), 0)
         length[count > 0] = k
         p[:, k] = np.where(total > 0, count / np.maximum(total, 1e-300), p[:, k - 1])
     return p, np.minimum(bin_of(frequency, model.T), bin_count(model.T) - 1), length
@@ -188,8 +187,7 @@ def read_text(stream, path, seen=()):
             try:
                 part = parse_rows(body + b"\n", index, floats=floats)
             except KeyError as e:
-                message = f"the word {shown(e.args[0])} of an n-gram is not in \\words\\"
-                raise FormatError(path, message) from None
+                raise FormatError(path, f"the word {shown(e.args[0])} of an n-gram is not in \\words\\") from None
             if set(part) - {k}:
                 raise FormatError(path, f"an n-gram of another order among the {k}-grams", line)
             lines.append(part.get(k, (np.zeros((0, k), np.int32), np.zeros(0, np.int64))))
