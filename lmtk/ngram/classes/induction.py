@@ -100,16 +100,14 @@ def neighbours(data):
     """Return the arrays start, word, count and repeats of the table in `kernels`."""
     W = len(data.words)
     is_repeat = data.v == data.w
-    repeats = np.zeros(W, np.int32)
-    repeats[data.v[is_repeat]] = data.count[is_repeat]
-    v, w, count = data.v[~is_repeat], data.w[~is_repeat], data.count[~is_repeat].astype(np.int32)
-    start, word, counts = np.zeros((2, W + 1), np.int64), [], []
+    repeats = np.bincount(data.v[is_repeat], data.count[is_repeat], W).astype(np.int32)
+    v, w, count = data.v[~is_repeat], data.w[~is_repeat], data.count[~is_repeat]
+    start, word, counts = np.zeros((2, W + 1), np.int64), *np.empty((2, 2, len(v)), np.int32)
     for i, (from_, to) in enumerate(((v, w), (w, v))):
         np.cumsum(np.bincount(from_, minlength=W), out=start[i, 1:])
         order = np.argsort(from_, kind="stable")
-        word.append(to[order].astype(np.int32))
-        counts.append(count[order])
-    return start, np.array(word), np.array(counts), repeats
+        word[i], counts[i] = to[order], count[order]
+    return start, word, counts, repeats
 
 
 def numbered(data, g, G):
