@@ -157,12 +157,10 @@ def judge(arrays, k, judged, p_context, limits, shorter, contexts):
     n-grams stay.
     """
     (memory, logs, where, far), (first, last) = arrays, contexts
-    weights, most = np.empty(len(where) + 1, np.float32), 0
+    weights = np.empty(len(where) + 1, np.float32)
     above, wide, below, width = where[k - 2, AT], where[k - 2, WIDTH], where[k - 1, AT], where[k - 1, WIDTH]
-    p = below + where[k - 1, P]
-    for i in range(first, last):
-        most = max(most, memory[above + wide * (i + 1) + CHILD] - memory[above + wide * i + CHILD])
-    lower = np.empty(most, np.float32)
+    p, start = below + where[k - 1, P], np.int64(memory[above + wide * first + CHILD])
+    lower = np.empty(np.int64(memory[above + wide * last + CHILD]) - start, np.float32)
     for i in range(first, last):
         at = above + wide * i
         begin, end = np.int64(memory[at + CHILD]), np.int64(memory[at + wide + CHILD])
@@ -171,7 +169,7 @@ def judge(arrays, k, judged, p_context, limits, shorter, contexts):
         for child in range(begin, end if judged else begin):
             fetch_suffix(memory, where, k, child + AHEAD)
             log10p = logs[p + width * child]
-            q = lower[child - begin] = lower_p(arrays, k, child, after_order, after, weights)
+            q = lower[child - start] = lower_p(arrays, k, child, after_order, after, weights)
             if log10p == log10p:
                 seen += math.exp(np.float64(log10p) * LN10)
                 seen_by_lower += math.exp(np.float64(q) * LN10)
@@ -181,7 +179,7 @@ def judge(arrays, k, judged, p_context, limits, shorter, contexts):
             loss = np.inf
             if judged and not over:
                 logs[p + width * child] += scale
-                log10p, q = np.float64(logs[p + width * child]), np.float64(lower[child - begin])
+                log10p, q = np.float64(logs[p + width * child]), np.float64(lower[child - start])
                 chance = math.exp(log10p * LN10)
                 new = np.float64(f32(math.log10(numerator + chance) - math.log10(denominator + math.exp(q * LN10))))
                 loss = math.exp(-history * (chance * (q + new - log10p) + numerator * (new - old)) * LN10) - 1
