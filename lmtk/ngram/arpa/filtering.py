@@ -49,14 +49,13 @@ def choose(rows, k, many, first, sentences, kept):
     """
     number = 0
     for i in range(len(rows)):
-        rare, least, good = -1, np.int64(1) << 62, True
+        begin, least, good = np.int64(-1), np.int64(1) << 62, True
         for j in range(k):
             size = many[rows[i, j]]
             good &= size >= 0
             if 0 < size < least:
-                rare, least = j, size
-        if good and rare >= 0:
-            begin = first[rows[i, rare]]
+                begin, least = first[rows[i, j]], size
+        if good and begin >= 0:
             for place in range(begin, begin + least):
                 good, j = True, 0
                 while good and j < k:
