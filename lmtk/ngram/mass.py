@@ -24,9 +24,7 @@ def backoff_weights(sums, lower_sums):
     A weight is 0 if nothing is left on either side, and -inf if p sums to more than one, where SRILM writes -99.
     Without unseen words, a factor gives the left-over mass to the seen words. Otherwise the factors are 1.
     """
-    left, lower_left = 1 - sums, 1 - lower_sums
-    left[np.abs(left) < EPSILON] = 0
-    lower_left[np.abs(lower_left) < EPSILON] = 0
+    left, lower_left = (np.where(np.abs(x) < EPSILON, 0, x) for x in (1 - sums, 1 - lower_sums))
     scale, is_wasted = np.zeros(len(sums), f32), (left > 0) & (lower_left <= 0)
     with np.errstate(divide="ignore", invalid="ignore"):
         scale[is_wasted] = -np.log10(sums[is_wasted])

@@ -430,8 +430,7 @@ def rows_of_pieces(k, pieces, unigrams):
             else:
                 parts.append(rows_of_lines(k, [*run], vocab.index))
     except KeyError as e:
-        problem = f"the word {shown(e.args[0])} of an n-gram is not among the 1-grams"
-        raise FormatError(unigrams.path, problem) from None
+        raise FormatError(unigrams.path, f"the word {shown(e.args[0])} of an n-gram is not among the 1-grams") from None
     rows = parts[0] if len(parts) == 1 else np.concatenate([np.empty((0, k + 2), np.int32), *parts])
     if k == 1:
         rows[:, 0] = unigrams.ids

@@ -19,7 +19,6 @@ from lmtk.ngram.arpa.writer import weights_stated
 from lmtk.ngram.counting.counts import sorted_by
 
 BYTES, LEAST = 512, 1 << 16  # bytes of memory for each row of a range; rows of a range, at least
-f32 = np.float32
 
 
 def write_sections(out, model, rank, lines, context_first=False):
@@ -41,7 +40,7 @@ def write_sections(out, model, rank, lines, context_first=False):
                 with scratch.lent() as room:
                     columns = rows[place[begin : begin + PIECE]].T.copy()
                     flags = columns[k + 2].astype(np.uint8)
-                    return bytes(lines(columns[:k], *columns[k : k + 2].view(f32), flags, k, room))
+                    return bytes(lines(columns[:k], *columns[k : k + 2].view(np.float32), flags, k, room))
 
             out.writelines(map_in_order(lines_of, range(0, len(rows), PIECE)))
 

@@ -111,8 +111,7 @@ class GoodTuring(Method):
         upto, tell = int(self.parameters[0]), recipe.tell
         n = n(upto + 1)
         tell(f"Good-Turing discounting {k}-grams")
-        tell("GT-count [0] = 0")
-        for r, n_r in enumerate(n, 1):
+        for r, n_r in enumerate([0, *n]):
             tell(f"GT-count [{r}] = {n_r}")
         if n[0] == 0:
             tell("warning: no singleton counts")

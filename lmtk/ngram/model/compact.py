@@ -18,7 +18,6 @@ from lmtk.ngram.model.building import finish
 from lmtk.ngram.model.nodes import allocate, wrap_records
 from lmtk.text.vocab import vocab_of, vocab_settings
 
-KIND = "backoff-compact"
 MANY, BITS = 15, 4  # the number of children that refers to the list of larger ones, and the bits of such a number
 CHUNK = 1 << 18  # numbers that are packed or unpacked at once
 CELLS = 1 << 12  # of the histogram from which the intervals are chosen
@@ -100,7 +99,7 @@ def write_binary(out, model, compact=False, bits=0):
                 arrays[f"{name}{k}"] = np.ascontiguousarray(x)
     sizes = [len(level) - 1 for level in model.nodes.levels[1:]]
     settings = {"order": model.order, "quantize": bits, "sizes": sizes, **vocab_settings(model.vocab)}
-    container.write(out, KIND, settings, arrays, model.vocab.words)
+    container.write(out, "backoff-compact", settings, arrays, model.vocab.words)
 
 
 def from_arrays(about, arrays, path):
