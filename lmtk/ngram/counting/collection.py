@@ -140,11 +140,8 @@ class SourceReader:
     """
 
     def __init__(self, sources, memory):
-        self.sources, self.memory, self.index = sources, memory, Growing()
-        self.text_index = self.count_index = self.index
-        self.unk = self.index[sources.unk]
-        for word in sources.words or []:
-            self.index[word]
+        self.index = self.text_index = self.count_index = Growing((SOS, EOS, sources.unk, *(sources.words or ())))
+        self.sources, self.memory, self.unk = sources, memory, self.index[sources.unk]
         if sources.words is not None:
             outside = OUTSIDE if sources.limit else self.unk
             self.text_index, self.count_index = Closed(self.index, self.unk), Closed(self.index, outside)
