@@ -54,10 +54,9 @@ def ranges(nodes, k, lead, rank, stated, most):
         part = level[a : a + PIECE + 1]
         extensions = np.diff(part["child"]).astype(np.int64) if lead + 1 < k else 1
         np.add.at(sizes, rank[part["word"][:-1]], extensions)
-    ends, cuts = np.cumsum(sizes), [0]
+    begins, cuts = np.append(0, np.cumsum(sizes)), [0]
     while cuts[-1] < len(rank):
-        before = ends[cuts[-1] - 1] if cuts[-1] else 0
-        cuts.append(max(cuts[-1] + 1, int(np.searchsorted(ends, before + most, "right"))))
+        cuts.append(max(cuts[-1] + 1, int(np.searchsorted(begins, begins[cuts[-1]] + most, "right")) - 1))
     pieces = map_in_order(lambda a: rows_of(nodes, k, a, rank, stated), range(0, nodes.size(k), PIECE))
     if len(cuts) == 2:
         yield np.concatenate([*pieces, np.zeros((0, k + 3), np.int32)])
