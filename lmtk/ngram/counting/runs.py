@@ -103,13 +103,12 @@ class Spilled:
 
     def levels_of(self, nodes, ends):
         """Yield each order's Level of the n-grams that begin with some nodes of order 1. ends: as in `parts`."""
-        above, W = None, len(self.words)
+        above, W = np.zeros_like(nodes), len(self.words)
         for k, end in enumerate(ends, 1):
             sizes = end[nodes + 1] - end[nodes]
             shift = end[nodes] - np.cumsum(sizes) + sizes  # from a place among these n-grams to one in the level
             rows = self.level(k).take(np.arange(sizes.sum()) + np.repeat(shift, sizes), axis=0)
-            if k > 1:
-                rows[:, 0] -= np.repeat(above, sizes) * W
+            rows[:, 0] -= np.repeat(above, sizes) * W
             above = shift
             yield Level(*map(np.ascontiguousarray, rows.T))
 

@@ -94,9 +94,8 @@ def write_binary(out, model, compact=False, bits=0):
         for name, x in columns.items():
             if bits:
                 places, arrays[f"{name}table{k}"] = quantize(x, bits)
-                arrays[f"{name}{k}"] = pack_bits(places, bits)
-            else:
-                arrays[f"{name}{k}"] = np.ascontiguousarray(x)
+                x = pack_bits(places, bits)
+            arrays[f"{name}{k}"] = np.ascontiguousarray(x)
     sizes = [len(level) - 1 for level in model.nodes.levels[1:]]
     settings = {"order": model.order, "quantize": bits, "sizes": sizes, **vocab_settings(model.vocab)}
     container.write(out, "backoff-compact", settings, arrays, model.vocab.words)
