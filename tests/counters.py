@@ -121,9 +121,9 @@ LIMITS = {
     "functions of more than 60 lines": (6, 6),
     "functions of more than 100 lines": (0, 0),
     "names that say nothing, such as `given`": (0, 0),
-    "modules that a small ngram-count enters": (16, 16),
+    "modules that a small ngram-count enters": (15, 16),
     "calls between modules of a small ngram-count": (63, 64),
-    "lines of lmtk/ngram": (9299, 9000),
+    "lines of lmtk/ngram": (9253, 9000),
     "lines of lmtk/machine": (1625, 1400),
 }
 
