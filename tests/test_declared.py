@@ -89,6 +89,7 @@ WRONG = [  # kind, what is changed, what is said
     ("backoff", array("nodes1", lambda a: a[:, :2].copy()), "damaged: the array nodes1 is int32"),
     ("nmt", set_to("sizes.gates", 5), "damaged: the setting sizes.gates is 5; expected 2 or 3"),
     ("nmt", set_to("sizes", 5), "damaged: the setting sizes is 5; expected several settings"),
+    ("nmt", set_to("sizes", None), "damaged: the setting sizes is missing; expected several settings"),
 ]
 
 
@@ -104,6 +105,19 @@ def test_a_wrong_file_is_one_line(models, monkeypatch, kind, change, said):
     with pytest.raises(FormatError) as actual:
         (load_translation if kind == "nmt" else load)("wrong")
     assert str(actual.value).startswith(f"wrong: {said}") and "\n" not in str(actual.value)
+
+
+@pytest.mark.parametrize("value", [10**400, -(10**400), float("inf"), float("nan"), True, "1", None])
+def test_what_is_not_a_finite_number(value):
+    from lmtk.files.declared import REAL
+
+    assert not REAL.fits(value) and REAL.fits(-1e308) and REAL.fits(10**300)
+
+
+def test_a_text_with_a_number_of_5000_digits_is_described():
+    from lmtk.files.texts import describe
+
+    assert dict(describe([(1, b"0 ||| a ||| 1 ||| b ||| 1 " + b"9" * 5000)])[0])["kind"].startswith("n-best lists")
 
 
 @pytest.mark.parametrize("size", [2**31, 2**62, 2**70])

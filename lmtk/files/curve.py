@@ -6,6 +6,7 @@ Training appends an `Epoch` for each epoch. `rows` and `epochs` convert the curv
 """
 
 import math
+import sys
 from dataclasses import dataclass, fields
 from itertools import pairwise
 
@@ -69,16 +70,20 @@ def rows(curve, without=()):
     return [names, *([getattr(e, name) for name in names] for e in curve)]
 
 
+def is_real(x):
+    """Whether a value, which may come from any file, is a finite number that fits into a float; a bool is not."""
+    return type(x) in (int, float) and abs(x) <= sys.float_info.max
+
+
 def is_table(table):
     """Whether a value, which may come from any file, is a table that `epochs` can read."""
-    number = lambda x: x is None or type(x) is bool or (type(x) in (int, float) and math.isfinite(x))
     return (
         isinstance(table, list)
         and all(isinstance(row, list) and len(row) == len(table[0]) for row in table)
         and bool(table)
         and all(isinstance(name, str) for name in table[0])
         and {"number"} <= set(table[0]) <= {f.name for f in fields(Epoch)}
-        and all(number(x) for row in table[1:] for x in row)
+        and all(x is None or type(x) is bool or is_real(x) for row in table[1:] for x in row)
         and all(type(row[table[0].index("number")]) is int for row in table[1:])
     )
 

@@ -59,8 +59,9 @@ def is_option_value(x, depth=2):
     return x is None or type(x) in (bool, int) or is_printable(x) or (type(x) is float and math.isfinite(x))
 
 
-REAL = Setting("a finite number", lambda x: type(x) in (int, float) and math.isfinite(x))
+REAL = Setting("a finite number", curve.is_real)
 NAME = Setting("a text of one line", is_printable)
+GROUP = Setting("several settings", lambda x: isinstance(x, dict))
 MAX_ORDER = 99  # of n-gram models; commands.options has the same number, since it must not import numpy
 ORDER = whole(1, MAX_ORDER)
 WORD = Setting("a word in Latin-1", lambda x: isinstance(x, str) and x != "" and all(ord(c) < 256 for c in x))
@@ -155,15 +156,12 @@ def check_settings(settings, wanted, path, above=""):
     """Raise FormatError if a setting is missing or does not fit. above: the name of the settings that contain these."""
     for name, declared in wanted.items():
         full, value = above + name, settings.get(name)
-        if isinstance(declared, dict):
-            if not isinstance(value, dict):
-                raise FormatError(
-                    path, f"damaged: the setting {full} is {format_value(value)}; expected several settings"
-                )
-            check_settings(value, declared, path, full + ".")
-        elif (declared.needed or name in settings) and not declared.fits(value):
+        expected = GROUP if isinstance(declared, dict) else declared
+        if (expected.needed or name in settings) and not expected.fits(value):
             is_now = format_value(value) if name in settings else "missing"
-            raise FormatError(path, f"damaged: the setting {full} is {is_now}; expected {declared.wanted}")
+            raise FormatError(path, f"damaged: the setting {full} is {is_now}; expected {expected.wanted}")
+        if isinstance(declared, dict):
+            check_settings(value, declared, path, full + ".")
 
 
 def format_value(value):

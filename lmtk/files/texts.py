@@ -15,6 +15,7 @@ NUMBER = re.compile(rb"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[-+]?[0-9]+)?$", re.
 PROBABILITY = re.compile(rb"(?:0?\.[0-9]+(?:e-[0-9]+)?|[1-9](?:\.[0-9]+)?e-[0-9]+|1(?:\.0*)?)$")
 PATH = re.compile(rb"[01]+$")
 LINK = re.compile(rb"[0-9]+-[0-9]+$")
+SIZE = re.compile(rb"[0-9]{1,9}$")
 BITS = 4  # words in a tree are grouped by the first BITS bits of their paths
 BAR = b"|||"
 
@@ -55,7 +56,7 @@ def soft_alignments(rows, shown):
     heads = [row for row in rows if BAR in row]
     if heads and all(row.count(BAR) == 4 and row[-3] == BAR for row in heads) and rows[0] is heads[0]:
         sizes = [row[-2:] for row in heads]
-        if all(n.isdigit() for size in sizes for n in size) and len(rows) == sum(1 + int(T) for _, T in sizes):
+        if all(SIZE.match(n) for size in sizes for n in size) and len(rows) == sum(1 + int(T) for _, T in sizes):
             return [("kind", "soft alignments"), ("sentences", len(heads))], []
 
 
