@@ -358,6 +358,16 @@ def test_only_blanks_tabs_and_line_ends_separate_the_words_of_an_arpa_file(tmp_p
     assert kenlm.arpa_words(str(tmp_path / "m")) == [b"a\x0bb", b"c"]
 
 
+@pytest.mark.parametrize("kind", ["probing", "trie"])
+def test_a_word_with_a_nul_byte_is_an_error(kind, tmp_path):
+    """The byte ends a word in the file, which could not be read."""
+    text = (FILES / "wb.arpa").read_bytes().replace(b"\tcat", b"\tc\0t").replace(b" cat", b" c\0t")
+    (tmp_path / "in").write_bytes(text)
+    with pytest.raises(LmtkError, match="the word c\0t has a NUL byte"), pytest.warns(LmtkWarning, match="NUL bytes"):
+        convert(str(tmp_path / "in"), str(tmp_path / "out"), form_of(kind))
+    assert not (tmp_path / "out").exists()
+
+
 def test_both_names_of_unk_are_one_word(tmp_path):
     """KenLM takes the last 1-gram; of equal 2-grams the first is kept."""
     text = b"""\\data\\

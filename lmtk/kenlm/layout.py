@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from lmtk.errors import LmtkError, shown
 from lmtk.machine.jit import jit
 from lmtk.ngram.model import nodes
 from lmtk.text.vocab import UNK
@@ -140,7 +141,14 @@ def places_of_unknown(words):
 
 
 def hash_words(words):
-    """Hash each of some Words as KenLM does (MurmurHash64A): (N,) uint64."""
+    """Hash each of some Words as KenLM does (MurmurHash64A): (N,) uint64. Raises LmtkError for a word with a NUL byte,
+    since a NUL byte ends a word in KenLM's files.
+    """
+    if b"\0" in words.text:
+        word = next(word for word in words if b"\0" in word)
+        raise LmtkError(
+            f"the word {shown(word)} has a NUL byte, which a KenLM file cannot hold; remove it from the model"
+        )
     hashes = np.empty(len(words), u64)
     hash_lines(np.frombuffer(words.text, np.uint8), hashes)
     return hashes
