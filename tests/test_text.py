@@ -4,6 +4,7 @@ import gzip
 import io
 import os
 import pickle
+import re
 import sys
 import threading
 
@@ -32,7 +33,7 @@ from lmtk.ngram.counting.counts import (
 )
 from lmtk.text import corpus, subwords
 from lmtk.text.corpus import Closed, Growing, Marks, Table, contexts, count_words, ids_of, read_corpus, read_ids, tokens
-from lmtk.text.normalize import normalize
+from lmtk.text.normalize import normalize, split_marks
 from lmtk.text.vocab import Vocab, make_vocab, vocab_of, vocab_of_unigrams
 
 words = st.sampled_from([b"a", b"b", b"c", b"dd", b"\xe9", b"<unk>"])
@@ -336,6 +337,12 @@ def test_proper_nouns_stand_inside_a_sentence():
     assert (
         normalize(line, names={b"The", b"dog"}) == b"<name> man saw Mary , and I saw `` Bob '' . Then John's <name>\n"
     )
+
+
+@given(st.text("sS'’a!.\udc80é_-", min_size=1))
+def test_marks_around_a_word(word):
+    """As by this expression, which takes a time that grows with the square of a run of marks."""
+    assert split_marks(word) == re.fullmatch(r"(\W*)(.*?)((?:['’]s?)?\W*)", word).groups()
 
 
 def test_lower_case_is_unicode_and_leaves_bad_bytes():

@@ -19,7 +19,8 @@ NUMERIC = re.compile(rb"(?<![^ \t\r\n])(%s)%s(?=%s(?![^ \t\r\n]))" % (OPENING, N
 WORD = re.compile(r"[^ \t\r\n]+")
 ENDS_SENTENCE = re.compile(r"[.!?][)\]}\"'`]*$")
 ONLY_MARKS = re.compile(r"\W+$")
-CORE = re.compile(r"(\W*)(.*?)((?:['’]s?)?\W*)$", re.DOTALL)
+BEFORE = re.compile(r"\W*")
+AFTER = re.compile(r"\W*(?:s['’])?")  # in a word that is read from its end
 MARKS = 3  # the most marks at an end of a name in a list
 # marks that stay inside a word: between letters or digits, or between digits alone
 INSIDE, INSIDE_NUMBERS = frozenset("'’-‐‑_@.·׳״"), frozenset(",:/٫٬")
@@ -46,7 +47,7 @@ def replace_proper_nouns(text, names=None):
         def replace(match):
             nonlocal inside
             word = match[0]
-            before, core, after = CORE.match(word).groups()
+            before, core, after = split_marks(word)
             if word[0] + word[-1] == "<>":
                 name = False  # it is a symbol already
             elif names is not None:
@@ -61,6 +62,13 @@ def replace_proper_nouns(text, names=None):
 
         out.append(WORD.sub(replace, line))
     return "\n".join(out).encode("utf-8", "surrogateescape")
+
+
+def split_marks(word):
+    """(the marks before the core of a word, the core, the marks after the core, with a possessive 's)."""
+    begin = BEFORE.match(word).end()
+    end = len(word) - AFTER.match(word[begin:][::-1]).end()
+    return word[:begin], word[begin:end], word[end:]
 
 
 def find_name(before, core, after, names):
