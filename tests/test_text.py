@@ -7,6 +7,7 @@ import pickle
 import re
 import sys
 import threading
+import time
 
 import naive
 import numpy as np
@@ -293,6 +294,24 @@ def test_a_short_first_line_comes_at_once():
     late.cancel()
     os.close(reader)
     os.close(writer)
+
+
+@pytest.mark.parametrize(
+    "data", [gzip.compress(b"a b\n"), b"a b\n", b"abc", b"", b"\x08" + bytes(7) + b"{" + b"x" * 99]
+)
+def test_a_pipe_that_gives_one_byte_first_is_read_as_a_file_is(tmp_path, data):
+    (tmp_path / "file").write_bytes(data)
+    os.mkfifo(tmp_path / "pipe")
+
+    def give():
+        with open(tmp_path / "pipe", "wb", buffering=0) as pipe:
+            for part in (data[:1], data[1:9], data[9:]):
+                pipe.write(part)
+                time.sleep(0.05)
+
+    threading.Thread(target=give).start()
+    with open_in(str(tmp_path / "file")) as file, open_in(str(tmp_path / "pipe")) as pipe:
+        assert pipe.peek(9)[:9] == file.peek(9)[:9] and pipe.read() == file.read()
 
 
 @pytest.mark.parametrize("empty", [b"", b"\n\n"])

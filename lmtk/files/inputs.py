@@ -14,6 +14,7 @@ import stat
 import sys
 import zlib
 from importlib import import_module
+from itertools import chain
 
 from lmtk.errors import FormatError, UsageError, name_of
 
@@ -22,6 +23,7 @@ opened_before = set()  # (device, inode) of stdin and unnamed pipes that were op
 MAGIC = {b"\x1f\x8b": "gzip", b"BZh": "bz2", b"\xfd7zXZ\x00": "xz", b"\x28\xb5\x2f\xfd": "zstd"}
 NAMING = b"\\mixture\\", b"\\class-ngram\\"  # the first bytes of text models that name other files
 BLANK = b"\xef\xbb\xbf \t\r\n"  # bytes that may precede NAMING
+HEAD = 64  # bytes from which the kind of a file is recognized
 OF_OUTPUTS = errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EPIPE  # errors of writing
 
 
@@ -98,6 +100,20 @@ def reject_second_reading(raw, path):
         opened_before.add(place)
 
 
+def with_head(raw):
+    """A stream of the bytes of `raw` that peeks at HEAD bytes or more, unless a line or the stream ends before.
+
+    A pipe may give fewer bytes first, from which the kind of a file could not be recognized.
+    """
+    head = raw.peek(HEAD)
+    if len(head) >= HEAD or b"\n" in head or raw.seekable():
+        return raw
+    head = raw.read1(HEAD)
+    while len(head) < HEAD and b"\n" not in head and (more := raw.read1(HEAD)):
+        head += more
+    return io.BufferedReader(Converted(chain([head], iter(lambda: raw.read1(1 << 20), b""))), 1 << 20)
+
+
 @contextlib.contextmanager
 def open_in(path):
     """Open `path` ("-": stdin) for reading bytes, forward only, and decompress it if need be.
@@ -114,9 +130,10 @@ def open_in(path):
     raw = sys.stdin.buffer if path == "-" else io.BufferedReader(Watched(path), 1 << 20)
     try:
         reject_second_reading(raw, path)
-        head = raw.peek(6)
+        stream = with_head(raw)
+        head = stream.peek(HEAD)
         kind = next((k for magic, k in MAGIC.items() if head.startswith(magic)), None)
-        yield decompress(raw, kind) if kind else raw
+        yield decompress(stream, kind) if kind else stream
     except (EOFError, zlib.error, lzma.LZMAError) as e:
         raise FormatError(path, f"the compressed data is incomplete or damaged ({e})") from None
     except OSError as e:
