@@ -202,11 +202,8 @@ def parse_header(header, size, path):
         table = json.loads(header)
         digits, _, text = table.pop("__metadata__")["lmtk"].partition(" ")
         about = json.loads(text)
-        if (
-            digits != f"{zlib.crc32(text.encode()):08x}"
-            or len(header) != size
-            or not header.rstrip(b" ").endswith(b"}")
-        ):
+        is_whole = len(header) == size and header.rstrip(b" ").endswith(b"}")
+        if not is_whole or digits != f"{zlib.crc32(text.encode()):08x}":
             raise damage_error(path)
         if about["format"] > VERSION:
             newer = f"lmtk {about['lmtk']}"

@@ -143,10 +143,9 @@ def check_contents(about, arrays, path, settings, wanted):
 
 def vocabulary(arrays, path):
     """The words of a file. Raises FormatError if a word is empty or has a blank in it."""
-    check_array(
-        arrays.get("vocabulary"), Array("U8", (arrays.get("vocabulary", np.empty(0)).size,)), "vocabulary", path
-    )
-    words = Words(arrays["vocabulary"].tobytes() + b"\n")
+    letters = arrays.get("vocabulary")
+    check_array(letters, Array("U8", (0 if letters is None else letters.size,)), "vocabulary", path)
+    words = Words(letters.tobytes() + b"\n")
     if words.gaps - {b"\r"}:
         raise FormatError(path, "damaged: its vocabulary has words that are empty or contain blanks")
     return words
@@ -179,9 +178,8 @@ def check_array(a, declared, name, path):
         raise FormatError(path, f"damaged: the array {name} is missing; expected {wanted}")
     kind = KINDS[a.dtype]
     if kind not in declared.types.split() or a.shape != declared.shape:
-        raise FormatError(
-            path, f"damaged: the array {name} is {NAMES[kind]} {format_shape(a.shape)}; expected {wanted}"
-        )
+        actual = f"{NAMES[kind]} {format_shape(a.shape)}"
+        raise FormatError(path, f"damaged: the array {name} is {actual}; expected {wanted}")
     if declared.low is None or not a.size:
         return
     if kind[0] == "F" and not (np.isfinite(a.min()) and np.isfinite(a.max())):
@@ -190,10 +188,8 @@ def check_array(a, declared, name, path):
         raise FormatError(path, f"damaged: the numbers of the array {name} are not in ascending order")
     least, most = (a[0], a[-1]) if declared.ascending else (a.min(), a.max())
     if least < declared.low or most > declared.high:
-        raise FormatError(
-            path,
-            f"damaged: the array {name} has numbers from {least} to {most}; expected {declared.low} to {declared.high}",
-        )
+        wanted = f"{declared.low} to {declared.high}"
+        raise FormatError(path, f"damaged: the array {name} has numbers from {least} to {most}; expected {wanted}")
 
 
 def format_shape(shape):

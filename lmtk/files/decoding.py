@@ -132,12 +132,9 @@ def decode_blocks(stream, path, size=BLOCK, eager=False, pieces=False, as_is=Fal
         if not has_nul and b"\0" in block and not isinstance(path, Source):  # a Source warns itself
             has_nul = True
             place = (number if counts_lines else line_number(path, offset)) + block.count(b"\n", 0, block.index(b"\0"))
-            warnings.warn(
-                f"{name_of(path)}:{place}: NUL bytes in the text; they are read as parts of words; "
-                "if the text is UTF-16, convert it: iconv -f utf-16le -t utf-8",
-                LmtkWarning,
-                stacklevel=2,
-            )
+            message = f"{name_of(path)}:{place}: NUL bytes in the text; they are read as parts of words"
+            remedy = "if the text is UTF-16, convert it: iconv -f utf-16le -t utf-8"
+            warnings.warn(f"{message}; {remedy}", LmtkWarning, stacklevel=2)
         end = len(block) if short_is_last and len(block) < size else block.rfind(b"\n") + 1
         if not end and sum(map(len, parts)) + len(block) < limit:
             parts.append(block)
@@ -202,9 +199,8 @@ def decode_utf16(block, stream, size, path):
             text = decoder.decode(block, not block)
         except UnicodeDecodeError as e:
             place = at - pending + e.start
-            raise FormatError(
-                path, f"the byte order mark says UTF-16, but byte {place} is not UTF-16 ({e.reason})"
-            ) from None
+            message = f"the byte order mark says UTF-16, but byte {place} is not UTF-16 ({e.reason})"
+            raise FormatError(path, message) from None
         at += len(block)
         if text:
             yield text.encode()

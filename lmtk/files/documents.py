@@ -72,10 +72,8 @@ def take(stream, path, at, end):
     while size < BLOCK and (end is None or at + size < end):
         line = stream.readline(LONGEST + 1)
         if at == size == 0 and line.startswith(PARQUET):
-            raise FormatError(
-                path,
-                "a parquet file, not JSON lines; convert it to JSON lines, or give its name to -text with -field",
-            )
+            remedy = "convert it to JSON lines, or give its name to -text with -field"
+            raise FormatError(path, f"a parquet file, not JSON lines; {remedy}")
         if at == size == 0 and ARRAY.match(line):
             raise FormatError(path, "a JSON array, not JSON lines; jq -c '.[]' FILE writes its documents as lines", 1)
         if len(line) > LONGEST:
@@ -146,9 +144,8 @@ def read_parquet(path, column):
                 raise FormatError(path, f'no column "{column}" in it; give one of its columns as -field: {names}')
             kind = schema.field(column).type
             if not (pyarrow.types.is_string(kind) or pyarrow.types.is_large_string(kind)):
-                raise FormatError(
-                    path, f'the column "{column}" has values of type {kind}, not texts; give another column as -field'
-                )
+                message = f'the column "{column}" has values of type {kind}, not texts'
+                raise FormatError(path, f"{message}; give another column as -field")
             for batch in file.iter_batches(ROWS, columns=[column]):
                 yield [NO_STRING if text is None else text for text in batch.column(0).to_pylist()]
     except (pyarrow.ArrowException, OSError) as e:

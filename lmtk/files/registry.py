@@ -125,9 +125,8 @@ def load_ensemble(paths):
     for path, model in zip(paths, models):
         for side, a, b in (("source", models[0].source, model.source), ("target", models[0].vocab, model.vocab)):
             if a.words != b.words or model.subwords != models[0].subwords:
-                raise FormatError(
-                    path, f"its {side} vocabulary is not that of {paths[0]}; train all models on the same texts"
-                )
+                message = f"its {side} vocabulary is not that of {paths[0]}"
+                raise FormatError(path, f"{message}; train all models on the same texts")
     return models
 
 
