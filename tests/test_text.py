@@ -33,9 +33,10 @@ from lmtk.ngram.counting.counts import (
     write_counts,
 )
 from lmtk.text import corpus, subwords
+from lmtk.text.bitext import read_dictionary
 from lmtk.text.corpus import Closed, Growing, Marks, Table, contexts, count_words, ids_of, read_corpus, read_ids, tokens
 from lmtk.text.normalize import normalize, split_marks
-from lmtk.text.vocab import Vocab, make_vocab, vocab_of, vocab_of_unigrams
+from lmtk.text.vocab import Vocab, make_vocab, read_vocab, vocab_of, vocab_of_unigrams
 
 words = st.sampled_from([b"a", b"b", b"c", b"dd", b"\xe9", b"<unk>"])
 text = st.lists(st.lists(words, max_size=7), min_size=1, max_size=8)
@@ -218,6 +219,13 @@ def test_a_stream_in_blocks_is_the_stream(tmp_path_factory, sentences, order):
     for t, w in enumerate(whole):
         expected.append((w, tuple(whole[t - k] if t >= k else -1 for k in range(1, order))))
     assert scored == expected
+
+
+def test_a_carriage_return_ends_a_word_in_a_word_list_and_a_vertical_tab_does_not_in_a_dictionary(tmp_path):
+    (tmp_path / "list").write_bytes(b"a\rb\n\rc\t5\r\n \r\n")
+    (tmp_path / "pairs").write_bytes(b"a\vb\tc  d\r\n\n")
+    assert read_vocab(str(tmp_path / "list")) == [b"a", b"c"]
+    assert read_dictionary(str(tmp_path / "pairs")) == {b"a\vb": b"c d"}
 
 
 def test_marks_of_a_line_are_not_doubled(tmp_path):

@@ -288,7 +288,7 @@ def make_search(job, models, tell):
     """
     from lmtk.nmt.beam import Beam, Hypothesis, Translator
     from lmtk.nmt.scoring import rescore_alone
-    from lmtk.text.bitext import ids_of, word_index
+    from lmtk.text.bitext import ids_with_eos, word_index
     from lmtk.text.corpus import TOKEN
 
     first, factor = models.models[0], job.max_length_factor
@@ -302,7 +302,7 @@ def make_search(job, models, tell):
     weighed = job.n_best or job.scores or job.soft_align or job.align_html or job.align_plot
 
     def search(rows, shown):
-        sentences = [ids_of(row, index, eos) for row in rows if row]
+        sentences = [ids_with_eos(row, index, eos) for row in rows if row]
         searched = iter(zip(sentences, translator(sentences, beam, together), strict=True))
         for row in rows:
             sentence, hypotheses = next(searched) if row else (None, [empty])

@@ -12,7 +12,7 @@ import numpy as np
 
 from lmtk.lm import LN10, scores_of
 from lmtk.nmt import network
-from lmtk.text.bitext import ids_of, word_index
+from lmtk.text.bitext import ids_with_eos, word_index
 from lmtk.text.corpus import TOKEN, Corpus
 from lmtk.text.vocab import lower
 
@@ -101,7 +101,7 @@ def read_targets(model, split, pairs, tolower=False):
     pairs = iter(pairs)
     while block := list(islice(pairs, LINES)):
         words = [[split(TOKEN.findall(lower(line) if tolower else line)) for line in pair] for pair in block]
-        x, y = ([ids_of(pair[i], *side) for pair in words] for i, side in enumerate(sides))
+        x, y = ([ids_with_eos(pair[i], *side) for pair in words] for i, side in enumerate(sides))
         yield make_targets(x, y, model.vocab.sos_id, [line for _, line in block], words)
 
 

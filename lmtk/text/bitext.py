@@ -11,7 +11,6 @@ from lmtk.files.decoding import blocks, lines, split_lines
 from lmtk.text.corpus import TOKEN, Closed, by_count
 from lmtk.text.vocab import EOS, SOS, lower, make_vocab
 
-BLANKS = b" \t\r"
 UNKNOWN = b"[UNK]"  # the paper's name for a word outside the shortlist
 
 
@@ -59,11 +58,11 @@ def read_dictionary(path):
     """{word: translation} from a text of "WORD TRANSLATION" lines; a word's first line counts. Raises FormatError."""
     out = {}
     for number, line in lines(path):
-        words = line.strip(BLANKS).split(None, 1)
-        if len(words) == 1:
+        word, *translation = TOKEN.findall(line) or [None]
+        if word and not translation:
             raise FormatError(path, "expected a word and its translation, found one word", number)
-        if words:
-            out.setdefault(*words)
+        if word:
+            out.setdefault(word, b" ".join(translation))
     if not out:
         raise FormatError(path, "no words in it; expected lines with a word and its translation")
     return out
@@ -84,7 +83,7 @@ def word_index(vocab):
     return Closed({w: i for w, i in vocab.index.items() if w not in marks}, vocab.unk_id)
 
 
-def ids_of(words, index, eos):
+def ids_with_eos(words, index, eos):
     """The ids (n + 1,) int32 of words by an index, followed by `eos`, the id of </s>."""
     ids = np.fromiter(map(index.__getitem__, words), np.int32, len(words))
     return np.append(ids, np.int32(eos))
@@ -100,5 +99,5 @@ def bitext(pairs, source, target, longest=None):
     sides = []
     for i, vocab in enumerate((source, target)):
         index = word_index(vocab)
-        sides.append([ids_of(p[i], index, vocab.eos_id) for p in kept])
+        sides.append([ids_with_eos(p[i], index, vocab.eos_id) for p in kept])
     return Bitext(*sides, len(pairs) - len(kept))

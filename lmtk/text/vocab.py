@@ -11,7 +11,8 @@ from lmtk.files.words import Words
 from lmtk.machine.large import pays
 
 UNK, SOS, EOS = b"<unk>", b"<s>", b"</s>"
-FIRST = 100  # lines of a word list that are looked at
+FIRST = 100  # lines of a word list that are checked for more than one word
+AS_BLANKS = bytes.maketrans(b"\t\r", b"  ")
 PAUSE = b"-pau-"  # as in SRILM, it occurs only in contexts and is never predicted
 
 
@@ -75,7 +76,7 @@ class Vocab:
 
 
 def common_tokenizer(vocabs):
-    """The tokenizer, as in Vocab, that all of some vocabularies have; None if they do not agree."""
+    """The `tokenizer` that all of the vocabularies have; None if they differ."""
     first, *others = {vocab.tokenizer for vocab in vocabs}
     return None if others else first
 
@@ -149,7 +150,7 @@ def lower(text):
 
 def read_vocab(path, tolower=False):
     """The words of a word list, each once: the first field of each line, so that a count file can be used too."""
-    rows = [line.replace(b"\t", b" ").strip(b" ") for _, line in lines(path, True)]
+    rows = [line.translate(AS_BLANKS).strip(b" ") for _, line in lines(path, True)]
     words = (row.split(b" ", 1)[0] for row in rows)
     if 2 * sum(len(row.split()) > 2 for row in rows[:FIRST]) > len(rows[:FIRST]):
         message = f"{name_of(path)}: a word list has a word on each line; of these lines, only the first words are read"

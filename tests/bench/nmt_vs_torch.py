@@ -113,11 +113,11 @@ def translating(path, text, torch, rounds):
     """Speeds on real sentences, by a model that was trained."""
     from lmtk.files.decoding import lines
     from lmtk.files.registry import load_translation
-    from lmtk.text.bitext import ids_of, word_index
+    from lmtk.text.bitext import ids_with_eos, word_index
 
     model = load_translation(path)
     index, eos = word_index(model.source), model.vocab.eos_id
-    sources = sorted((ids_of(row.split(), index, eos) for _, row in lines(text)), key=len)
+    sources = sorted((ids_with_eos(row.split(), index, eos) for _, row in lines(text)), key=len)
     for B in (1, 5, 12):
         decoding(model, sources, B, {}, (None, eos), torch, rounds)
 
