@@ -55,9 +55,11 @@ def test_scores_are_kenlms(model, i):
     *words, total = KENLM[i].split("\t")
     expected = [tuple(word.rpartition("=")[2].split(" ")) for word in words]
     actual = list(model.full_scores(SENTENCES[i]))
-    assert [(int(n), kenlm.shortest(np.float32(p))) for p, n, _ in actual] == [(int(n), p) for _, n, p in expected]
+    assert [(int(n), kenlm.shortest_digits(np.float32(p))) for p, n, _ in actual] == [
+        (int(n), p) for _, n, p in expected
+    ]
     assert [oov for *_, oov in actual] == [number == "0" for number, *_ in expected]
-    assert kenlm.shortest(np.float32(model.score(SENTENCES[i]))) == total.split(" ")[1]
+    assert kenlm.shortest_digits(np.float32(model.score(SENTENCES[i]))) == total.split(" ")[1]
 
 
 def test_sentence_marks(model):
@@ -140,7 +142,7 @@ def test_shortest_digits(x):
     """They give the number back, and no shorter ones do; written plainly from 1e-6 up to 1e21."""
     with np.errstate(over="ignore"):
         x = np.float32(x)
-    text = kenlm.shortest(x)
+    text = kenlm.shortest_digits(x)
     if not np.isfinite(x):
         assert text in ("NaN", "inf", "-inf")
         return

@@ -40,7 +40,7 @@ from lmtk.programs.arpa import filter_arpa
 from lmtk.programs.kenlm import criterion_of
 from lmtk.reports import kenlm, srilm
 from lmtk.text.cells import srilm_cells
-from lmtk.text.corpus import Marks, read_corpus
+from lmtk.text.corpus import Marks, corpora, read_corpus
 from lmtk.text.vocab import make_vocab
 
 PARAMETERS = {"gt": (7,), "wb": (), "kn": ()}
@@ -364,12 +364,12 @@ def test_kenlm_layout_by_kernels_has_the_shortest_digits():
     p, weight = 0 - x, random.permutation(np.concatenate([x[::2], -x[1::2]])) + np.float32(0)
     words = [b"a", b"<s>", "z\u00e9".encode(), b"long" * 9]
     rows, weight = random.integers(0, 4, (3, len(p))), weight[: len(p)]
-    starts = [f"{kenlm.shortest(x)}\t".encode() + b" ".join(words[w] for w in row) for x, row in zip(p, rows.T)]
-    weights = [f"\t{kenlm.shortest(x)}".encode() for x in weight]
+    starts = [f"{kenlm.shortest_digits(x)}\t".encode() + b" ".join(words[w] for w in row) for x, row in zip(p, rows.T)]
+    weights = [f"\t{kenlm.shortest_digits(x)}".encode() for x in weight]
     for order, ends in ((4, weights), (3, [b""] * len(p))):
         lines = kenlm_layout.lines_of(words, order)(rows, p, weight, None, 3, None)
         assert bytes(lines) == b"".join(b"%s%s\n" % both for both in zip(starts, ends, strict=True))
-    assert [kenlm.shortest(np.float32(v)) for v in (0, -1e-7, 1.5, 0.30103)] == ["0", "-1e-7", "1.5", "0.30103"]
+    assert [kenlm.shortest_digits(np.float32(v)) for v in (0, -1e-7, 1.5, 0.30103)] == ["0", "-1e-7", "1.5", "0.30103"]
 
 
 @pytest.mark.parametrize("name", ["srilm", "kenlm"])
@@ -393,8 +393,8 @@ def test_the_lines_of_many_words_are_those_of_few(tmp_path, large_from, name, ma
             if name == "kenlm":
                 kenlm.report(model, "-", str(tmp_path / "t"), marks, kenlm.LEVELS, out.write)
             else:
-                corpora = read_corpus(str(tmp_path / "t"), model.vocab, marks, 3, True)
-                srilm.report(model, "t", corpora, 2, out.write)
+                texts = corpora(decoding.blocks(str(tmp_path / "t")), model.vocab, marks, 3, keep_lines=True)
+                srilm.report(model, "t", texts, 2, out.write)
         outcomes.append(out.getvalue())
     assert outcomes[0] == outcomes[1] and outcomes[0].count(b"\n") > 300
 

@@ -307,12 +307,12 @@ def rows_by_token(words):
 
 def rows_by_word(words):
     """[(position, word, start, end, region)] of the words of a sentence, whose pieces are joined."""
-    from lmtk.text.items import written
+    from lmtk.text.items import join_tokens
 
     rows = []
     bounds = [*first_pieces(words), len(words.number)]
     for position, (a, b) in enumerate(pairwise(bounds), 1):
-        rows.append((position, written(words, a, b), words.start[a], words.end[b - 1], words.region[a]))
+        rows.append((position, join_tokens(words, a, b), words.start[a], words.end[b - 1], words.region[a]))
     return rows
 
 

@@ -25,7 +25,7 @@ from lmtk.ngram.arpa.reader import make_rows, nodes_of_few, rows_of_model
 from lmtk.ngram.model.backoff import Backoff, Walk
 from lmtk.ngram.model.nodes import find_unigrams, is_suffix_closed
 from lmtk.reports.tally import added
-from lmtk.text.cells import shortest
+from lmtk.text.cells import shortest_digits
 from lmtk.text.corpus import NEWLINE, Closed, Corpus, Reader
 from lmtk.text.vocab import EOS, SOS, UNK, lower
 
@@ -201,7 +201,7 @@ def perplexity(log10p, count):
     with np.errstate(divide="ignore", invalid="ignore"):
         exponent = -(np.float64(log10p) / np.float64(count))
     try:
-        return shortest(np.float64(math.pow(10.0, exponent)))
+        return shortest_digits(np.float64(math.pow(10.0, exponent)))
     except OverflowError:
         return "inf"
 
@@ -215,9 +215,9 @@ def answers(block, lines, number, tokens, totals):
     for i, row in enumerate(block.split(b"\n")[: len(first)]):
         words = TOKEN.findall(row) + [EOS] * (i < whole)
         for t, word in zip(range(first[i], last[i]), words):
-            out.append(word + f"={number[ids[t]]} {length[t]} {shortest(log10p[t])}\t".encode())
+            out.append(word + f"={number[ids[t]]} {length[t]} {shortest_digits(log10p[t])}\t".encode())
         if i < len(sums):
-            out.append(f"Total: {shortest(sums[i])} OOV: {oovs[i]}\n".encode())
+            out.append(f"Total: {shortest_digits(sums[i])} OOV: {oovs[i]}\n".encode())
     return b"".join(out)
 
 

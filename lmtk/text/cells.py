@@ -66,7 +66,7 @@ def srilm_cells(x, end, cells=None):
 
 def kenlm_cells(x, end):
     """The cells (N, 3) of float32 numbers with KenLM's digits and the byte `end`."""
-    return fill_cells(x, print_shortest, shortest, end, np.zeros((len(x), 24), np.uint8))
+    return fill_cells(x, print_shortest, shortest_digits, end, np.zeros((len(x), 24), np.uint8))
 
 
 @jit
@@ -127,7 +127,7 @@ def print_numbers(x, end, cells):
                 cells[start + i, 0], cells[start + i, 1] = u64(0x39392D) | last << u64(24), u64(4) << u64(56)
 
 
-def shortest(x):
+def shortest_digits(x):
     """x with the fewest digits that read back as x in its precision, as KenLM prints numbers: without an exponent from
     1e-6 to below 1e21, else with one.
     """

@@ -30,9 +30,10 @@ WORD_BYTES = 300  # of memory that a word takes in an index and its tables
 
 
 class Growing(dict):
-    """Word -> id; the words of `first` have the ids from 0 on, and a new word gets the next id. lines: texts with the
-    last words, a line each, which get their entries when they may be looked up; n_lines: the number of these words.
-    Of the other methods of a dict, only `clear` and `len` know of these lines.
+    """Word -> id; the words of `first` have the ids from 0 on, and a new word gets the next id.
+
+    lines: texts with the last n_lines words, a line each. They become entries of the dict when a word without an entry
+    is looked up. Until then, only `words`, `clear` and `len` take them into account.
     """
 
     def __init__(self, first=(SOS, EOS)):
@@ -105,7 +106,7 @@ class Marks:
     """How lines become sentences. sos, eos: with <s>, with </s>. stream: all lines are one running text without marks.
     blank: blank lines are sentences without words, as in KenLM. tolower: words are put in lower case. reverse: a line
     is read from its last word to its first. open_end: a last line without a line end has no </s>. skip_symbols: <s>,
-    </s> and <unk> in a text are blanks; this has an effect in counting alone (`ngram.counting.collection`).
+    </s> and <unk> in a text are left out; only `ngram.counting.collection` does so.
     """
 
     sos: bool = True
@@ -212,7 +213,7 @@ def ids_of(blocks, index, tolower=False):
 
     shared = Table.of_index(index)  # the words of all threads
     tables = [shared if shared.closed else Table.of_index(index) for _ in range(thread_count())]
-    # for each table, the ids of its words by their numbers in the table; the last one is that of a line's end
+    # for each table, the id of each of its words, and NEWLINE at the end, for a line's end
     numbers = [np.append(np.arange(len(index) - 1), NEWLINE)] * len(tables)
 
     def look_up(table, block):
@@ -259,7 +260,7 @@ class Table:
         self.letters, self.n_words, self.n_letters = np.empty(max(spare * len(text), 1 << 16), np.uint8), 0, 0
         self.look_up(np.frombuffer(text, np.uint8), 0, 0, np.empty(2 * text.count(b"\n"), np.int32))
         ids = np.asarray(ids, np.int32)
-        if (ids != np.arange(len(ids))).any():  # a word's id is its number so far
+        if (ids != np.arange(len(ids))).any():  # `look_up` has numbered the words from 0 on
             filled = np.flatnonzero(self.slots[:, 0])
             number = self.slots[filled, 1] & np.uint64((1 << 32) - 1)
             self.slots[filled, 1] += ids.view(np.uint32)[number] - number
@@ -410,10 +411,9 @@ def except_openings(ids, starts, sos):
     return scored
 
 
-def read_corpus(path, vocab, marks, order=1, keep_lines=False, index=None):
-    """`corpora` of the text in `path`, with the same arguments."""
-    pieces = not (marks.reverse or keep_lines)
-    return corpora(blocks(path, pieces=pieces, as_is=marks.open_end), vocab, marks, order, keep_lines, index)
+def read_corpus(path, vocab, marks, order=1):
+    """Yields the text in `path` as `corpora` does; words outside the vocabulary are <unk>."""
+    return corpora(blocks(path, pieces=not marks.reverse, as_is=marks.open_end), vocab, marks, order)
 
 
 def corpora(blocks, vocab, marks, order=1, keep_lines=False, index=None):

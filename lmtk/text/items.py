@@ -36,7 +36,7 @@ class Item:
 
 
 @dataclass(frozen=True)
-class Words:
+class Tokens:
     """The tokens of a sentence that a model scores, N of them: words, or pieces of words, and </s>.
 
     text: as the model reads them, a line without its end. words: as they are written. start, end: their places in the
@@ -108,7 +108,7 @@ def read_items(path, column, rows):
 
 
 def split(sentence, marks, separator=b""):
-    """The Words of a sentence, as a model reads it with these Marks. separator: the bytes between two regions; they
+    """The Tokens of a sentence, as a model reads it with these Marks. separator: the bytes between two regions; they
     are not scored.
     """
     text = sentence.replace(separator, b" " * len(separator)) if separator else sentence
@@ -127,26 +127,26 @@ def split(sentence, marks, separator=b""):
             places.append(at)
         length = at + count(sentence[bounds[-1] :])
     start, end = places[::2], places[1::2]
-    return with_marks(Words(text, words, start, end, region, numbers_of_words(words)), marks, length)
+    return as_scored(Tokens(text, words, start, end, region, numbers_of_words(words)), marks, length)
 
 
-def with_marks(words, marks, length):
-    """Words without an opening <s>, which is not scored, and with </s> at the end, as Marks say. length: of the
-    sentence.
+def as_scored(tokens, marks, length):
+    """Tokens without an opening <s>, which is not scored, and with </s> at the end if `marks` asks for it. length: of
+    the sentence.
     """
     form = lower if marks.tolower else bytes
-    columns = words.words, words.start, words.end, words.region, words.number
-    if words.words and not marks.stream and form(words.words[0]) == SOS:
+    columns = tokens.words, tokens.start, tokens.end, tokens.region, tokens.number
+    if tokens.words and not marks.stream and form(tokens.words[0]) == SOS:
         columns = tuple(column[1:] for column in columns)
     if marks.eos and not (columns[0] and form(columns[0][-1]) == EOS):
         numbers = columns[-1]
         last = EOS, length, length, END, numbers[-1] + 1 if numbers else 0
         columns = tuple([*column, value] for column, value in zip(columns, last))
-    return Words(words.text, *columns, words.sentence)
+    return Tokens(tokens.text, *columns, tokens.sentence)
 
 
 def split_into_pieces(sentence, marks, separator, tokenizer):
-    """The Words of a sentence whose tokens are the pieces of a tokenizer of `text.tokenizer`. marks, separator: as in
+    """The Tokens of a sentence whose tokens are the pieces of a tokenizer of `text.tokenizer`. marks, separator: as in
     `split`. A piece belongs to the word in which it begins; blanks at its ends do not count.
     """
     sentence, separator = sentence.decode("utf-8", "replace"), separator.decode("utf-8", "replace")
@@ -165,17 +165,19 @@ def split_into_pieces(sentence, marks, separator, tokenizer):
             end.append(last)
             region.append(1 + sentence.count(separator, 0, first) if separator else 1)
             number.append(word)
-    whole = Words(b" ".join(names), words, start, end, region, number, sentence)
-    return with_marks(whole, marks, len(sentence))
+    whole = Tokens(b" ".join(names), words, start, end, region, number, sentence)
+    return as_scored(whole, marks, len(sentence))
 
 
-def written(words, first, last):
+def join_tokens(tokens, first, last):
     """The word, bytes, that consists of the tokens from `first` up to `last`, the latter not included."""
-    pieces = words.words[first:last]
-    if words.sentence is None:
+    pieces = tokens.words[first:last]
+    if tokens.sentence is None:
         return join(pieces)
-    text = words.sentence[words.start[first] : words.end[last - 1]]
-    return b"".join(pieces) if words.region[first] == END or not text else " ".join(WORD_IN_TEXT.findall(text)).encode()
+    text = tokens.sentence[tokens.start[first] : tokens.end[last - 1]]
+    if tokens.region[first] == END or not text:
+        return b"".join(pieces)
+    return " ".join(WORD_IN_TEXT.findall(text)).encode()
 
 
 def numbers_of_words(pieces):

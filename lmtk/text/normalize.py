@@ -49,16 +49,16 @@ def replace_proper_nouns(text, names=None):
             word = match[0]
             before, core, after = split_marks(word)
             if word[0] + word[-1] == "<>":
-                name = False  # it is a symbol already
+                is_name = False  # it is a symbol already
             elif names is not None:
-                before, name, after = find_name(before, core, after, names)
+                before, is_name, after = find_name(before, core, after, names)
             else:
-                name = inside and core[:1].isupper() and re.split("['’]", core)[0] != "I"
+                is_name = inside and core[:1].isupper() and re.split("['’]", core)[0] != "I"
             if ENDS_SENTENCE.search(word):
                 inside = False
             elif not ONLY_MARKS.match(word):
                 inside = True
-            return f"{before}<name>{after}" if name else word
+            return f"{before}<name>{after}" if is_name else word
 
         out.append(WORD.sub(replace, line))
     return "\n".join(out).encode("utf-8", "surrogateescape")

@@ -11,7 +11,7 @@ from itertools import accumulate, islice, pairwise
 
 import numpy as np
 
-from lmtk.errors import FormatError, LmtkError, UsageError
+from lmtk.errors import FormatError, UsageError
 from lmtk.files.inputs import open_in
 from lmtk.text.corpus import NEWLINE, Growing, Reader, tokens
 from lmtk.text.kernels import join_parts
@@ -39,10 +39,8 @@ class SentencePiece:
                 raise ValueError
             self.processor = import_sentencepiece().SentencePieceProcessor(model_proto=data)
         except (RuntimeError, ValueError):
-            raise FormatError(
-                path,
-                "neither a SentencePiece model nor a tokenizer.json; give the file that the model was trained with",
-            ) from None
+            message = "neither a SentencePiece model nor a tokenizer.json"
+            raise FormatError(path, f"{message}; give the file that the model was trained with") from None
         self.size = self.processor.get_piece_size()
         self.names = nemo_names(self.size, path) if nemo else None
         self.by_words = self.splits_by_words()
@@ -158,11 +156,11 @@ class TokenizerJson:
         self.names = nemo_names(size, path) if nemo else None
 
     def encode(self, lines):
-        """The package's Encoding of each of the lines. Raises LmtkError, as where the tokenizer lacks its <unk>."""
+        """The package's Encoding of each of the lines. Raises FormatError, for instance without an <unk>."""
         try:
             return self.tokenizer.encode_batch(lines, add_special_tokens=False)
         except Exception as e:  # the package raises nothing narrower
-            raise LmtkError(f"{self.path}: the tokenizer cannot split this text ({str(e).splitlines()[0]})") from None
+            raise FormatError(self.path, f"the tokenizer cannot split this text ({str(e).splitlines()[0]})") from None
 
     def split(self, lines):
         encoded = self.encode(lines)
@@ -171,7 +169,7 @@ class TokenizerJson:
         return [" ".join([piece.translate(BLANKS) for piece in line.tokens]) for line in encoded]
 
     def places(self, line):
-        """As in SentencePiece."""
+        """[(piece, its name in the model, begin, end)] of a line; the places are counted in characters of the line."""
         (encoded,) = self.encode([line])
         pieces = [piece.translate(BLANKS) for piece in encoded.tokens]
         names = [self.names[i] for i in encoded.ids] if self.names else pieces
@@ -179,10 +177,10 @@ class TokenizerJson:
 
 
 def nemo_names(size, path):
-    """NeMo's names of pieces: chr(number + 100). Raises LmtkError if there are too many pieces for that."""
+    """NeMo's names of pieces: chr(number + 100). Raises FormatError if there are too many pieces for that."""
     if size + NEMO_OFFSET > SURROGATES:
         limit = SURROGATES - NEMO_OFFSET
-        raise LmtkError(f"{path}: it has {size} pieces, and -encode nemo has names for {limit}; leave out -encode")
+        raise FormatError(path, f"it has {size} pieces, and -encode nemo has names for {limit}; leave out -encode")
     return list(map(chr, range(NEMO_OFFSET, size + NEMO_OFFSET)))
 
 
@@ -240,19 +238,19 @@ class PieceReader:
         if self.encoder.normalize:  # CCNet removes tabs and carriage returns, which separate no words then
             block = block.translate(IN_WORDS)
         if not self.encoder.by_words:
-            return self.of_lines(block.decode("utf-8", "replace").split("\n")[:-1])
+            return self.split_lines(block.decode("utf-8", "replace").split("\n")[:-1])
         if len(self.starts) > KEPT:
             self.clear()
         words = self.reader.ids(block)
         if new := self.new_words():
             self.add(new)
-        units, is_tied = self.units_of(words), self.is_tied[words]
+        units, is_tied = self.units_of_words(words), self.is_tied[words]
         if is_tied.any():
             line_of = np.searchsorted(np.flatnonzero(words == NEWLINE), np.flatnonzero(is_tied))
             return self.with_whole_lines(units, block, sorted(set(line_of.tolist())))
         return units
 
-    def units_of(self, words):
+    def units_of_words(self, words):
         """The units of words (N,)."""
         lengths = self.lengths[words]
         if self.reader.table:
@@ -275,7 +273,7 @@ class PieceReader:
         n_words = len(self.starts) - 1
         self.n_letters += sum(map(len, words)) + len(words)  # with their line ends, as in the reader's table
         texts = self.encoder.words([word.decode("utf-8", "replace") for word in words])
-        units = self.units_of_lines([text or "" for text in texts])
+        units = self.units_of_pieces([text or "" for text in texts])
         self.pieces = np.concatenate((self.pieces[:-1], units[units != self.line_end], self.line_end))
         self.lengths = np.concatenate((self.lengths[:n_words], np.diff(self.line_starts(units)) - 1, [1]))
         self.starts = np.cumsum(self.lengths) - self.lengths
@@ -284,7 +282,7 @@ class PieceReader:
     def with_whole_lines(self, units, block, lines):
         """The units of a block in which some lines, in ascending order, are split as wholes."""
         rows = block.split(b"\n")
-        whole = self.of_lines([rows[line].decode("utf-8", "replace") for line in lines])
+        whole = self.split_lines([rows[line].decode("utf-8", "replace") for line in lines])
         starts, begins, parts, done = self.line_starts(units), self.line_starts(whole), [], 0
         for line, begin, end in zip(lines, begins, begins[1:]):
             parts += [units[done : starts[line]], whole[begin:end]]
@@ -295,11 +293,11 @@ class PieceReader:
         """Where the lines of some units begin, and where the last line ends."""
         return np.append(0, np.flatnonzero(units == self.line_end) + 1)
 
-    def of_lines(self, lines):
+    def split_lines(self, lines):
         """The units of lines, strings, each split as a whole."""
-        return self.units_of_lines(self.encoder.lines(lines))
+        return self.units_of_pieces(self.encoder.lines(lines))
 
-    def units_of_lines(self, lines):
+    def units_of_pieces(self, lines):
         """The units of lines of pieces, strings."""
         return self.units("".join([line + "\n" for line in lines]).encode())
 

@@ -8,7 +8,7 @@ from lmtk.ngram.arpa import sorting
 from lmtk.ngram.arpa.printing import Layout, print_rows
 from lmtk.ngram.arpa.writer import printed_ngrams
 from lmtk.ngram.model.nodes import ZERO
-from lmtk.text.cells import kenlm_cells, shortest, word_cells
+from lmtk.text.cells import kenlm_cells, shortest_digits, word_cells
 from lmtk.text.vocab import EOS, SOS
 
 
@@ -79,5 +79,5 @@ def format_sections(out, model, words, rank):
             log10p[rows[:, 0] == rank[model.vocab.sos_id]] = 0
         place = np.lexsort(rows.T)
         for row, p, bow in zip(rows[place].tolist(), log10p[place], log10bow[place]):
-            end = f"\t{shortest(bow)}\n" if k < model.order else "\n"
-            out.write(b"%s\t%s%s" % (shortest(p).encode(), b" ".join([words[w] for w in row]), end.encode()))
+            end = f"\t{shortest_digits(bow)}\n" if k < model.order else "\n"
+            out.write(b"%s\t%s%s" % (shortest_digits(p).encode(), b" ".join([words[w] for w in row]), end.encode()))
