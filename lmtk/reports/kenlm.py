@@ -17,7 +17,7 @@ from lmtk.files import container
 from lmtk.files.decoding import WORD, blocks, lines_in
 from lmtk.files.inputs import is_file, open_in
 from lmtk.kenlm.hashed import Hashed
-from lmtk.kenlm.layout import CAPITALS
+from lmtk.kenlm.layout import CAPITALS, MISSING
 from lmtk.lm import LN10, ranges
 from lmtk.machine.jit import jit
 from lmtk.machine.threads import map_in_order
@@ -31,9 +31,9 @@ from lmtk.text.vocab import EOS, SOS, UNK, lower
 
 f32 = np.float32
 BLOCK = 1 << 18  # bytes of a text that a thread reads and scores at once
-MISSING = -100.0  # log10 p of an unknown word where <unk> has no probability
 NEVER = -99.0  # log10 p of another word of probability 0: what an ARPA file holds
-TOKEN = re.compile(rb"[^ \t\r\n\v\f]+")  # query's blanks, two more than lmtk's own
+TOKEN = re.compile(rb"[^ \t\r\n\v\f]+")  # query also splits words at \v and \f
+LEVELS = ("summary", "sentence", "word")  # those of query -v; -debug N shows the first N + 1
 
 
 def unknown_id(vocab):
@@ -55,18 +55,18 @@ def walk(model, lengths=True):
     """
     W, nodes = len(model.vocab.words), model.nodes
     if lengths and not is_suffix_closed(nodes):
-        nodes = with_ends(model)
+        nodes = with_suffixes(model)
     first, log10p = nodes.levels[1][:-1], np.full(W, MISSING, np.float32)
     has_p = ~np.isnan(first["log10p"])
     log10p[first["word"][has_p]] = first["log10p"][has_p]
     return Walk(nodes, find_unigrams(nodes, W), log10p, W, kenlm=True)
 
 
-def with_ends(model):
-    """The Nodes of a Backoff model with the n-grams that KenLM adds: every suffix of an n-gram that the model lacks.
+def with_suffixes(model):
+    """The Nodes of a Backoff model with the n-grams that KenLM adds: every missing suffix of an n-gram.
 
-    With them, longer n-grams are found from their end. They have no p of their own, for which +inf stands, but their
-    length is reported.
+    KenLM finds longer n-grams through these suffixes, and reports the lengths of the suffixes. A suffix has +inf in
+    place of log10 p, since it has no probability of its own.
     """
     rows = rows_of_model(model)
     for k in range(len(rows) - 1, 1, -1):
@@ -77,8 +77,9 @@ def with_ends(model):
 def scorer(model, lengths=True):
     """A function: Corpus -> (log10 p (N,), length of the n-gram used (N,)); both are undefined for tokens not scored.
 
-    For a back-off model log10 p is float32, its terms added in KenLM's order. For other models it is float64, and the
-    length is the longest n-gram that any part used, or the number of words that a neural model used.
+    For a back-off model, log10 p is float32, and its terms are added in KenLM's order. For other models, log10 p is
+    float64. Their length is that of the longest n-gram that any part used, or the number of words that a neural model
+    used.
     """
     if isinstance(model, Hashed):
         return model.log10p
@@ -108,10 +109,9 @@ def score_any(model, corpus):
 def numbers(model, path):
     """KenLM's number of each word, as a list by id: 0 for <unk>.
 
-    path: the file of the model. KenLM's binary files contain the numbers. For an ARPA file, they follow the order of
-    its 1-grams, so the file is read again. For a back-off model from a pipe or in another binary form, they follow the
-    order of its vocabulary. That order does not tell the place of <s>, so <s> is put where SRILM or lmplz would put it.
-    For other kinds of model, the numbers follow the order of the vocabulary.
+    path: the file of the model. A KenLM binary file contains the numbers. For an ARPA file, the numbers follow the
+    order of the 1-grams, so the file is read again. For other models, they follow the order of the vocabulary. The
+    vocabulary of a back-off model does not tell where <s> was; <s> gets the number that SRILM or lmplz would give it.
     """
     if getattr(model, "number", None) is not None:
         return model.number.tolist()
@@ -204,9 +204,6 @@ def perplexity(log10p, count):
         return shortest_digits(np.float64(math.pow(10.0, exponent)))
     except OverflowError:
         return "inf"
-
-
-LEVELS = ("summary", "sentence", "word")  # those of query -v; -debug N shows the first N + 1
 
 
 def answers(block, lines, number, tokens, totals):
