@@ -13,14 +13,14 @@ from lmtk.ngram.arpa import reader
 from lmtk.ngram.arpa.printing import PIECE
 
 
-class Growing(ABC):
-    """What takes the n-grams of an ARPA file while it is read, in place of `reader.GrowingTrie`. unigrams: the
-    `reader.Unigrams` of the file. sizes: {k: N} of the orders that are complete.
+class Receiver(ABC):
+    """Receives the n-grams of an ARPA file while the file is read; `reader.read_sections` calls it as it would call a
+    `reader.GrowingTrie`. unigrams: the `reader.Unigrams` of the file. sizes: {k: N} of the orders that are complete.
     """
 
     def __init__(self, path):
         self.path, self.unigrams, self.sizes, self.size = path, reader.Unigrams(path), {}, 0
-        self.problem = None  # of the first word without a 1-gram; if the file is cut short, this is said instead
+        self.problem = None  # the error about a word without a 1-gram; raised at the end, unless the file is cut short
 
     @abstractmethod
     def start(self, rows, stated):
@@ -32,7 +32,7 @@ class Growing(ABC):
 
     @abstractmethod
     def end(self, k, size, stated):
-        """Is called when order k is complete. size: the number of its n-grams."""
+        """Called when order k is complete. size: the number of its n-grams; stated: as for `start`."""
 
     def read(self, stream):
         """Reads the file. Returns ({order: the number of n-grams that \\data\\ states}, the number of positive log

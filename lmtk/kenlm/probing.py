@@ -17,7 +17,7 @@ from lmtk.errors import FormatError, LmtkError, name_of
 from lmtk.files import bounded
 from lmtk.files.container import map_output
 from lmtk.files.words import Words
-from lmtk.kenlm.feeding import Growing, pieces_of
+from lmtk.kenlm.feeding import Receiver, pieces_of
 from lmtk.kenlm.hashed import (
     AT,
     BATCH,
@@ -74,7 +74,7 @@ def write(out, model, form):
     tables.write()
 
 
-class GrowingTables(Growing):
+class GrowingTables(Receiver):
     """Tables that grow while an ARPA file is read."""
 
     def __init__(self, out, form, path):

@@ -14,56 +14,47 @@ import numpy as np
 from lmtk.errors import FormatError
 from lmtk.files.declared import MAX_ORDER
 from lmtk.files.inputs import is_file
+from lmtk.kenlm import layout
 from lmtk.kenlm.hashed import Hashed, lay_out
-from lmtk.kenlm.layout import (
-    FIXED,
-    INCOMPLETE,
-    KINDS,
-    MAGIC,
-    MISSING,
-    VERSION,
-    Form,
-    entries_start,
-    fields_of,
-    header_size,
-)
+from lmtk.kenlm.layout import ARRAY, FIXED, INCOMPLETE, KINDS, MAGIC, MISSING, PROBING, QUANTIZED, TRIE, VERSION
 from lmtk.ngram.arpa import reader
 from lmtk.ngram.model.backoff import Backoff
 from lmtk.text.vocab import UNK, vocab_of_unigrams
 
+DAMAGED = "the file is incomplete or damaged; build it again"
+
 
 def read(stream, path):
-    """Read a file of KenLM's: (a Backoff or a Hashed, the name of its kind in KINDS). Raises FormatError."""
+    """Read a KenLM binary file: (a Backoff or a Hashed, the name of its kind in KINDS). Raises FormatError."""
     data = read_bytes(stream, path)
     head = data[:FIXED].tobytes()
     if head.startswith(INCOMPLETE):
-        raise FormatError(path, "an unfinished KenLM binary file")
+        raise FormatError(path, "an unfinished KenLM binary file; build it again")
     if not head.startswith(MAGIC + VERSION):
         if (MAGIC + VERSION).startswith(head):
-            raise FormatError(path, "the file is incomplete")
+            raise FormatError(path, DAMAGED)
         version = head[len(MAGIC) : len(MAGIC) + 4].split(b"\n")[0].decode("latin-1")
         raise FormatError(path, f"a KenLM binary file of version {version}; this lmtk reads version 5")
     try:
-        order, multiplier, kind, with_words, search = struct.unpack_from("<BxxxfIBxxxI", data, FIXED)
+        order, multiplier, kind, has_words, version = struct.unpack_from("<BxxxfIBxxxI", data, FIXED)
         counts = np.frombuffer(data, "<u8", order, FIXED + 20).astype(np.int64).tolist()
     except (struct.error, ValueError):
-        raise FormatError(path, "the file is incomplete or damaged") from None
-    name = KINDS[kind] if kind < len(KINDS) else f"kind {kind}"
-    if kind == 1 or kind >= len(KINDS) or search != (1 if kind >= 2 else 0):
-        text = f"KenLM's binary form as {name}; lmtk reads its other kinds, or the ARPA file it is made of"
-        raise FormatError(path, text)
-    if not with_words:
+        raise FormatError(path, DAMAGED) from None
+    name, is_trie = KINDS[kind] if kind < len(KINDS) else f"kind {kind}", kind >= TRIE
+    if PROBING < kind < TRIE or kind >= len(KINDS) or version != is_trie:
+        raise FormatError(path, f"a KenLM binary file with {name}, which lmtk does not read; give the ARPA file")
+    if not has_words:
         raise FormatError(path, "a KenLM binary file without its words; build it without -v")
     if order < 2 or min(counts) < 0 or max(counts) > len(data):
-        raise FormatError(path, "the file is incomplete or damaged")
+        raise FormatError(path, DAMAGED)
     if order > MAX_ORDER:
         raise FormatError(path, f"the order {order} is too high; lmtk reads models up to order {MAX_ORDER}")
     try:
-        if kind == 0:
-            return read_probing(data, counts, multiplier, path), name
-        return read_trie(data, counts, kind in (3, 5), kind in (4, 5), path), name
+        if is_trie:
+            return read_trie(data, counts, bool(kind - TRIE & QUANTIZED), bool(kind - TRIE & ARRAY), path), name
+        return read_probing(data, counts, multiplier, path), name
     except (IndexError, ValueError):
-        raise FormatError(path, "the file is incomplete or damaged") from None
+        raise FormatError(path, DAMAGED) from None
 
 
 def read_bytes(stream, path):
@@ -80,7 +71,7 @@ def read_probing(data, counts, multiplier, path):
     if not 1 < multiplier < 1e6:
         raise IndexError
     where, _, size = lay_out(counts, multiplier)
-    begin = header_size(len(counts))
+    begin = layout.header_size(len(counts))
     at = begin + 4 * size
     if at > len(data):
         raise IndexError
@@ -102,14 +93,14 @@ def kenlm_numbers(vocab, words):
     return np.array([index.get(w, 0) for w in vocab.words], np.int64)
 
 
-def read_trie(data, counts, quantized, split, path):
-    """Return the Backoff model of a trie file's bytes. quantized: whether log10 p and weights are places in tables;
-    split: whether the upper bits of pointers are kept in tables. Raises IndexError if the file is too short.
+def read_trie(data, counts, is_quantized, has_arrays, path):
+    """Return the Backoff model of a trie file's bytes. is_quantized: whether log10 p and weights are places in tables;
+    has_arrays: whether the upper bits of pointers are kept in tables. Raises IndexError if the file is too short.
     """
     order, V = len(counts), counts[0]
-    at = header_size(order) + 8 + 8 * V  # after the vocabulary's hashes
+    at = layout.header_size(order) + 8 + 8 * V  # after the vocabulary's hashes
     tables, p_bits, bow_bits = [], 0, 0
-    if quantized:
+    if is_quantized:
         version, p_bits, bow_bits = data[at : at + 3].tolist()
         if version != 2 or not 0 < p_bits <= 25 or not 0 < bow_bits <= 25:
             raise FormatError(path, f"KenLM's quantization of version {version}; this lmtk reads version 2")
@@ -119,11 +110,11 @@ def read_trie(data, counts, quantized, split, path):
             at += 4 << bits
     unigrams = data[at : at + 16 * (V + 2)].view([("p", "<f4"), ("bow", "<f4"), ("child", "<u8")])
     at += 16 * (V + 2)
-    form = Form("trie", p_bits, bow_bits, pointer_bits=int(data[at + 1]) if split and order > 2 else None)
+    form = layout.Form("trie", p_bits, bow_bits, pointer_bits=int(data[at + 1]) if has_arrays and order > 2 else None)
     child = unigrams["child"][: V + 1].astype(np.int64)
     levels = [(np.arange(V, dtype=np.int32)[:, None], unigrams["p"][:V], unigrams["bow"][:V])]
     for k in range(2, order + 1):
-        fields, is_last = fields_of(k, counts, form), k == order
+        fields, is_last = layout.fields_of(k, counts, form), k == order
         N, records = fields.N, at + fields.table_size
         end = records + fields.size
         if end > len(data):
@@ -131,7 +122,7 @@ def read_trie(data, counts, quantized, split, path):
         column = partial(unpack_fields, data, 8 * records, fields.total)
         parent = parents_of(child, N)
         rows = np.column_stack((column(0, fields.label, N).astype(np.int32), levels[-1][0][parent]))
-        if quantized:
+        if is_quantized:
             # the place of the weight comes before that of p
             p = tables[2 * k - 4][column(fields.label + fields.bow, fields.p, N)]
             bow = 0 if is_last else tables[2 * k - 3][column(fields.label, fields.bow, N)]
@@ -142,7 +133,7 @@ def read_trie(data, counts, quantized, split, path):
         if not is_last:
             child = column(fields.label + fields.p + fields.bow, fields.pointer, N + 1).astype(np.int64)
         if fields.entries:
-            start = entries_start(at)
+            start = layout.entries_start(at)
             begins = data[start : start + 8 * fields.entries].copy().view("<u8")
             upper = np.searchsorted(begins, np.arange(N + 1), "right") - 1
             child |= upper << fields.pointer

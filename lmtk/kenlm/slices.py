@@ -22,7 +22,7 @@ import numpy as np
 from lmtk.files.bounded import trim
 from lmtk.files.column import Shelf
 from lmtk.kenlm import trie
-from lmtk.kenlm.feeding import Growing, pieces_of
+from lmtk.kenlm.feeding import Receiver, pieces_of
 from lmtk.kenlm.hashed import WORD, count_buckets, longer_key
 from lmtk.kenlm.levels import LOWER, Levels, make_numbers, number_words, of_backoff, sort_siblings
 from lmtk.kenlm.probing import find_key, hash_into
@@ -161,7 +161,7 @@ class Slices:
         return of_backoff(close(Backoff(vocab, nodes))), repeated
 
 
-class GrowingSlices(Growing):
+class GrowingSlices(Receiver):
     """Slices that grow while an ARPA file is read."""
 
     def __init__(self, path, clips):
