@@ -1,6 +1,6 @@
 """Memory that a job gives back to the system, temporary files, and arrays in temporary files (-memory).
 
-After `limit_memory`, `zeros` makes large arrays in files. When the process has too much memory, a thread, `let_go`,
+After `limit_memory`, `zeros` makes large arrays in files. When the process has too much memory, a thread, `drop_pages`,
 drops pages of mapped files from the process.
 """
 
@@ -14,9 +14,11 @@ from weakref import ref
 from lmtk.errors import LmtkError
 from lmtk.machine.memory import STATM
 
-bound, mapped, watch = None, [], None  # bytes of `limit_memory`; weak references to mapped files; thread of `let_go`
+bound = None  # bytes: the greatest memory of the process, set by `limit_memory`
+mapped = []  # weak references to mapped files
+watch = None  # the thread of `drop_pages`
 SMALL = 1 << 20  # bytes; an array below this size stays in memory
-MOMENT = 0.005  # seconds between two checks of `let_go`
+MOMENT = 0.005  # seconds between two checks of `drop_pages`
 PARTS = 8  # of a mapped file, which are dropped one after the other
 BESIDES = 90 << 20  # bytes of the program itself, in addition to the bound
 
@@ -31,7 +33,7 @@ def limit_memory(size):
     trim()
     bound = size + BESIDES
     if watch is None or not watch.is_alive():  # a forked process does not have its parent's threads
-        watch = Thread(target=let_go, daemon=True)
+        watch = Thread(target=drop_pages, daemon=True)
         watch.start()
 
 
@@ -104,7 +106,7 @@ def array_of(file, kind, access=mmap.ACCESS_WRITE):
     return np.frombuffer(pages, kind)
 
 
-def let_go():
+def drop_pages():
     """Drops pages of mapped files from this process while its memory is above the bound, a part of each file at a time,
     and gives back freed memory after each round. The pages stay in the system's cache as long as there is room, and
     come back when they are used. This function never returns.

@@ -70,7 +70,7 @@ def write(out, model, form):
     for k in range(2, nodes.order + 1):
         for rows in pieces_of(model, k):
             tables.insert(rows, "the model")
-        tables.let_go(k - 1)
+        tables.drop_pages(k - 1)
     tables.write()
 
 
@@ -90,7 +90,7 @@ class GrowingTables(Receiver):
     def end(self, k, size, stated):
         if k > 1:
             self.check(k, size, stated)
-            self.tables.let_go(k - 1)
+            self.tables.drop_pages(k - 1)
 
     def check(self, k, size, stated):
         """Raises FormatError unless \\data\\ states that there are `size` n-grams of order k."""
@@ -162,7 +162,7 @@ class Tables:
             reason = "a hash table is full: the model lacks many n-grams that longer n-grams end with"
             raise LmtkError(f"{name}: {reason}; give a larger multiplier (build_binary -p 2) or write a trie")
 
-    def let_go(self, k):
+    def drop_pages(self, k):
         """Takes the pages of order k from this process. They stay in the file, and come back if they are used."""
         if self.is_mapped:
             begin, buckets, width = self.where[k - 1].tolist()
