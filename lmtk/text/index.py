@@ -65,12 +65,13 @@ def make_index(paths, documents="lines", tolower=False, tokenizer=None):
     """The Index of texts. documents: one of DOCUMENTS; blank lines stand between records, as between paragraphs.
     tokenizer: the SHA-256 of the tokenizer that split the texts, or None. Raises LmtkError if the texts have no words.
     """
-    index = Growing(())
-    text = np.concatenate([np.zeros(0, np.int32), *(text_of(path, index, documents, tolower) for path in paths)])
+    index, none = Growing(()), np.zeros(0, np.int32)
+    files = (np.concatenate([none, *ids_of(blocks(path, pieces=True), index, tolower)]) for path in paths)
+    text = np.concatenate([none, *(with_borders(ids, documents) for ids in files)])
     if not len(text):
         raise LmtkError(f"{', '.join(map(name_of, paths))}: no words in it; is it the right file?")
     if len(text) > MOST:
-        raise LmtkError(f"{len(text)} words and documents are too many; make an index for each {MOST} of them")
+        raise LmtkError(f"an index holds {MOST} words and documents, not {len(text)}; make several indexes")
     starts = np.append(0, np.flatnonzero(text[:-1] == BORDER) + 1)
     order = suffix_order(text)
     settings, words = {"documents": documents, "tolower": tolower}, index.words()
@@ -78,16 +79,10 @@ def make_index(paths, documents="lines", tolower=False, tokenizer=None):
     return Index(split(text, len(words)), split(order, len(text)), split(starts, len(text)), words, settings)
 
 
-def text_of(path, index, documents, tolower):
-    """The text, as in the table above, of a file. index: Growing."""
-    ids = np.concatenate([np.zeros(0, np.int32), *ids_of(blocks(path, pieces=True), index, tolower)])
-    return with_borders(ids, documents)
-
-
 def with_borders(ids, documents):
     """The text, as in the table above, of the ids of a file, which have NEWLINE for the end of each line."""
     ends = ids == NEWLINE
-    # a run of line ends, after a word, ends a line; a longer run, with a blank line, ends a paragraph
+    # line ends after a word end a line; two or more, that is, with a blank line, end a paragraph
     first = ends & ~np.append(True, ends[:-1])[: len(ends)]
     if documents in ("paragraphs", "records"):
         first &= np.append(ends[1:], True)[: len(ends)]
