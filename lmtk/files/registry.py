@@ -39,6 +39,7 @@ BINARY = {
     "class-ngram": "lmtk.joint.classes:from_arrays",
 }
 TRANSLATION = {"nmt": "lmtk.nmt.network:from_arrays"}
+MODELS = BINARY | TRANSLATION
 INDEX = "lmtk.text.index:from_arrays"
 DEEPEST = 8  # levels of models within models; a level that names a part twice doubles the work
 
@@ -130,7 +131,7 @@ def load_ensemble(paths):
     return models
 
 
-def no_model(kind):
+def not_a_model(kind):
     """The message for a binary file that is not a model."""
     program, _, stage = kind.partition("-")
     remedy = f"; lmtk {program}-train -finish writes the model of a checkpoint" if stage == "checkpoint" else ""
@@ -139,10 +140,9 @@ def no_model(kind):
 
 def make_model(about, arrays, path):
     """Make the model, of any kind, from a binary file that `container.read` has read. Raises FormatError."""
-    kinds = BINARY | TRANSLATION
-    if about["kind"] not in kinds:
-        raise FormatError(path, no_model(about["kind"]))
-    return import_function(kinds[about["kind"]])(about, arrays, path)
+    if about["kind"] not in MODELS:
+        raise FormatError(path, not_a_model(about["kind"]))
+    return import_function(MODELS[about["kind"]])(about, arrays, path)
 
 
 def describe(path, shown=10):
@@ -154,7 +154,7 @@ def describe(path, shown=10):
         head = stream.peek(1 << 16)
         if container.looks_binary(head):
             about, arrays = container.read(stream, path)
-            if about["kind"] in BINARY | TRANSLATION:
+            if about["kind"] in MODELS:
                 model = make_model(about, arrays, path)
                 return rows_of(model), model.vocab.words
             if about["kind"] == "index":
