@@ -118,10 +118,8 @@ def find_underfitting(curve, unigram):
 
 
 def find_overfitting(curve):
-    """A message if training overfits, else None.
-
-    That is: the held-out perplexity has risen twice in a row and is now clearly above the best, while the training
-    perplexity fell.
+    """A message if training overfits, else None: if the held-out perplexity has risen twice in a row and is now clearly
+    above the best, while the training perplexity fell.
     """
     last = curve[-3:]
     if len(last) < 3 or any(e.best for e in last[1:]) or None in [x for e in last for x in (e.training, e.heldout)]:

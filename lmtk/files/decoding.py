@@ -32,9 +32,7 @@ WORD = re.compile(rb"[^ \t\r\n]+")  # as in SRILM and KenLM, no other character 
 
 
 def blocks(path, size=BLOCK, eager=False, pieces=False, as_is=False):
-    """Yield the text of a file as `decode_blocks` does, with warnings about its bytes.
-
-    There is one warning for lines that are not UTF-8, and one for carriage returns inside lines. Raises the errors of
+    """Yield the text of a file as `decode_blocks` does, with the warnings of `warn_about_bytes`. Raises the errors of
     `decode_blocks` and `open_in`.
     """
     with open_in(path) as stream:
@@ -210,10 +208,7 @@ def decode_utf16(block, stream, size, path):
 
 
 def lines(path, words=False):
-    """Yield (number, line without its end) of a text file.
-
-    words: whether the file may hold any words; then an ARPA file gives a warning.
-    """
+    """Yield (number, line without its end) of a text file. words: whether to warn if the file looks like a model."""
     with open_in(path) as stream:
         blocks = decode_blocks(stream, path)
         yield from split_lines(warn_if_model(blocks, path) if words else blocks)

@@ -54,7 +54,7 @@ def batches(path, part=None):
 
 
 def find_part(stream, path, part):
-    """(the place of the first line of a part of an open file, where the part ends). The stream is put at that place."""
+    """(the place of the first line of a part of an open file, where the part ends). Moves the stream to this line."""
     if not stream.seekable():
         raise UsageError(f"-shard needs a file that can be read twice, and {name_of(path)} is a pipe; give a file")
     at, end = part.span(stream.seek(0, 2))

@@ -88,10 +88,7 @@ class Watched(io.FileIO):
 
 
 def reject_second_reading(raw, path):
-    """Raise UsageError if stdin or an unnamed pipe is opened a second time.
-
-    The second time it would look like an empty text.
-    """
+    """Raise UsageError if stdin or an unnamed pipe is opened a second time, since it would look like an empty text."""
     status = os.fstat(raw.fileno())
     is_unnamed = stat.S_ISFIFO(status.st_mode) and path.startswith(("/dev/", "/proc/"))
     if is_unnamed or (path == "-" and not raw.isatty()):
@@ -131,8 +128,7 @@ def open_in(path):
     try:
         reject_second_reading(raw, path)
         stream = with_head(raw)
-        head = stream.peek(HEAD)
-        kind = next((k for magic, k in MAGIC.items() if head.startswith(magic)), None)
+        kind = next((k for magic, k in MAGIC.items() if stream.peek(HEAD).startswith(magic)), None)
         yield decompress(stream, kind) if kind else stream
     except (EOFError, zlib.error, lzma.LZMAError) as e:
         raise FormatError(path, f"the compressed data is incomplete or damaged ({e})") from None

@@ -225,10 +225,8 @@ def open_out(path, lasting=False):
 
 @contextmanager
 def open_folder(path):
-    """Yield a hidden folder. If the block ends without an error, its files move to the folder `path`; otherwise none
-    does.
-
-    The folder `path` is created if it does not exist.
+    """Yield a hidden folder. If the block ends without an error, all files in it move to the folder `path`, which is
+    created if it does not exist; otherwise none does.
     """
     is_new = not os.path.isdir(path)
     os.makedirs(path, exist_ok=True)

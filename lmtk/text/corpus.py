@@ -30,10 +30,9 @@ WORD_BYTES = 300  # of memory that a word takes in an index and its tables
 
 
 class Growing(dict):
-    """Word -> id; the words of `first` have the ids from 0 on, and a new word gets the next id.
-
-    lines: texts with the last n_lines words, a line each. They become entries of the dict when a word without an entry
-    is looked up. Until then, only `words`, `clear` and `len` take them into account.
+    """Word -> id; the words of `first` have the ids from 0 on, and a new word gets the next id. lines: texts with the
+    last n_lines words, a line each. They become entries of the dict when a word without an entry is looked up. Until
+    then, only `words`, `clear` and `len` take them into account.
     """
 
     def __init__(self, first=(SOS, EOS)):

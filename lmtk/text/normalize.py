@@ -35,10 +35,8 @@ def replace_numbers(text):
 
 
 def replace_proper_nouns(text, names=None):
-    """Replace proper nouns by <name>: capitalized words inside a sentence, or the words `names`, a set of bytes, if
-    given.
-
-    A sentence starts with a line and after . ! or ?. The pronoun I is not a proper noun.
+    """Replace proper nouns by <name>: the words `names`, a set of bytes, or, if it is None, capitalized words inside a
+    sentence. A sentence starts with a line and after . ! or ?. The pronoun I is not a proper noun.
     """
     out = []
     for line in text.decode("utf-8", "surrogateescape").split("\n"):
