@@ -119,8 +119,8 @@ def of_backoff(model):
 
 
 def of_estimate(job):
-    """The Levels of Buckets, which cannot be used afterwards. None, unless they are one bucket in memory and the model
-    has all of its n-grams.
+    """The Levels of Buckets, which cannot be used afterwards. Returns None if the n-grams are not in one bucket in
+    memory, if the model lacks some of them, or if it has both spellings of <unk>.
     """
     work, words = job.estimator, job.vocab.words
     if not work or job.sizes[1:] != [*map(len, work.suffixes.oldest[2:])] or len(places_of_unknown(words)) > 1:
@@ -192,24 +192,24 @@ def find_parents(nodes, k, place, size):
     return parents, np.cumsum(first, out=first)
 
 
-def sort_families(x, number, numbers_of, forget):
+def sort_families(suffixes, number, numbers_of, forget):
     """Yields `first` and then (keys, numbers_of(k)) for each order k from 2 on of Suffixes. number: as for
     `deal_families`. forget(k) is called when order k is not needed any more.
     """
     above = np.full(int(number.max()) + 1, -1, np.int32)  # the place in its column of each parent, -1 for none
     above[number] = np.arange(len(number))
-    begins = np.append(x.nodes(2, x.ended), len(x.oldest[2]))  # where the children of each parent begin; <s> has none
-    for k in range(2, x.order + 1):
+    begins = np.append(suffixes.nodes(2, suffixes.ended), len(suffixes.oldest[2]))  # <s> has no children
+    for k in range(2, suffixes.order + 1):
         first = np.zeros(len(above) + 1, np.int32)
         add_sizes(above, begins, first)
         yield first
-        keys = np.empty(len(x.oldest[k]), u64)
-        each_part(first, partial(take, above, first, begins, x.oldest[k], number, keys))
+        keys = np.empty(len(suffixes.oldest[k]), u64)
+        each_part(first, partial(take, above, first, begins, suffixes.oldest[k], number, keys))
         each_part(first, partial(sort_siblings, first, keys))
-        if k < x.order:
+        if k < suffixes.order:
             above, begins = np.empty(len(keys), np.int32), np.empty(len(keys) + 1, np.int64)
             map_at_once(partial(take_places, keys, above), parts_of(len(keys)))
-            find_begins(x.begins, k + 1, begins)
+            find_begins(suffixes.begins, k + 1, begins)
         first = None
         yield keys, numbers_of(k)
         keys = None
@@ -266,8 +266,8 @@ def deal(ranges, parents, head, place, keys, part):
 
 @jit
 def find_begins(begins, k, first):
-    """first (N_(k-1) + 1,) <- of each n-gram of order k - 1 in suffix order, the first n-gram of order k that ends in
-    it. begins: as in `suffix`.
+    """first (N_(k-1) + 1,) <- the place of the first n-gram of order k that ends in each n-gram of order k - 1, both in
+    suffix order. begins: as in `suffix`.
     """
     parent = child = 0
     for j in range(len(begins)):

@@ -113,7 +113,7 @@ class GrowingTables(Receiver):
             self.tables = Tables(self.out, self.form, sizes, len(self.unigrams.vocab.words))
         except (MemoryError, OSError):
             reason = f"\\data\\ says {sum(sizes)} n-grams; hash tables for so many do not fit into memory or on disk"
-            raise FormatError(self.path, reason) from None
+            raise FormatError(self.path, f"{reason}; write a trie") from None
         self.tables.insert_words(rows, words)
 
 
@@ -193,7 +193,7 @@ def insert(memory, logs, where, filled, rows, numbers):
     """Hard to read: keys are made BATCH n-grams at a time, so that the random accesses to the tables overlap.
 
     Inserts n-grams of one order k > 1. The arguments are arrays of Tables, and rows (N, k + 2) as in `reader.Rows`.
-    Returns 0, or what is wrong.
+    Returns 0, LACKS_CONTEXT or FULL.
 
     Bound: three random accesses an n-gram, to itself, to its suffix and to its context.
     """

@@ -1,17 +1,17 @@
 """Sorts the n-grams of a model for a KenLM trie, slice by slice.
 
 N-grams come in any order. They are dealt to slices by their last words: a small model has one slice, in memory; the
-slices of a large model are in a temporary file, and only those that are worked on are in memory. A slice has every
-suffix of its n-grams, so it can be sorted by itself. Whether an n-gram is a context of longer ones is seen only where
-these are read; therefore each context goes, as a key, to the slice of its last word.
+slices of a large model are in a temporary file, and only the slices that are being sorted are in memory. A slice has
+every suffix of its n-grams, so it can be sorted alone. But the longer n-grams that a context begins may be in other
+slices. So the key of each context is sent to the slice of the context's last word.
 
 symbol   shape     meaning
-number   -         of a word: KenLM's
+number   -         KenLM's number of a word
 row      (k + 2,)  an n-gram of order k, int32: the numbers of its words, the last word first, and the bits of log10 p
                    and of the log10 back-off weight
-key      -         of an n-gram, as in `hashed`; uint64
-table    -         of a slice's n-grams of one order: (memory, where), a hash table as in `hashed`, with their keys and
-                   the numbers of their rows, counted from 1
+key      -         the key of an n-gram, as in `hashed`; uint64
+table    -         (memory, where), a hash table as in `hashed`, of a slice's n-grams of one order: their keys and the
+                   numbers of their rows, counted from 1
 """
 
 from functools import partial
@@ -203,8 +203,8 @@ def write(out, slices, form):
 
 @jit
 def turn(rows, numbers, turned, keys, last):
-    """turned (N, k + 2) <- rows as in `reader.Rows`. keys, last <- the contexts, without those like the one before: the
-    key, and the number of the last word. Returns how many contexts there are; none at order 2.
+    """turned (N, k + 2) <- rows as in `reader.Rows`. keys, last <- the key of each context and the number of its last
+    word; a context that equals the one before is left out. Returns the number of contexts, 0 at order 2.
     """
     k, many = rows.shape[1] - 2, 0
     for i in range(len(rows)):

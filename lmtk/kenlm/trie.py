@@ -53,7 +53,7 @@ class Section:
                 file.seek(self.records + part.at)
                 file.write(part.memory[: part.size])
 
-    def point(self, record, first, child):
+    def add_pointers(self, record, first, child):
         """Adds the pointers of a slice's records to the table. record, child: the number of the slice's first record,
         and of its first child. first: as in `levels`.
         """
@@ -101,7 +101,7 @@ def write(out, levels, form):
                     continue
                 sections[k - 2].put(file, parts)
                 if k < order:
-                    sections[k - 2].point(begins[s][k - 1], first, begins[s][k])
+                    sections[k - 2].add_pointers(begins[s][k - 1], first, begins[s][k])
                 first = parts = None  # their memory is used for what follows
         for section in sections:
             section.put_table(file)
@@ -116,7 +116,7 @@ def write(out, levels, form):
 
 @contextmanager
 def by_place(out):
-    """Yields a file for data in any order, which is `out` or, where that cannot be, comes to `out` at the end."""
+    """Yields a file to write in any order: `out` if it is a regular file, else a temporary file, copied to it later."""
     if isinstance(getattr(out, "raw", None), Output):
         yield out
         return
@@ -137,7 +137,8 @@ def encode_slice(levels, fields, tables, begins, s):
     for k in range(2, order + 1):
         first = next(families)
         if parts:
-            map_at_once(partial(point, fields[k - 3], first, begins[s][k - 2], begins[s][k - 1]), parts, threads)
+            put = partial(write_pointers, fields[k - 3], first, begins[s][k - 2], begins[s][k - 1])
+            map_at_once(put, parts, threads)
         yield k - 1, first, parts
         first = parts = None
         keys, numbers = next(families)
@@ -241,7 +242,7 @@ def nearest(table, reserved, value):
     return low - (value - table[low - 1] < table[low] - value)
 
 
-def point(fields, first, begin, child, part):
+def write_pointers(fields, first, begin, child, part):
     """Writes the pointers of a Part. first: as in `levels`; begin, child: the number of the slice's first record, and
     of its first child.
     """
