@@ -48,8 +48,8 @@ def temporary_file(**options):
 
 @contextlib.contextmanager
 def named_file():
-    """Yields (an empty temporary file, a name by which this process can open it). Where the system has /proc, the file
-    is in no folder, so that it goes with the process even if the process is killed.
+    """Yields (an empty temporary file, a name by which this process can open it). If the system has /proc, the file is
+    in no folder, so that it disappears with the process even if the process is killed.
     """
     import tempfile
 
@@ -93,7 +93,7 @@ def zeros(size, kind):
         return np.zeros(size, kind)
     with temporary_file() as file:
         with naming_folder():
-            os.posix_fallocate(file.fileno(), 0, length)  # else a page without room on the disk would end the process
+            os.posix_fallocate(file.fileno(), 0, length)  # else a full disk would kill the process later
         return array_of(file, kind)
 
 

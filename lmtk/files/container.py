@@ -100,7 +100,7 @@ def map_output(out, begin, size):
     if not isinstance(getattr(out, "raw", None), Output) or not hasattr(os, "posix_fallocate"):
         return None
     try:
-        os.posix_fallocate(out.fileno(), begin, size)  # else a page without room on the disk would end the process
+        os.posix_fallocate(out.fileno(), begin, size)  # else a full disk would kill the process later
         pages = mmap.mmap(out.fileno(), begin + size)
     except OSError as e:
         if e.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
