@@ -296,6 +296,8 @@ def test_an_order_beyond_those_of_lmtk_is_an_error(tmp_path):
         ((b"\0cat\0", b"\0cat\0rest\0"), "its words do not match"),
         ((b"<unk>\0", b"<ink>\0"), "its words do not match"),
         ((b"version 5", b"version 4"), "of version 4; this lmtk reads version 5"),
+        ((b"version 5\n\0", b"version 5\n\1"), "the file is incomplete or damaged; build it again"),
+        ((b"version 5", b"version \xff"), "the file is incomplete or damaged; build it again"),
     ],
 )
 def test_damaged_words_are_one_line(kind, change, clause, tmp_path):

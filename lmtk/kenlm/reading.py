@@ -31,28 +31,28 @@ def read(stream, path):
     if head.startswith(INCOMPLETE):
         raise FormatError(path, "an unfinished KenLM binary file; build it again")
     if not head.startswith(MAGIC + VERSION):
-        if (MAGIC + VERSION).startswith(head):
+        version = head.removeprefix(MAGIC).split(b"\n")[0]
+        if not version.isdigit() or int(version[:4]) == 5:
             raise FormatError(path, DAMAGED)
-        version = head[len(MAGIC) : len(MAGIC) + 4].split(b"\n")[0].decode("latin-1")
-        raise FormatError(path, f"a KenLM binary file of version {version}; this lmtk reads version 5")
+        raise FormatError(path, f"a KenLM binary file of version {version.decode()}; this lmtk reads version 5")
     try:
         order, multiplier, kind, has_words, version = struct.unpack_from("<BxxxfIBxxxI", data, FIXED)
         counts = np.frombuffer(data, "<u8", order, FIXED + 20).astype(np.int64).tolist()
     except (struct.error, ValueError):
         raise FormatError(path, DAMAGED) from None
-    name, is_trie = KINDS[kind] if kind < len(KINDS) else f"kind {kind}", kind >= TRIE
-    if PROBING < kind < TRIE or kind >= len(KINDS) or version != is_trie:
-        raise FormatError(path, f"a KenLM binary file with {name}, which lmtk does not read; give the ARPA file")
+    is_trie = kind >= TRIE
+    if kind >= len(KINDS) or version != is_trie or order < 2 or min(counts) < 0 or max(counts) > len(data):
+        raise FormatError(path, DAMAGED)
+    if PROBING < kind < TRIE:
+        raise FormatError(path, f"a KenLM binary file with {KINDS[kind]}, which lmtk does not read; give the ARPA file")
     if not has_words:
         raise FormatError(path, "a KenLM binary file without its words; build it without -v")
-    if order < 2 or min(counts) < 0 or max(counts) > len(data):
-        raise FormatError(path, DAMAGED)
     if order > MAX_ORDER:
         raise FormatError(path, f"the order {order} is too high; lmtk reads models up to order {MAX_ORDER}")
     try:
         if is_trie:
-            return read_trie(data, counts, bool(kind - TRIE & QUANTIZED), bool(kind - TRIE & ARRAY), path), name
-        return read_probing(data, counts, multiplier, path), name
+            return read_trie(data, counts, bool(kind - TRIE & QUANTIZED), bool(kind - TRIE & ARRAY), path), KINDS[kind]
+        return read_probing(data, counts, multiplier, path), KINDS[kind]
     except (IndexError, ValueError):
         raise FormatError(path, DAMAGED) from None
 
