@@ -82,6 +82,17 @@ def test_files_of_others_stay(tmp_path):
     assert names(tmp_path) == sorted([*others, "out"])
 
 
+def test_a_path_that_ends_in_a_slash_is_not_a_file(tmp_path):
+    from lmtk.files.outputs import check_output, open_out
+
+    for path in (f"{tmp_path}/new/", f"{tmp_path}/"):
+        with pytest.raises(IsADirectoryError), open_out(path):
+            pass
+        with pytest.raises(IsADirectoryError) as actual:
+            check_output(f"{tmp_path}/new/")
+        assert actual.value.filename == f"{tmp_path}/new/" and not list(tmp_path.iterdir())
+
+
 def test_a_folder_of_files_appears_whole_or_not_at_all(tmp_path):
     folder = tmp_path / "pictures"
     with pytest.raises(ValueError), outputs.open_folder(str(folder)) as out:

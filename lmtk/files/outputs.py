@@ -93,7 +93,11 @@ def is_written_in_place(path):
 
 
 def temporary_name(path):
-    """The name under which `path` is written until it is complete: beside it, or beside the file that it links to."""
+    """The name under which `path` is written until it is complete: beside it, or beside the file that it links to.
+    Raises IsADirectoryError for a path that ends in a slash, since `os.path.realpath` would drop the slash.
+    """
+    if not os.path.basename(path):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
     return f"{os.path.realpath(path)}{temporary_suffix()}{get_native_id()}"
 
 
