@@ -157,7 +157,7 @@ class Tables:
         failure = insert(self.memory, self.logs, self.where, self.filled, rows, self.numbers)
         if failure == LACKS_CONTEXT:
             k = rows.shape[1] - 2
-            raise LmtkError(f"{name}: a {k}-gram has a context that is not in the model, which KenLM does not allow")
+            raise LmtkError(f"{name}: the model lacks the context of a {k}-gram; write a trie, which adds it")
         if failure == FULL:
             reason = "a hash table is full: the model lacks many n-grams that longer n-grams end with"
             raise LmtkError(f"{name}: {reason}; give a larger multiplier (build_binary -p 2) or write a trie")

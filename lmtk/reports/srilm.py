@@ -111,7 +111,7 @@ def report(model, name, corpora, debug, write, unk=True):
 
 
 def check_sum(model, whole):
-    """Raise FormatError if the file of a back-off model has made the sum of a Tally nan."""
+    """Raise FormatError if the log10 p of a Tally is nan because the file of a back-off model is damaged."""
     if np.isnan(whole.log10p) and hasattr(model, "nodes"):
         raise FormatError(model.nodes.path, "damaged: weights that are not numbers")
 

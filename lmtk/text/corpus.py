@@ -16,7 +16,7 @@ from itertools import chain, count, cycle
 
 import numpy as np
 
-from lmtk.errors import LmtkError, name_of
+from lmtk.errors import FormatError, LmtkError
 from lmtk.files.decoding import blocks
 from lmtk.files.words import Words
 from lmtk.machine.large import pays
@@ -446,10 +446,10 @@ def corpora(blocks, vocab, marks, order=1, keep_lines=False, index=None):
 
 
 def whole_corpus(path, vocab, marks):
-    """The whole text of `path` as one Corpus. Raises LmtkError if it has no words."""
+    """The whole text of `path` as one Corpus. Raises FormatError if it has no words."""
     ids, starts, blank = read_ids(path, Closed.of_vocab(vocab), marks)
     if not len(ids):
-        raise LmtkError(f"{name_of(path)}: no words in it; is it the right file?")
+        raise FormatError(path, "no words in it; is it the right file?")
     scored = np.ones(len(ids), bool) if marks.stream else except_openings(ids, starts, vocab.sos_id)
     return Corpus(ids, starts, scored, None, blank)
 
