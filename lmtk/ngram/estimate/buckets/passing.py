@@ -2,8 +2,9 @@
 
 import numpy as np
 
+from lmtk.machine.jit import jit
 from lmtk.ngram.estimate.buckets.division import begins_of
-from lmtk.ngram.estimate.suffix import is_begin, nodes_at
+from lmtk.ngram.estimate.suffix import orders_at
 
 
 def fetch(job, k, kinds):
@@ -30,6 +31,21 @@ def by_sender(job, b, k):
     # the place of each bucket among the senders; numpy sorts 16 bits by a radix sort
     places = np.arange(len(job.bounds) - 1, dtype=np.uint16).reshape(job.comm.size, -1).T.ravel()
     of_bigrams = places[job.bucket_of[job.shelf.get(("contexts", "oldest", b, 2), np.int32)]]
-    of_ngrams = of_bigrams[nodes_at(begins, 2)[is_begin(begins, k)]]
-    sizes = np.bincount(of_ngrams, minlength=len(places)).reshape(job.comm.size, -1).sum(1)
-    return np.argsort(of_ngrams, kind="stable"), sizes
+    of_ngrams = np.empty(1 + job.shelf.size(("contexts", "oldest", b, k)), np.uint16)
+    spread(begins, k, of_bigrams, of_ngrams)
+    sizes = np.bincount(of_ngrams[:-1], minlength=len(places)).reshape(job.comm.size, -1).sum(1)
+    return np.argsort(of_ngrams[:-1], kind="stable"), sizes
+
+
+@jit
+def spread(begins, k, of_bigrams, of_ngrams):
+    """of_ngrams (N + 1,) <- for each n-gram of order k > 1, what `of_bigrams` has for the bigram that it ends with. The
+    last entry is not for an n-gram.
+    """
+    bigram, i = -1, 0
+    for j in range(len(begins)):
+        f, m = orders_at(begins, j)
+        bigram += (f <= 2) & (m >= 2)
+        if k <= m:
+            of_ngrams[i] = of_bigrams[bigram]
+            i += f <= k
