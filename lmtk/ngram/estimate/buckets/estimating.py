@@ -17,7 +17,7 @@ from lmtk.ngram.counting.runs import Spilled
 from lmtk.ngram.estimate import engine, suffix
 from lmtk.ngram.estimate.buckets import of_counts, of_text
 from lmtk.ngram.estimate.buckets.division import Buckets, begins_of, divide, ends_of
-from lmtk.ngram.estimate.buckets.passing import by_sender
+from lmtk.ngram.estimate.buckets.passing import senders_of
 from lmtk.ngram.estimate.smoothing import words_kept
 
 f32 = np.float32
@@ -169,8 +169,9 @@ def need_all(job):
         if k == 2 or job.estimator:
             continue
         for t, b in enumerate(job.rank_buckets):
-            order, of_ranks = by_sender(job, b, k - 1)
-            marks = job.shelf.get(("of contexts", b, k - 1), np.uint8)[order]
+            senders = senders_of(job, b, k - 1)
+            of_ranks = np.bincount(senders, minlength=len(job.bounds) - 1).reshape(job.comm.size, -1).sum(1)
+            marks = job.shelf.get(("of contexts", b, k - 1), np.uint8)[np.argsort(senders, kind="stable")]
             for rank, received in enumerate(job.comm.swap(np.split(marks, np.cumsum(of_ranks)[:-1]))):
                 to = job.of_rank(rank)[t]
                 cuts = {("needed", receiver, to): job.cut(receiver, k - 1, to) for receiver in job.rank_buckets}

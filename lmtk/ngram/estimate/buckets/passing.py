@@ -15,7 +15,7 @@ def fetch(job, k, kinds):
     for t, b in enumerate(job.rank_buckets):
         receivers = [job.of_rank(rank)[t] for rank in range(job.comm.size)]
         cuts = [[(sender, job.cut(sender, k, to)) for sender in job.rank_buckets] for to in receivers]
-        (order, _), columns = by_sender(job, b, k), []
+        order, columns = np.argsort(senders_of(job, b, k), kind="stable"), []
         for name, kind in kinds.items():
             rows = [[job.shelf.get((name, sender, k), kind, *cut) for sender, cut in row] for row in cuts]
             columns.append(np.empty(len(order), kind))
@@ -23,18 +23,16 @@ def fetch(job, k, kinds):
         yield columns
 
 
-def by_sender(job, b, k):
-    """(the contexts of order k in bucket b, (N,), sorted by the rank and the bucket that have them as events; how many
-    of them each rank has). The bucket is that of a context's last word but one, which is the first word of a bigram.
+def senders_of(job, b, k):
+    """(N,) uint16, whose stable argsort is a radix sort: which bucket has each context of order k of bucket b as an
+    event. The buckets are numbered rank by rank. It is the bucket of the first word of the bigram that a context ends
+    with.
     """
-    begins = begins_of(job, b, "contexts")
-    # the place of each bucket among the senders; numpy sorts 16 bits by a radix sort
-    places = np.arange(len(job.bounds) - 1, dtype=np.uint16).reshape(job.comm.size, -1).T.ravel()
-    of_bigrams = places[job.bucket_of[job.shelf.get(("contexts", "oldest", b, 2), np.int32)]]
+    numbers = np.arange(len(job.bounds) - 1, dtype=np.uint16).reshape(job.comm.size, -1).T.ravel()
+    of_bigrams = numbers[job.bucket_of[job.shelf.get(("contexts", "oldest", b, 2), np.int32)]]
     of_ngrams = np.empty(1 + job.shelf.size(("contexts", "oldest", b, k)), np.uint16)
-    spread(begins, k, of_bigrams, of_ngrams)
-    sizes = np.bincount(of_ngrams[:-1], minlength=len(places)).reshape(job.comm.size, -1).sum(1)
-    return np.argsort(of_ngrams[:-1], kind="stable"), sizes
+    spread(begins_of(job, b, "contexts"), k, of_bigrams, of_ngrams)
+    return of_ngrams[:-1]
 
 
 @jit
