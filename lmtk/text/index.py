@@ -103,7 +103,10 @@ def suffix_order(text):
     borders = text == BORDER
     D, order = int(np.count_nonzero(borders)), np.flatnonzero(~borders).astype(kind)
     rank = np.where(borders, np.cumsum(borders) - 1, text.astype(np.int64) + D).astype(kind)
-    key, left, h = rank[order].astype(np.int64), np.arange(len(order), dtype=kind), 0
+    key, left, h, most = rank[order].astype(np.int64), np.arange(len(order), dtype=kind), 1, int(rank.max()) + 1
+    while most ** (h + 1) < 1 << 63:  # the first key has as many words as fit into it
+        key = key * most + rank[np.minimum(order + kind(h), len(text) - 1)]
+        h += 1
     while True:
         sorted_by = np.argsort(key, kind="stable")
         key, places = key[sorted_by], order[left][sorted_by]
@@ -119,8 +122,8 @@ def suffix_order(text):
         left, places = left[again], places[again]
         if not len(left):
             return order
-        h = max(2 * h, 1)
         key = rank[places].astype(np.int64) * (len(text) + 1) + rank[places + kind(h)]
+        h *= 2
 
 
 def split(numbers, highest):
