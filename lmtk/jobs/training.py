@@ -275,10 +275,11 @@ def train(job):
             comm.share(lambda: run.finish("nplm-train", job.lm, job.life.debug))
             return
         learn(job, comm)
-        times = comm.times()
-        if comm.rank == 0 and times is not None:
-            shown = ", ".join(f"{name} {t:.3f} s" for name, t in zip(("compute", "communication", "waiting"), times))
-            sys.stderr.write(f"{comm.size} ranks, mean: {shown}\n")
+        if job.mpi and job.life.debug > 0:
+            times = zip(("compute", "communication", "waiting"), comm.times())
+            if comm.rank == 0:
+                shown = ", ".join(f"{name} {t:.3f} s" for name, t in times)
+                sys.stderr.write(f"{comm.size} ranks, mean: {shown}\n")
 
 
 def learn(job, comm):

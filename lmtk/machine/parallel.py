@@ -1,7 +1,7 @@
 """The ranks of a job: `Alone`, or `Many` under mpiexec; with `pooled`, the ranks of a node become threads of one rank.
 
-A communicator has rank, size, sum, max, join, share, swap, gather, place and times;
-only Many has tell, send and receive. All ranks must call the same methods in the same order.
+A communicator has rank, size, sum, max, join, share, swap, gather and place;
+only Many has tell, send, receive and times. All ranks must call the same methods in the same order.
 """
 
 import atexit
@@ -41,9 +41,6 @@ class Alone:
 
     def gather(self, part):
         return [part]
-
-    def times(self):
-        return None
 
 
 ALONE = Alone()
@@ -142,9 +139,7 @@ class Many:
         return a
 
     def times(self):
-        """Seconds of computation, communication and waiting, (3,), the mean over the ranks; None if not timed."""
-        if not self.timed:
-            return None
+        """Seconds of computation, communication and waiting, (3,), the mean over the ranks. Only if `timed`."""
         whole = time.perf_counter() - self.begun
         seconds = np.array([whole - self.communication - self.waiting, self.communication, self.waiting])
         return self.world.allreduce(seconds) / self.size
