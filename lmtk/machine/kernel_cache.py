@@ -136,11 +136,9 @@ def folder_for_numba():
     if descriptor is None:
         return None
     with suppress(OSError):
-        abouts = [os.fstat(descriptor)]
-        closed = abouts[0].st_mode & 0o77 == 0
-        for _, folders, files, inner in os.fwalk(dir_fd=descriptor):
-            abouts += [os.lstat(name, dir_fd=inner) for name in (*folders, *files)]
-        plain = all(stat.S_ISREG(about.st_mode) or stat.S_ISDIR(about.st_mode) for about in abouts)
-        if closed and plain and all(about.st_uid == os.geteuid() for about in abouts):
+        is_closed, walk = os.fstat(descriptor).st_mode & 0o77 == 0, os.fwalk(dir_fd=descriptor)
+        abouts = [os.lstat(name, dir_fd=inner) for _, folders, files, inner in walk for name in folders + files]
+        kinds = {(about.st_uid, stat.S_IFMT(about.st_mode)) for about in abouts}
+        if is_closed and kinds <= {(os.geteuid(), stat.S_IFREG), (os.geteuid(), stat.S_IFDIR)}:
             return path
     return None
