@@ -2,7 +2,6 @@
 `compiling` does not work. The first call of a kernel takes longer in each process, since numba has to be imported.
 """
 
-from functools import cache
 from operator import attrgetter
 
 import numba
@@ -13,10 +12,8 @@ from lmtk.machine.kernel_cache import folder_for_numba
 options = attrgetter("kernel_settings")  # numba's options for a kernel
 
 
-@cache
 def for_python(kernel):
     """numba's function for a kernel, to be called by Python. numba's cache does not see changes in other modules."""
-    folder = folder_for_numba()
-    if folder:
+    if folder := folder_for_numba():
         numba.config.CACHE_DIR = folder
     return dispatcher_of(kernel, options, cache=folder is not None)
