@@ -58,7 +58,7 @@ def opened(path):
         path = os.path.abspath(path)
         parent = os.path.dirname(path)
         os.makedirs(parent, mode=0o700, exist_ok=True)
-        if not all(map(is_safe, {*prefixes(parent), *prefixes(os.path.realpath(parent))})):
+        if not all(map(is_safe, {parent, os.path.realpath(parent)})):
             return None, None
         with suppress(FileExistsError):
             os.mkdir(path, 0o700)
@@ -69,18 +69,15 @@ def opened(path):
     return None, None
 
 
-def prefixes(path):
-    """An absolute path and those of all folders above it."""
-    return [path[:i] or "/" for i, letter in enumerate(path + "/") if letter == "/"]
-
-
 def is_safe(path):
-    """Whether only the user and root can replace what is in a folder, or only its owner can, as in /tmp. The owner of
-    the root folder counts as root, which in a container can be somebody else. For a link, its owner is checked.
+    """Whether only the user and root can replace what is in a folder, or only its owner can, as in /tmp, and the same
+    holds for all folders above it. path: absolute. The owner of the root folder counts as root, which in a container
+    can be somebody else. For a link, its owner is checked.
     """
     about = os.lstat(path)
     is_open = about.st_mode & OTHERS_WRITE and not about.st_mode & stat.S_ISVTX and not stat.S_ISLNK(about.st_mode)
-    return about.st_uid in (0, os.geteuid(), os.lstat("/").st_uid) and not is_open
+    is_above_safe = path.strip("/") == "" or is_safe(os.path.dirname(path))
+    return about.st_uid in (0, os.geteuid(), os.lstat("/").st_uid) and not is_open and is_above_safe
 
 
 def is_ours(about):
