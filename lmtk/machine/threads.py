@@ -92,13 +92,11 @@ def map_in_order(work, items, threads=None):
     from concurrent.futures import ThreadPoolExecutor  # its import takes as long as a small job
 
     with ThreadPoolExecutor(threads) as pool:
-        begun = deque()
-        for item in chain(first, items):
-            begun.append(pool.submit(work, item))
-            if len(begun) == 2 * threads:
-                yield begun.popleft().result()
-        while begun:
-            yield begun.popleft().result()
+        begun = (pool.submit(work, item) for item in chain(first, items))
+        ahead = deque(islice(begun, 2 * threads - 1))
+        while ahead:
+            ahead.extend(islice(begun, 1))
+            yield ahead.popleft().result()
 
 
 def map_at_once(work, items, threads=None):
@@ -124,11 +122,9 @@ def map_at_once(work, items, threads=None):
         try:
             take()
         finally:
-            started = [helper for helper in helpers if not helper.cancel()]
-            for helper in started:
-                helper.exception()  # waits
-        for helper in started:
-            helper.result()
+            errors = [helper.exception() for helper in helpers if not helper.cancel()]  # waits
+        for error in filter(None, errors):
+            raise error
     return results
 
 
