@@ -55,21 +55,20 @@ def products(threads, *factors):
     """[A B for A, B, out in factors], each written to its `out` unless that is None. Threads share large products,
     all of them at once: each takes rows of A, or columns of B if B has more columns than A has rows.
     """
-    results, jobs, parts = [], [], 1
+    results, jobs = [], []
     for A, B, out in factors:
         out = np.empty((len(A), B.shape[1]), A.dtype) if out is None else out
         number, size = shares(threads, A.size * B.shape[1]), max(out.shape)
         for i in range(0, size, -(-size // number) or 1):
             cut = slice(i, i + -(-size // number))
             jobs.append((A[cut], B, out[cut]) if len(A) >= B.shape[1] else (A, B[:, cut], out[:, cut]))
-        parts = max(parts, number)
         results.append(out)
     multiply = lambda job: np.matmul(*job[:2], out=job[2])
-    if parts == 1:
+    if len(jobs) > len(factors):
+        map_at_once(multiply, jobs, threads)
+    else:
         for job in jobs:
             multiply(job)
-    else:
-        map_at_once(multiply, jobs, threads)
     return results
 
 
