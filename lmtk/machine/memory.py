@@ -29,14 +29,13 @@ def try_out(work, name):
         return work()
     child = os.fork()
     if child == 0:
-        status = 1
         try:
             nothing = os.open(os.devnull, os.O_WRONLY)
             os.dup2(nothing, 1), os.dup2(nothing, 2)
             work()
-            status = 0
+            os._exit(0)
         finally:
-            os._exit(status)
+            os._exit(1)
     if os.waitpid(child, 0)[1]:
         raise MemoryError(f"{name} needs more than the {max(left, 0) // MB} MB that ulimit -v leaves")
     return work()
