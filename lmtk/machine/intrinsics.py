@@ -5,6 +5,8 @@ alone, so that `fallback` works with them.
 Importing this module imports numba, so kernels name its functions by `jit.intrinsic`.
 """
 
+from functools import wraps
+
 from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
@@ -13,85 +15,94 @@ BIT, INT, BYTE, WORD = (ir.IntType(bits) for bits in (1, 32, 8, 64))
 ROW_MAJOR, NO_TRANSPOSE = 101, 111  # of cblas.h
 
 
-def pointer(context, builder, kind, array, at):
-    data = context.make_array(kind)(context, builder, array).data
-    return builder.bitcast(builder.gep(data, [at]), WORD.as_pointer())
+def emits(result, *kinds):
+    """Decorates a function that emits code by an IRBuilder: makes it an intrinsic. result, kinds: numba's types of the
+    result and the arguments; the first can be types.Array, for arrays of any type. The function gets the arguments as
+    values of LLVM, and the address of the content of an array.
+    """
+
+    def decorate(emit):
+        @intrinsic
+        @wraps(emit)  # numba looks at the names of the arguments
+        def define(typing, *arguments):
+            def build(context, builder, signature, values):
+                if kinds[0] is types.Array:
+                    values = context.make_array(arguments[0])(context, builder, values[0]).data, *values[1:]
+                returned = emit(builder, *values)
+                return context.get_dummy_value() if result is types.void else returned
+
+            return result(*(x if kind is types.Array else kind for kind, x in zip(kinds, arguments))), build
+
+        return define
+
+    return decorate
 
 
-@intrinsic
-def load8(typing, array, at):
+def place(builder, array, at):
+    """The address of the word at array[at]; array, at: values of LLVM."""
+    return builder.bitcast(builder.gep(array, [at]), WORD.as_pointer())
+
+
+@emits(types.uint64, types.Array, types.int64)
+def load8(builder, array, at):
     """array[at : at + 8] as a uint64, the lowest byte first. array: uint8; `at` need not be aligned."""
-
-    def build(context, builder, signature, arguments):
-        word = builder.load(pointer(context, builder, signature.args[0], *arguments))
-        word.align = 1
-        return word
-
-    return types.uint64(array, types.int64), build
+    word = builder.load(place(builder, array, at))
+    word.align = 1
+    return word
 
 
-@intrinsic
-def prefetch(typing, array, at):
+@emits(types.void, types.Array, types.int64, types.uint64)
+def store8(builder, array, at, value):
+    """array[at : at + 8] <- value, the lowest byte first. array: uint8; `at` need not be aligned."""
+    builder.store(value, place(builder, array, at)).align = 1
+
+
+@emits(types.void, types.Array, types.int64)
+def prefetch(builder, array, at):
     """Prefetches the cache line of array[at], of any type. It does not wait, and the place may be out of range."""
-
-    def build(context, builder, signature, arguments):
-        byte = builder.bitcast(pointer(context, builder, signature.args[0], *arguments), BYTE.as_pointer())
-        kind = ir.FunctionType(ir.VoidType(), [byte.type, INT, INT, INT])
-        function = builder.module.declare_intrinsic("llvm.prefetch", [byte.type], kind)
-        builder.call(function, [byte, INT(0), INT(3), INT(1)])
-        return context.get_dummy_value()
-
-    return types.void(array, types.int64), build
+    byte = builder.bitcast(builder.gep(array, [at]), BYTE.as_pointer())
+    kind = ir.FunctionType(ir.VoidType(), [byte.type, INT, INT, INT])
+    function = builder.module.declare_intrinsic("llvm.prefetch", [byte.type], kind)
+    builder.call(function, [byte, INT(0), INT(3), INT(1)])
 
 
-@intrinsic
-def load_shared(typing, array, at):
+@emits(types.int64, types.Array, types.int64)
+def load_shared(builder, array, at):
     """array[at], int64, which other threads set with `store_shared`. After the load, this thread also sees all that the
     other thread wrote before its store.
     """
-
-    def build(context, builder, signature, arguments):
-        return builder.load_atomic(pointer(context, builder, signature.args[0], *arguments), "acquire", 8)
-
-    return types.int64(array, types.int64), build
+    return builder.load_atomic(place(builder, array, at), "acquire", 8)
 
 
-def writer(write, kind):
-    """The intrinsic (array, at, value) that calls write(builder, the place array[at], value) of numba's type `kind`."""
-
-    @intrinsic
-    def put(typing, array, at, value):
-        def build(context, builder, signature, arguments):
-            write(builder, pointer(context, builder, signature.args[0], *arguments[:2]), arguments[2])
-            return context.get_dummy_value()
-
-        return types.void(array, types.int64, kind), build
-
-    return put
+@emits(types.void, types.Array, types.int64, types.int64)
+def store_shared(builder, array, at, value):
+    """array[at] <- value. A thread that reads it by `load_shared` also sees all that was written before."""
+    builder.store_atomic(value, place(builder, array, at), "release", 8)
 
 
-def write_unaligned(builder, place, value):
-    builder.store(value, place).align = 1
+@emits(types.void, types.Array, types.int64, types.int64)
+def add_shared(builder, array, at, value):
+    """array[at] += value, while other threads may add to it too."""
+    builder.atomic_rmw("add", place(builder, array, at), value, "monotonic")
 
 
-# array[at : at + 8] <- value, the lowest byte first
-store8 = writer(write_unaligned, types.uint64)
-# array[at] <- value. A thread that reads it by `load_shared` also sees all that was written before.
-store_shared = writer(lambda builder, place, value: builder.store_atomic(value, place, "release", 8), types.int64)
-# array[at] += value, while other threads may add to it too
-add_shared = writer(lambda builder, place, value: builder.atomic_rmw("add", place, value, "monotonic"), types.int64)
+# counts of a uint64's bits: zeros below and above its ones, and ones
+trailing_zeros = emits(types.uint64, types.uint64)(lambda builder, number: builder.cttz(number, BIT(0)))
+leading_zeros = emits(types.uint64, types.uint64)(lambda builder, number: builder.ctlz(number, BIT(0)))
+ones = emits(types.uint64, types.uint64)(lambda builder, number: builder.ctpop(number))
+# lets another thread use the processor (POSIX's function)
+yield_processor = types.ExternalFunction("sched_yield", types.int32())
 
 
-@intrinsic
-def yield_processor(typing):
-    """Lets another thread use the processor (POSIX's sched_yield)."""
-
-    def build(context, builder, signature, arguments):
-        module, name = builder.module, "sched_yield"
-        builder.call(module.globals.get(name) or ir.Function(module, ir.FunctionType(INT, []), name), [])
-        return context.get_dummy_value()
-
-    return types.void(), build
+@emits(types.void, *[types.int64] * 10)
+def sgemm(builder, address, rows, columns, depth, A, lda, B, ldb, C, ldc):
+    """C <- A B by the cblas_sgemm with 64-bit sizes at `address`. A (rows, depth), B (depth, columns) and C are
+    addresses of float32; lda, ldb, ldc: numbers from one row to the next.
+    """
+    real, layout = ir.FloatType(), (INT(ROW_MAJOR), INT(NO_TRANSPOSE), INT(NO_TRANSPOSE))
+    arguments = *layout, rows, columns, depth, real(1), A, lda, B, ldb, real(0), C, ldc
+    kind = ir.FunctionType(ir.VoidType(), [argument.type for argument in arguments])
+    builder.call(builder.inttoptr(address, kind.as_pointer()), arguments)
 
 
 def array_of(context, builder, kind, data, shape, strides=None):
@@ -141,36 +152,3 @@ def array_at(typing, address, size, kind):
         return array_of(context, builder, array, data, [arguments[1]])
 
     return array(types.int64, types.int64, kind), build
-
-
-def counting(name, *more):
-    """The intrinsic that counts bits of a uint64 by LLVM's function of this name; more: its further arguments."""
-
-    @intrinsic
-    def count(typing, number):
-        def build(context, builder, signature, arguments):
-            return getattr(builder, name)(arguments[0], *more)
-
-        return types.uint64(types.uint64), build
-
-    return count
-
-
-trailing_zeros, leading_zeros, ones = counting("cttz", BIT(0)), counting("ctlz", BIT(0)), counting("ctpop")
-
-
-@intrinsic
-def sgemm(typing, address, rows, columns, depth, A, lda, B, ldb, C, ldc):
-    """C <- A B by the cblas_sgemm with 64-bit sizes at `address`. A (rows, depth), B (depth, columns) and C are
-    addresses of float32; lda, ldb, ldc: numbers from one row to the next.
-    """
-
-    def build(context, builder, signature, arguments):
-        real = ir.FloatType()
-        kinds = [INT] * 3 + [WORD] * 3 + [real] + [WORD] * 4 + [real] + [WORD] * 2
-        function = builder.inttoptr(arguments[0], ir.FunctionType(ir.VoidType(), kinds).as_pointer())
-        layout = INT(ROW_MAJOR), INT(NO_TRANSPOSE), INT(NO_TRANSPOSE)
-        builder.call(function, [*layout, *arguments[1:4], real(1), *arguments[4:8], real(0), *arguments[8:]])
-        return context.get_dummy_value()
-
-    return types.void(*[types.int64] * 10), build
