@@ -1,6 +1,5 @@
 """Compiles kernels to object files by numba, with parts of it that are not public. `objects` loads and calls them."""
 
-from contextlib import contextmanager
 from types import NoneType
 
 import numba
@@ -27,15 +26,11 @@ def options(kernel):
     return kernel.kernel_settings | private | ({} if kernel.allocates else {"_nrt": False})
 
 
-class Library(codegen.CPUCodeLibrary):
+class Library(codegen.JITCodeLibrary):
     """numba's library of a function, to be linked into its callers. It gets no machine code of its own."""
 
     def _finalize_specific(self):
         pass
-
-    def get_pointer_to_function(self, name):
-        self._ensure_finalized()
-        return 0
 
 
 class Libraries(codegen.JITCPUCodegen):
@@ -63,21 +58,6 @@ class Libraries(codegen.JITCPUCodegen):
 LIBRARIES = Libraries("lmtk")
 
 
-@contextmanager
-def apart():
-    """In this block, numba makes Library objects in place of executable code. numba has no setting for that, so its
-    target's code generator is replaced.
-    """
-    with global_compiler_lock:
-        context = cpu_target.target_context
-        runtime.initialize(context)  # this needs executable code
-        usual, context._internal_codegen = context._internal_codegen, LIBRARIES
-        try:
-            yield
-        finally:
-            context._internal_codegen = usual
-
-
 def compiled(kernel, kinds, entry):
     """The object file of a kernel for arguments of these kinds. Its function `entry`, a C function of Python
     (METH_FASTCALL), calls the kernel with its arguments; its `self` is the type of exception to raise when memory runs
@@ -85,10 +65,17 @@ def compiled(kernel, kinds, entry):
     """
     # the kernel becomes a part of `entry`, so that only the fields of arrays that the kernel uses are read
     dispatcher, arguments = dispatcher_of(kernel, options, forceinline=True), tuple(map(type_of, kinds))
-    with apart():
-        dispatcher.compile(arguments)
-        code = dispatcher.overloads[arguments]
-        return LIBRARIES.object_file(entry_of(kernel, code, kinds, entry), entry)
+    with global_compiler_lock:
+        context = cpu_target.target_context
+        runtime.initialize(context)  # this needs executable code
+        # numba has no setting to make Library objects in place of executable code, so its code generator is replaced
+        usual, context._internal_codegen = context._internal_codegen, LIBRARIES
+        try:
+            dispatcher.compile(arguments)
+            code = dispatcher.overloads[arguments]
+            return LIBRARIES.object_file(entry_of(kernel, code, kinds, entry), entry)
+        finally:
+            context._internal_codegen = usual
 
 
 def type_of(kind):
@@ -107,7 +94,7 @@ def type_of(kind):
 
 def entry_of(kernel, code, kinds, name):
     """The Library of the function that `compiled` describes; code: numba's compilation of the kernel."""
-    context, result = code.target_context, code.signature.return_type
+    context = code.target_context
     module = context.create_module(name)
     entry = ir.Function(module, ir.FunctionType(OBJECT, [OBJECT, OBJECT.as_pointer(), WORD]), name)
     builder = ir.IRBuilder(entry.append_basic_block())
@@ -117,15 +104,13 @@ def entry_of(kernel, code, kinds, name):
         builder.ret(OBJECT(None))
     nogil = kernel.kernel_settings["nogil"]
     thread = python.save_thread() if nogil else None
-    kind = context.call_conv.get_function_type(result, code.signature.args)
-    call = ir.Function(module, kind, code.fndesc.llvm_func_name)
-    status, returned = context.call_conv.call_function(builder, call, result, code.signature.args, arguments)
+    status, returned = context.call_internal_no_propagate(builder, code.fndesc, code.signature, arguments)
     if nogil:
         python.restore_thread(thread)
     with builder.if_then(status.is_error, likely=False):
         python.err_set_string(error, f"{kernel.__name__}: not enough memory for its work")
         builder.ret(OBJECT(None))
-    builder.ret(python.from_native_value(result, returned))
+    builder.ret(python.from_native_value(code.signature.return_type, returned))
     library = context.codegen().create_library(name)
     library.add_linking_library(code.library)
     library.add_ir_module(module)
@@ -135,32 +120,30 @@ def entry_of(kernel, code, kinds, name):
 
 def argument(python, kind, value):
     """numba's value of an argument of this kind. python: numba's PythonAPI; value: Python's object."""
-    context, builder = python.context, python.builder
+    context, builder, numba_type = python.context, python.builder, type_of(kind)
     if kind is NoneType:
         return context.get_dummy_value()
     if kind is bytes:
         data = builder.gep(value, [WORD(BYTES)])
-        return array_of(context, builder, type_of(kind), data, [field(builder, value, HEAD)])
+        return array_of(context, builder, numba_type, data, [field(builder, value, HEAD)])
     if isinstance(kind, type):
-        number = type_of(kind)
-        if number == types.boolean:
+        if numba_type == types.boolean:
             return cgutils.is_not_null(builder, python.object_istrue(value))
-        if isinstance(number, types.Float):
-            return context.cast(builder, python.float_as_double(value), types.float64, number)
-        name = "PyLong_AsLongLong" if number.signed else "PyLong_AsUnsignedLongLongMask"  # of uint64, all bits
+        if isinstance(numba_type, types.Float):
+            return context.cast(builder, python.float_as_double(value), types.float64, numba_type)
+        name = "PyLong_AsLongLong" if numba_type.signed else "PyLong_AsUnsignedLongLongMask"  # of uint64, all bits
         function = cgutils.get_or_insert_function(builder.module, ir.FunctionType(WORD, [OBJECT]), name)
-        return context.cast(builder, builder.call(function, [value]), types.int64, number)
+        return context.cast(builder, builder.call(function, [value]), types.int64, numba_type)
     if not isinstance(kind[0], np.dtype):
         items = [field(builder, value, tuple.__basicsize__ // 8 + i, OBJECT) for i in range(len(kind))]
         parts = [argument(python, inner, item) for inner, item in zip(kind, items)]
-        return context.make_tuple(builder, type_of(kind), parts)
+        return context.make_tuple(builder, numba_type, parts)
     # numpy's PyArrayObject: the address of the data, the number of dimensions, the addresses of shape and strides
-    whole = type_of(kind)
-    data = field(builder, value, HEAD, context.get_data_type(whole.dtype).as_pointer())
+    data = field(builder, value, HEAD, context.get_data_type(numba_type.dtype).as_pointer())
     lengths, strides = (field(builder, value, HEAD + i, WORD.as_pointer()) for i in (2, 3))
     shape, steps = ([field(builder, place, i) for i in range(kind[1])] for place in (lengths, strides))
     # numpy's strides of a contiguous array can be anything along an axis of one item
-    return array_of(context, builder, whole, data, shape, None if whole.layout == "C" else steps)
+    return array_of(context, builder, numba_type, data, shape, None if numba_type.layout == "C" else steps)
 
 
 def field(builder, place, i, kind=WORD):

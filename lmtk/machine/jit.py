@@ -20,7 +20,6 @@ import numpy as np
 
 from lmtk.errors import notes
 from lmtk.machine import kernel_cache, memory, objects
-from lmtk.machine.kernel_cache import digest
 
 # modules of this package on which the code of all kernels depends
 PARTS = "jit", "objects", "compiling", "intrinsics"
@@ -124,7 +123,7 @@ def kinds_of(arguments):
 
 def file_of(kernel, kinds):
     """The name of the kernel's file in the cache. Its machine code depends on nothing but what is in the digest."""
-    digits = digest(repr((machine(), kinds, meaning(kernel, {}))).encode()).hex()
+    digits = kernel_cache.digest(repr((machine(), kinds, meaning(kernel, {}))).encode()).hex()
     return f"{kernel.__module__}.{kernel.__name__}-{digits}"
 
 
@@ -143,7 +142,7 @@ def recorded(job):
 def record_of(job):
     """The name of a job's record. Each installation has its own, also after an upgrade: their kernels may differ."""
     installation = os.path.realpath(__file__), os.stat(__file__).st_mtime_ns
-    return f"job-{job}-{digest(repr((machine(), installation)).encode()).hex()}"
+    return f"job-{job}-{kernel_cache.digest(repr((machine(), installation)).encode()).hex()}"
 
 
 def code_for(kernel, kinds):
@@ -173,7 +172,7 @@ def machine():
     contents = []
     for path in paths:
         with open(path, "rb") as file:
-            contents.append(digest(file.read()))
+            contents.append(kernel_cache.digest(file.read()))
     return processor(), sys.implementation.cache_tag, contents
 
 
