@@ -29,7 +29,7 @@ def suffixes_of(counts, vocab):
     another than the last. Words and suffixes of n-grams that the Counts lack are added with a count of -1. Raises
     LmtkError if there are 2^31 n-grams or more.
     """
-    W, id_of = len(vocab.words) - 1, np.array([vocab.index[word] for word in counts.words], np.int32)
+    W, id_of = len(vocab.words) - 1, vocab.ids_of_words(counts.words)
     orders = [None, (id_of[counts.levels[0].keys], None, None, np.arange(W + 2, dtype=np.int32))]
     for k, level in enumerate(counts.levels[1:], 2):
         orders.append(turn_level(level, orders[-1], id_of, W))

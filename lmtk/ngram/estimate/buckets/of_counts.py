@@ -22,15 +22,11 @@ from lmtk.ngram.estimate.buckets.of_text import put_bucket
 from lmtk.ngram.estimate.suffix import Suffixes
 
 
-def ids_of(counts, vocab):
-    return np.array([vocab.index[word] for word in counts.words], np.int32)
-
-
 def seen(counts, vocab, order):
     """(W,): how many n-grams, from order 2 on, have each word as their last or their last but one. Those of <s>, the
     last id, are added to the border's.
     """
-    id_of, seen = ids_of(counts, vocab), np.zeros(len(vocab.words), np.int64)
+    id_of, seen = vocab.ids_of_words(counts.words), np.zeros(len(vocab.words), np.int64)
     for k in range(2, min(order, counts.order) + 1):
         for parent, word, _ in counts.nodes(k):
             for last in (word, counts.context_words(k, parent)):
@@ -43,7 +39,7 @@ def deal_out(job, counts):
     """Deals the n-grams of the orders from 2 on to their buckets. Returns how often each word was seen, (W + 1,), -1 if
     it was not counted; and whether an n-gram that was seen ends in a word of the vocabulary.
     """
-    id_of, bucket_of = ids_of(counts, job.vocab), job.bucket_of
+    id_of, bucket_of = job.vocab.ids_of_words(counts.words), job.bucket_of
     once, above, ends_in_word = np.full(len(job.seen) + 1, -1), None, False
     for k in range(1, min(job.order, counts.order) + 1):
         column = Column(np.int32, True)
