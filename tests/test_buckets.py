@@ -137,7 +137,7 @@ def test_buckets_hold_what_stands_around_their_words(seed, monkeypatch):
             assert ([*zip(*suffix.orders_in(actual))], oldest.tolist()) == (begins, words)
             new = [[f <= k <= m for f, m in begins] for k in range(1, n + 1)]
             assert [*map(len, of_orders)] == [sum(row) for row in new[1:]]
-            at, rank = np.empty(len(begins) + 1, np.int64), suffix.ranks_of(actual, n)
+            at, rank = np.empty(len(begins) + 1, np.int64), suffix.Suffixes(actual, [None] * (n + 1)).rank
             for k, row in enumerate(new, 1):
                 suffix.numbers(rank, k, np.arange(len(begins) + 1), at)
                 assert at.tolist() == [sum(row[:j]) for j in range(len(row) + 1)]

@@ -56,8 +56,8 @@ def gather(x, k, segment, room, counted=False):
     words = (first, last) if first < len(x.start) - 1 else (0, 1)
     suffix.contexts_at(x.begins, x.start, *words, k - 1, local)
     places = int(x.blocks[1, a:z].sum() - x.blocks[0, a:z].sum())
-    columns = room("grams", (7, places), np.int32)
-    columns = columns[:, : suffix.gather(x.arrays, k, (a, z), (begin, local), counted, columns)]
+    columns, arrays = room("grams", (7, places), np.int32), (x.begins, x.come, x.rank, x.blocks)
+    columns = columns[:, : suffix.gather(arrays, k, (a, z), (begin, local), counted, columns)]
     node = first if k == 2 else int(x.nodes(k - 1, [begin])[0])
     grams = Gathered(*columns, slice(node, node + int(local[-1]) + 1), local)
     if x.raw and counted:

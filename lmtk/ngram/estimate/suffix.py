@@ -73,11 +73,12 @@ class Suffixes:
 
     @cached_property
     def rank(self):
-        return ranks_of(self.begins, self.order)
-
-    @property
-    def arrays(self):
-        return self.begins, self.come, self.rank, self.blocks
+        size = len(self.begins) // 64 + 2
+        rank, padded = np.empty((self.order, size, 2), u64), np.zeros(64 * size, self.begins.dtype)
+        padded[: len(self.begins)] = self.begins
+        for k in range(1, self.order + 1):
+            find_ranks(padded.view(u64).reshape(size, -1), k, rank[k - 1])
+        return rank
 
     @cached_property
     def segments(self):
@@ -305,16 +306,6 @@ def compare(x, n, places, span, marks, begins, sizes, oldest):
                 of_order[filled] = row[i + 1] if row[i + 1] else W
                 filled += (common[i] < k) & (longest[i] >= k)
             sizes[k - 1] = filled
-
-
-def ranks_of(begins, n):
-    """`rank` of the table above, from `begins`; rank[:, -1, 1] are the numbers of n-grams of each order."""
-    size = len(begins) // 64 + 2
-    rank, padded = np.empty((n, size, 2), u64), np.zeros(64 * size, begins.dtype)
-    padded[: len(begins)] = begins
-    for k in range(1, n + 1):
-        find_ranks(padded.view(u64).reshape(size, -1), k, rank[k - 1])
-    return rank
 
 
 @jit
