@@ -87,7 +87,6 @@ def put_from_shelf(job, size, records):
         base = place_bigrams(job, above["child"]) if k == 2 else place_children(job, k, size, above)
         dealt = Shelf()
         lacking += sum(job.each(partial(deal_events, job, k, size, base, dealt), f"nodes of order {k}"))
-        job.forget()
         for r in range(-(-len(level) // size)):
             place, word, p, end = dealt.get((r,), np.int32).reshape(-1, 4).T
             level["word"][place], level["log10p"][place], level["suffix"][place] = word, p.view(f32), end
@@ -123,7 +122,6 @@ def place_children(job, k, size, above):
         dealt.deal(rows, ranges_of(rows[:, 0], size), (b,))
 
     job.each(deal, f"nodes of order {k - 1}")
-    job.forget()
     for r in range(-(-len(above) // size)):
         for b in job.rank_buckets:
             place, types, bow = dealt.get((b, r), np.int32).reshape(-1, 3).T

@@ -20,9 +20,8 @@ class Buckets:
 
     seen (W,): how often each word occurs in the text or, for counts, how many n-grams have the word as their last or
     their last but one. bounds (B + 1,): the first word of each bucket. alone: threads work on buckets of up to `alone`
-    positions side by side, on larger ones one by one. is_of_counts: whether the buckets are of counted n-grams, not of
-    a text's positions. inside (W + 1,): which words n-grams may have, None for all. bucket_of (W + 1,): the bucket of
-    each word, and of <s>.
+    positions side by side, on larger ones one by one. inside (W + 1,): which words n-grams may have, None for
+    all. bucket_of (W + 1,): the bucket of each word, and of <s>.
 
     cuts: {bucket: (n + 1, B + 1)}, how many of its events of each order end in a word before each bucket's words.
     log10p, log10bow, marks: those of order 1, on every rank. sizes: the number of n-grams of each order in the model.
@@ -37,7 +36,7 @@ class Buckets:
         self.vocab, self.order, self.comm, self.seen, self.bounds = vocab, order, comm, seen, bounds
         self.alone, self.shelf, self.scratch = alone, Shelf(), threads.Scratch()
         bucket_of = np.repeat(np.arange(len(bounds) - 1, dtype=np.uint16), np.diff(bounds))
-        self.bucket_of, self.cuts, self.is_of_counts, self.kenlm = np.append(bucket_of, bucket_of[0]), {}, False, False
+        self.bucket_of, self.cuts, self.kenlm = np.append(bucket_of, bucket_of[0]), {}, False
         self.log10p = self.log10bow = self.marks = self.sizes = self.inside = self.methods = None
         self.records = self.estimator = None
         self.show = lambda share, task: None
@@ -64,7 +63,8 @@ class Buckets:
 
     def each(self, work, task):
         """[work(b) for b in rank_buckets], in threads if there is memory for several. Buckets of rare words come first:
-        they take the most memory, which the other buckets use afterwards. task: for the progress bar.
+        they take the most memory, which the other buckets use afterwards; then it is given back. task: for the progress
+        bar.
         """
         results, buckets = {}, self.rank_buckets
 
@@ -76,6 +76,7 @@ class Buckets:
             if self.positions(b) > self.alone:
                 run(b)
         threads.map_at_once(run, [b for b in reversed(buckets) if b not in results])
+        self.forget()
         return [results[b] for b in buckets]
 
 
@@ -105,9 +106,7 @@ def divide(seen, unit, vocab, order, memory, comm):
     if largest * (order + 1) >= 1 << 31 or len(bounds) > 1 << 16:
         reason = f"'{word}' occurs {seen.max()} times, and there are {len(bounds)} buckets"
         raise LmtkError(f"the text is too large: {reason}; use a part of it, or a lower -order")
-    job = Buckets(vocab, order, comm, seen, bounds, most)
-    job.is_of_counts = unit != "words"
-    return job
+    return Buckets(vocab, order, comm, seen, bounds, most)
 
 
 def cut_ranges(seen, ranks, most, even):

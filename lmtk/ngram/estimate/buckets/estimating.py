@@ -5,7 +5,6 @@ estimates order 1. `estimate` estimates the longer n-grams, bucket by bucket, an
 One bucket that stays in memory is its `engine.Estimator`; others are on a shelf, from which `load` takes them.
 """
 
-from dataclasses import replace
 from functools import partial
 from threading import Lock
 
@@ -53,8 +52,6 @@ def count(ngrams, vocab, recipe, memory=None, comm=ALONE, show=lambda share, tas
     last = int(engine.last_word(seen, vocab)) if kenlm and methods[0].counts == "before" else vocab.V
     bigrams, counted = count_all(job, sort, last)
     job.records = None
-    job.forget()
-
     features = features_of(job, recipe.heldout) if recipe.heldout else None
     order_1 = partial(engine.smooth_unigrams, vocab, recipe, (inside, size), seen, bigrams, counted, features)
     job.methods, job.log10p, job.marks = comm.share(order_1)
@@ -95,7 +92,6 @@ def estimate(job):
     if job.comm.sum(left_out):  # prefixes may be among those left out
         need_all(job)
     share_words(job)
-    job.forget()
     marks_of = lambda b, k: job.estimator.marks[k] if job.estimator else job.shelf.get(("marks", b, k), np.uint8)
     in_model = lambda marks: int(np.count_nonzero(marks & engine.IN_MODEL))
     sizes = [sum(in_model(marks_of(b, k)) for b in job.rank_buckets) for k in range(2, job.order + 1)]
@@ -120,12 +116,11 @@ def load_suffixes(job, b):
     both = [[get((name, "oldest", b, k), np.int32) for k in range(2, job.order + 1)] for name in ("events", "contexts")]
     blocks, start = suffix.blocks_of(begins, ended, both[0][0]), edge + ends_of(job, b, "contexts")
     oldest = [None, None, *map(np.concatenate, zip(*both))]
-    x = suffix.Suffixes(begins, oldest, start, ended, get(("come", b), np.int32) + edge, *blocks)
-    if job.is_of_counts:
+    raw = continuations = None
+    if ("raw", b, 2) in job.shelf.parts:
         raw = [None, None, *(get(("raw", b, k), np.int64) for k in range(2, job.order + 1))]
         continuations = [None, None, *(get(("continuations", b, k), np.int32) for k in range(2, job.order))]
-        x = replace(x, raw=raw, continuations=continuations)
-    return x
+    return suffix.Suffixes(begins, oldest, start, ended, get(("come", b), np.int32) + edge, *blocks, raw, continuations)
 
 
 def features_of(job, heldout):
@@ -165,7 +160,6 @@ def need_all(job):
     """
     for k in range(job.order, 1, -1):
         job.each(partial(need_one, job, k), f"prefixes of {k}-grams")
-        job.forget()
         if k == 2 or job.estimator:
             continue
         for t, b in enumerate(job.rank_buckets):
