@@ -100,21 +100,18 @@ class Estimator:
         segments = self.suffixes.segments  # the largest first
         n_large = sum(end - begin > LARGE for *_, begin, end in segments)
         n_turns = min(max(thread_count() // 2, 1), n_large)
+        groups = [segments[first:n_large:n_turns] for first in range(n_turns)]
 
-        def run(scratch, segment):
+        def run(group):
+            scratch = Scratch() if group in groups else self.scratch
             with scratch.lent() as room:
-                return work(room, segment)
-
-        def run_large(first):
-            scratch = Scratch()
-            results = [run(scratch, segment) for segment in segments[first:n_large:n_turns]]
-            scratch.free.clear()
-            trim()
+                results = [work(room, segment) for segment in group]
+            if scratch is not self.scratch:
+                del room, scratch
+                trim()
             return results
 
-        tasks = [partial(run_large, first) for first in range(n_turns)]
-        tasks += [lambda segment=segment: [run(self.scratch, segment)] for segment in segments[n_large:]]
-        return [*chain.from_iterable(map_at_once(lambda task: task(), tasks))]
+        return [*chain.from_iterable(map_at_once(run, [*groups, *([segment] for segment in segments[n_large:])]))]
 
     def estimate_all(self, kenlm):
         """Estimates the orders from 2 on, and the weights of their contexts. Returns how many n-grams are left out, not
@@ -262,9 +259,8 @@ def seen_words(counts, marks):
     """How often each word of the model is seen, (W,), -1 for never. counts (W - 1,): how often each id occurs in the
     text; <s> is seen as often as the border.
     """
-    seen = np.append(counts, counts[0] if marks.sos else 0)
-    if not marks.eos:
-        seen[0] = 0
+    seen = np.append(counts, counts[0] * marks.sos)
+    seen[0] *= marks.eos
     return np.where(seen > 0, seen, -1)
 
 
