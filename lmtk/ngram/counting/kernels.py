@@ -59,14 +59,11 @@ def count_nodes(v, W, order, keys, count, first, sizes):
                 if k + 1 >= new:
                     node[k] += 1
                     keys[k, node[k]] = (words[j, k] >> 1) + (node[k - 1] * W if k else 0)
-                    count[k, node[k]] = 1
-                    first[k, node[k]] = p
+                    count[k, node[k]], first[k, node[k]] = 1, p
                 else:
                     count[k, node[k]] += 1
-                    if p < first[k, node[k]]:
-                        first[k, node[k]] = p
-            if new <= most:
-                new = most + 1
+                    first[k, node[k]] = min(first[k, node[k]], p)
+            new = max(new, most + 1)
     for k in range(n):
         sizes[k] = node[k] + 1
 
