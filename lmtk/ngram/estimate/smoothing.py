@@ -389,12 +389,9 @@ def fix_contexts(levels, kenlm):
     """Puts back prefixes that were left out, with backed-off probabilities: an ARPA file needs every prefix of its
     n-grams. SRILM also needs the suffixes of these prefixes, and their prefixes; with `kenlm` they are not put back.
     """
-    needed = np.zeros(len(levels[-1].keys), bool)
+    needed = []
     for k in range(len(levels), 0, -1):
         level = levels[k - 1]
-        level.kept |= needed
-        if k > 1:
-            ends = level.suffix[needed] if k > 2 and not kenlm else []
-            needed = np.zeros(len(levels[k - 2].keys), bool)
-            needed[level.parent[level.kept]] = True
-            needed[ends] = True
+        level.kept[needed] = True
+        ends = level.suffix[needed if k > 2 and not kenlm else []]
+        needed = np.append(level.parent[level.kept], ends)
