@@ -8,7 +8,7 @@ Both gather n-grams piece by piece, for threads; `srilm_layout` makes the lines 
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 import numpy as np
 
@@ -94,19 +94,15 @@ def write_sorted(out, model, rank, may_reuse=False):
     nodes, lines, scratch = model.nodes, srilm_layout(model.vocab.words).lines, Scratch()
     memory, where, stated = nodes.memory, nodes.where, weights_stated(model)
 
-    def contexts_of_orders():
-        contexts = np.array([[0, nodes.size(1)]], np.int32)
-        yield contexts
-        for k in range(1, nodes.order):
-            first = nodes.levels[k]["child"]
-            ordered = np.empty((np.count_nonzero(first[1:] > first[:-1]), k + 2), np.int32)
-            order_contexts(contexts, k, memory, where, rank, ordered)
-            contexts = ordered
-            yield contexts
+    def longer_contexts(contexts, k):
+        first = nodes.levels[k]["child"]
+        longer = np.empty((np.count_nonzero(first[1:] > first[:-1]), k + 2), np.int32)
+        order_contexts(contexts, k, memory, where, rank, longer)
+        return longer
 
     written = None  # the contexts of the order before
     # a thread orders the contexts of the next order while the lines of this order are printed
-    ordered = contexts_of_orders()
+    ordered = accumulate(range(1, nodes.order), longer_contexts, initial=np.array([[0, nodes.size(1)]], np.int32))
     for k, contexts in enumerate(map_in_order(lambda _: next(ordered), range(nodes.order), threads=1), 1):
         if may_reuse and written is not None:
             release_order(nodes, k - 1)
