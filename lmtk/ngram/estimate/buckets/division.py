@@ -94,7 +94,7 @@ def divide(seen, unit, vocab, order, memory, comm):
         most = max(1, room // workers)
     else:
         most = max(1, min(PART, -(-N // (2 * workers * comm.size))))
-    bounds = cut_ranges(seen, comm.size, most, not memory)
+    bounds = cut_ranges(seen, comm.size, most)
     largest = int(np.diff(np.append(0, np.cumsum(seen))[bounds]).max())
     word = shown(vocab.words[int(seen.argmax())])
     if memory and largest > room:
@@ -109,15 +109,11 @@ def divide(seen, unit, vocab, order, memory, comm):
     return Buckets(vocab, order, comm, seen, bounds, most)
 
 
-def cut_ranges(seen, ranks, most, even):
+def cut_ranges(seen, ranks, most):
     """The first word of each bucket, and the end, (B + 1,), with as many buckets for each rank. A bucket has up to
-    `most` positions, or those of a single word; with `even`, all have about as many. seen (W,): each word's positions.
+    `most` positions, or those of a single word. seen (W,): each word's positions.
     """
     ends, W = np.cumsum(seen), len(seen)
-    if even:
-        B = ranks * (1 - int(-ends[-1] // (ranks * most)))
-        shares = ends[0] + (ends[-1] - ends[0]) * np.arange(1, B - 1) / (B - 1)
-        return np.array([0, 1, *np.clip(np.searchsorted(ends, shares), 1, W), W][: B + 1])
     cuts, first = [0], 1
     while first < W:
         cuts.append(first)
