@@ -17,6 +17,7 @@ from lmtk.machine.threads import Scratch, map_in_order
 from lmtk.ngram.arpa.printing import PIECE
 from lmtk.ngram.arpa.writer import weights_stated
 from lmtk.ngram.counting.counts import sorted_by
+from lmtk.ngram.estimate.suffix import cut_words
 
 BYTES, LEAST = 512, 1 << 16  # bytes of memory for each row of a range; rows of a range, at least
 
@@ -54,9 +55,7 @@ def ranges(nodes, k, lead, rank, stated, most):
         part = level[a : a + PIECE + 1]
         extensions = np.diff(part["child"]).astype(np.int64) if lead + 1 < k else 1
         np.add.at(sizes, rank[part["word"][:-1]], extensions)
-    begins, cuts = np.append(0, np.cumsum(sizes)), [0]
-    while cuts[-1] < len(rank):
-        cuts.append(max(cuts[-1] + 1, int(np.searchsorted(begins, begins[cuts[-1]] + most, "right")) - 1))
+    cuts = cut_words(np.append(0, np.cumsum(sizes)), most, 0)
     pieces = map_in_order(lambda a: rows_of(nodes, k, a, rank, stated), range(0, nodes.size(k), PIECE))
     if len(cuts) == 2:
         yield np.concatenate([*pieces, np.zeros((0, k + 3), np.int32)])

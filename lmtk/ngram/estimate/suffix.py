@@ -84,8 +84,7 @@ class Suffixes:
     def segments(self):
         """[(first word, end of the words, first place i, end of the places)] of the segments, the largest first."""
         W, start = len(self.start) - 1, self.start
-        n_ranges = (start[-1] - start[1]) * max(self.order, LOW) // (LOW * PIECE)
-        edges = np.unique(start[cut_words(start, n_ranges)])
+        edges = np.unique(start[cut_words(start, LOW * PIECE // max(self.order, LOW))])
         # a segment begins and ends with a word that has places; words without places may be in between
         first, last = np.searchsorted(start, edges[:-1], "right") - 1, np.searchsorted(start, edges[1:])
         segments = list(zip(first.tolist(), last.tolist(), edges[:-1].tolist(), edges[1:].tolist()))
@@ -135,7 +134,7 @@ def sort_positions(x, n, W):
     heads = heads_of(x, other, parts, W)
     start = np.append(heads[0], N)
     map_at_once(lambda t: sort_next(x, other, *parts[t], heads[t], False, order), range(len(parts)))
-    bounds = cut_words(start, min(SHARES * threads, most))
+    bounds = cut_words(start, -(-N // min(SHARES * threads, most)))
     edges = [*((start[a], start[b]) for a, b in pairwise(bounds)), (0, start[1])]
     shares, heads = range(len(edges)), heads_of(x, order, edges, W)
     for _ in range(n - 2):
@@ -208,11 +207,15 @@ def blocks_of(begins, ended, oldest):
     return blocks, by
 
 
-def cut_words(start, n_ranges):
-    """The bounds of about `n_ranges` ranges of words with about as many places each. start: each word's first place."""
-    N, borders, W = start[-1], start[1], len(start) - 1
-    bounds = np.searchsorted(start, borders + (N - borders) * np.arange(1, n_ranges) // n_ranges)
-    return np.unique(np.concatenate(([1], np.clip(bounds, 1, W), [W])))
+def cut_words(start, most, first=1):
+    """A list of the bounds of ranges of words, from the word `first` on. A range has up to `most` places, or those of a
+    single word. start (W + 1,) int64: each word's first place.
+    """
+    bounds = [first]
+    while bounds[-1] < len(start) - 1:
+        end = int(np.searchsorted(start, start[bounds[-1]] + most, "right")) - 1
+        bounds.append(max(bounds[-1] + 1, end))
+    return bounds
 
 
 def heads_of(x, order, edges, W):

@@ -6,7 +6,7 @@ from lmtk.errors import LmtkError, shown
 from lmtk.files.bounded import trim
 from lmtk.files.column import Shelf
 from lmtk.machine import threads
-from lmtk.ngram.estimate.suffix import kind_of_begins
+from lmtk.ngram.estimate.suffix import cut_words, kind_of_begins
 from lmtk.text.corpus import WORD_BYTES
 
 BYTES = 230  # bytes of memory for each position of a bucket while it is estimated, up to order 7
@@ -89,15 +89,16 @@ def divide(seen, unit, vocab, order, memory, comm):
     N, W = int(seen.sum()), len(vocab.words)
     workers = comm.max(threads.thread_count())  # all ranks must divide the words alike
     position_bytes = max(BYTES, 35 * order - 40)
+    room, most = N, min(PART, -(-N // (2 * workers * comm.size)))
     if memory:
         room = max(memory - WORD_BYTES * W, LEAST) // position_bytes  # positions that fit into memory together
-        most = max(1, room // workers)
-    else:
-        most = max(1, min(PART, -(-N // (2 * workers * comm.size))))
-    bounds = cut_ranges(seen, comm.size, most)
-    largest = int(np.diff(np.append(0, np.cumsum(seen))[bounds]).max())
+        most = room // workers
+    start = np.append(0, np.cumsum(seen))
+    bounds = [0, *cut_words(start, most)]
+    bounds = np.array(bounds + [len(seen)] * ((1 - len(bounds)) % comm.size))  # as many buckets for each rank
+    largest = int(np.diff(start[bounds]).max())
     word = shown(vocab.words[int(seen.argmax())])
-    if memory and largest > room:
+    if largest > room:
         needed = (largest * position_bytes + WORD_BYTES * W >> 20) + 1
         raise LmtkError(
             f"-memory is too small: '{word}' accounts for {largest} of the {N} {unit}, which must be in memory "
@@ -107,18 +108,6 @@ def divide(seen, unit, vocab, order, memory, comm):
         reason = f"'{word}' occurs {seen.max()} times, and there are {len(bounds)} buckets"
         raise LmtkError(f"the text is too large: {reason}; use a part of it, or a lower -order")
     return Buckets(vocab, order, comm, seen, bounds, most)
-
-
-def cut_ranges(seen, ranks, most):
-    """The first word of each bucket, and the end, (B + 1,), with as many buckets for each rank. A bucket has up to
-    `most` positions, or those of a single word. seen (W,): each word's positions.
-    """
-    ends, W = np.cumsum(seen), len(seen)
-    cuts, first = [0], 1
-    while first < W:
-        cuts.append(first)
-        first = max(first + 1, int(np.searchsorted(ends, ends[first - 1] + most, "right")))
-    return np.array(cuts + [W] * (1 + -len(cuts) % ranks))
 
 
 def begins_of(job, b, name):
