@@ -143,7 +143,7 @@ def print_counts(cursor, depth, base, columns, only, names, text):
     path = np.zeros(n, np.int32)
     for k in range(depth):
         path[k] = word[base[k] + cursor[k] - 1]
-    while True:
+    while depth >= 0:
         j = base[depth] + cursor[depth] if depth < n else 0
         if depth < n and j < base[depth + 1] and (depth == 0 or parent[j] == cursor[depth - 1] - 1):
             path[depth] = word[j]
@@ -159,10 +159,9 @@ def print_counts(cursor, depth, base, columns, only, names, text):
                 at = put_number(text, at, count[j], 10)
             cursor[depth] += 1
             depth += 1
-        elif depth == 0:
-            return depth, at, 0
         else:
             depth -= 1
+    return 0, at, 0
 
 
 @jit
@@ -180,20 +179,18 @@ def read_count_lines(text, order, size, count):
             if length:
                 begin, end, fields = i, i + length, fields + 1
             i += max(length, 1)
-        number = 0
-        if fields:
-            good = fields > 1
-            for a in range(begin, end):
-                digit = np.int64(text[a]) - 48
-                good &= 0 <= digit <= 9 and number <= MOST // 10 - (digit > MOST % 10)
-                number = number * 10 + digit
-            if not good:
-                break
-            fields -= 1
-            if fields > order:
-                begin, fields = at, 0
-            for a in range(begin, end):
-                text[a] = 32
+        number, good = 0, fields != 1
+        for a in range(begin, end):
+            digit = np.int64(text[a]) - 48
+            good &= 0 <= digit <= 9 and number <= MOST // 10 - (digit > MOST % 10)
+            number = number * 10 + digit
+        if not good:
+            break
+        fields = max(fields - 1, 0)
+        if fields > order:
+            begin, fields = at, 0
+        for a in range(begin, end):
+            text[a] = 32
         size[line], count[line] = fields, number
         line += 1
         at = i + 1
