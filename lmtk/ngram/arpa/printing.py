@@ -60,8 +60,8 @@ def pieces_of(x, columns, k, layout, scratch):
     their log10p, log10bow, (0,) at the highest order, and marks, as in an engine.Estimator. At order 1, x is not used.
     """
     if k == 1:
-        cuts = np.append(np.arange(0, len(columns[0]), len(columns[0]) if layout.siblings else PIECE), len(columns[0]))
-        nodes = cuts
+        W = len(columns[0])
+        nodes = cuts = np.append(np.arange(0, W, W if layout.siblings else PIECE), W)
     else:
         cuts = suffix.cut_places(x.begins, PIECE, 1 if layout.siblings and k == 2 else 2)
         nodes, words = x.nodes(k, cuts), np.searchsorted(x.start, cuts, "right") - 1
@@ -183,10 +183,9 @@ def gather_lines(contexts, arrays, rank, stated, lines):
             at = below + width * node
             value = logs[at + at_p]
             has_p = value == value
-            p[line], flags[line] = value if has_p else np.float32(0), has_p
-            if has_p and len(bow):
+            p[line], flags[line] = value if has_p else np.float32(0), has_p | stated[node] << 1
+            if len(bow):
                 bow[line] = logs[at + BOW]
-                flags[line] |= 2 if stated[node] else 0
             for j in range(k - 1):
                 rows[j, line] = contexts[i, j]
             rows[k - 1, line] = memory[at]
