@@ -264,11 +264,6 @@ def seen_words(counts, marks):
     return np.where(seen > 0, seen, -1)
 
 
-def ends_in_words(x, vocab):
-    """Whether Suffixes of counts have an n-gram of 2 words or more that ends in a word of the vocabulary."""
-    return any((x.raw[k][: x.nodes(k, [x.ended[vocab.V]])[0]] > 0).any() for k in range(2, x.order + 1))
-
-
 def smooth_unigrams(vocab, recipe, kept, seen, bigrams, counted, features):
     """Order 1: (the methods with their discounts, log10 p of the words, their marks). kept: as `smoothing.words_kept`
     returns it; seen (W,): how often each word is seen, -1 if it is not counted; bigrams (W - 1,): the number of bigrams

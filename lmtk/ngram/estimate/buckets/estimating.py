@@ -36,7 +36,8 @@ def count(ngrams, vocab, recipe, memory=None, comm=ALONE, show=lambda share, tas
         job.forget()
         job.estimator = engine.Estimator(ngrams, vocab, methods, seen, types, inside)
         seen = ngrams.raw[1] if ngrams.raw else engine.seen_words(job.seen, ngrams.marks)
-        ends_in_word = bool(ngrams.raw) and engine.ends_in_words(ngrams, vocab)
+        predicted = lambda k, raw: raw[: ngrams.nodes(k, [ngrams.ended[vocab.V]])[0]]
+        ends_in_word = any((predicted(k, raw) > 0).any() for k, raw in enumerate((ngrams.raw or [])[2:], 2))
     elif isinstance(ngrams, Spilled):
         job, sort = divide(of_counts.seen(ngrams, vocab, n), "n-grams", vocab, n, memory, comm), of_counts.sort_bucket
         seen, ends_in_word = of_counts.deal_out(job, ngrams)
