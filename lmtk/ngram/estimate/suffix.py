@@ -134,8 +134,7 @@ def sort_positions(x, n, W):
     heads = heads_of(x, other, parts, W)
     start = np.append(heads[0], N)
     map_at_once(lambda t: sort_next(x, other, *parts[t], heads[t], False, order), range(len(parts)))
-    bounds = cut_words(start, -(-N // min(SHARES * threads, most)))
-    edges = [*((start[a], start[b]) for a, b in pairwise(bounds)), (0, start[1])]
+    edges = [*pairwise(start[cut_words(start, -(-N // min(SHARES * threads, most)))]), (0, start[1])]
     shares, heads = range(len(edges)), heads_of(x, order, edges, W)
     for _ in range(n - 2):
         map_at_once(lambda s, a=order, b=other: sort_next(x, a, *edges[s], heads[s].copy(), False, b), shares)
