@@ -316,8 +316,7 @@ def count_last(counted, x, word, vocab):
         first = first or int(rank[last])
         if oldest[last] == vocab.sos_id:  # no word precedes <s>: its count is the raw count
             break
-        raw, continuations = (column[last] for column in counts)
-        for r, change in ((raw, 1), (continuations, -1)):
+        for r, change in zip((column[last] for column in counts), (1, -1)):
             if 0 < r <= len(n):
                 n[r - 1] += change
         a, b = np.append(a + np.flatnonzero(suffix.is_begin(x.begins[a:b], k)), b)[last : last + 2]

@@ -80,11 +80,10 @@ def count_all(job, sort, last):
         counted = engine.tally(events, job.methods, job.vocab)
         return counted, engine.count_last(counted, events, last, job.vocab)
 
-    of_buckets = job.each(count, "sorting")
-    counted = [job.comm.sum(np.sum(columns, 0)) for columns in zip(*(counted for counted, _ in of_buckets))]
-    lasts = [last for part in job.comm.gather([last for _, last in of_buckets]) for last in part]
-    counted = [n + change for n, change in zip(counted, max(lasts, key=lambda last: last[0])[1])]
-    return job.comm.sum(bigrams), counted
+    counted, lasts = zip(*job.each(count, "sorting"))
+    counted = [job.comm.sum(np.sum(columns, 0)) for columns in zip(*counted)]
+    _, changes = max(sum(job.comm.gather(lasts), ()), key=lambda last: last[0])
+    return job.comm.sum(bigrams), [*map(np.add, counted, changes)]
 
 
 def estimate(job):
