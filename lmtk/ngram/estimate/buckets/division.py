@@ -89,7 +89,7 @@ def divide(seen, unit, vocab, order, memory, comm):
     N, W = int(seen.sum()), len(vocab.words)
     workers = comm.max(threads.thread_count())  # all ranks must divide the words alike
     position_bytes = max(BYTES, 35 * order - 40)
-    room, most = N, min(PART, -(-N // (2 * workers * comm.size)))
+    room, most = N, min(PART, -(-N // (4 * workers * comm.size)))
     if memory:
         room = max(memory - WORD_BYTES * W, LEAST) // position_bytes  # positions that fit into memory together
         most = room // workers
