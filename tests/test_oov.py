@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 from small_models import SENTENCES, neural
 
+from lmtk.files.decoding import blocks
 from lmtk.nplm import oov, training
-from lmtk.text.corpus import Marks, contexts, read_corpus, whole_corpus
+from lmtk.text.corpus import Marks, contexts, corpora, whole_corpus
 from lmtk.text.vocab import make_vocab
 
 OPEN = (
@@ -19,7 +20,7 @@ OPEN = (
 def scored(model, path, marks=SENTENCES):
     """(the opened model, ids, ln p, the contexts) of a text's scored tokens."""
     opened, parts = oov.OpenNetwork(model), []
-    for corpus in read_corpus(str(path), model.vocab, marks, model.order, index=opened.index):
+    for corpus in corpora(blocks(str(path)), model.vocab, marks, model.order, index=opened.index):
         rows = model.padded(contexts(corpus, model.order))
         parts.append([x[corpus.scored] for x in (corpus.ids, opened.score(corpus).logp, rows)])
     return opened, *map(np.concatenate, zip(*parts))
