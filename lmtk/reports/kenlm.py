@@ -78,8 +78,7 @@ def scorer(model, lengths=True):
     """A function: Corpus -> (log10 p (N,), length of the n-gram used (N,)); both are undefined for tokens not scored.
 
     For a back-off model, log10 p is float32, and its terms are added in KenLM's order. For other models, log10 p is
-    float64. Their length is that of the longest n-gram that any part used, or the number of words that a neural model
-    used.
+    float64. A mixture reports the greatest of its parts' lengths, and a neural model the number of words that it uses.
     """
     if isinstance(model, Hashed):
         return model.log10p

@@ -366,7 +366,7 @@ def count_places(begins, k, span, seen, continuations):
 def put_words(rank, last, span, oldest, rows):
     """rows (k, N) <- the words, oldest first, of the n-grams of order k > 1 that begin in a span of places. An n-gram's
     d-th word from the end is the oldest word of its suffix of order d. last: `start`, and the word at the first place;
-    oldest (k - 1,): the addresses of `oldest` of orders 2 to k. Bound by a row of `rank` per order and 64 places.
+    oldest (k - 1,): the addresses of `oldest` of orders 2 to k. Reads a row of `rank` for each order and 64 places.
     """
     k, i, (start, w) = len(rows), 0, last
     for b in range(span[0] >> 6, (span[1] + 63) >> 6):

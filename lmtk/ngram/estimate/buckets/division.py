@@ -20,8 +20,8 @@ class Buckets:
 
     seen (W,): how often each word occurs in the text or, for counts, how many n-grams have the word as their last or
     their last but one. bounds (B + 1,): the first word of each bucket. alone: threads work on buckets of up to `alone`
-    positions side by side, on larger ones one by one. inside (W + 1,): which words n-grams may have, None for
-    all. bucket_of (W + 1,): the bucket of each word, and of <s>.
+    positions side by side, on larger ones one by one. inside (W + 1,): which words n-grams may have, None for all.
+    bucket_of (W + 1,): the bucket of each word, and of <s>.
 
     cuts: {bucket: (n + 1, B + 1)}, how many of its events of each order end in a word before each bucket's words.
     log10p, log10bow, marks: those of order 1, on every rank. sizes: the number of n-grams of each order in the model.
@@ -63,8 +63,7 @@ class Buckets:
 
     def each(self, work, task):
         """[work(b) for b in rank_buckets], in threads if there is memory for several. Buckets of rare words come first:
-        they take the most memory, which the other buckets use afterwards; then it is given back. task: for the progress
-        bar.
+        they take the most memory, which the others use afterwards. In the end it is freed. task: for the progress bar.
         """
         results, buckets = {}, self.rank_buckets
 

@@ -36,8 +36,9 @@ def count(ngrams, vocab, recipe, memory=None, comm=ALONE, show=lambda share, tas
         job.forget()
         job.estimator = engine.Estimator(ngrams, vocab, methods, seen, types, inside)
         seen = ngrams.raw[1] if ngrams.raw else engine.seen_words(job.seen, ngrams.marks)
-        predicted = lambda k, raw: raw[: ngrams.nodes(k, [ngrams.ended[vocab.V]])[0]]
-        ends_in_word = any((predicted(k, raw) > 0).any() for k, raw in enumerate((ngrams.raw or [])[2:], 2))
+        # of each order, the n-grams that end in a word of the vocabulary come first
+        ends = [ngrams.nodes(k, [ngrams.ended[vocab.V]])[0] for k in range(2, ngrams.order + 1)]
+        ends_in_word = any((raw[:end] > 0).any() for raw, end in zip((ngrams.raw or [])[2:], ends))
     elif isinstance(ngrams, Spilled):
         job, sort = divide(of_counts.seen(ngrams, vocab, n), "n-grams", vocab, n, memory, comm), of_counts.sort_bucket
         seen, ends_in_word = of_counts.deal_out(job, ngrams)

@@ -24,9 +24,8 @@ def fetch(job, k, kinds):
 
 
 def senders_of(job, b, k):
-    """(N,) uint16, whose stable argsort is a radix sort: which bucket has each context of order k of bucket b as an
-    event. The buckets are numbered rank by rank. It is the bucket of the first word of the bigram that a context ends
-    with.
+    """Which bucket has each context of order k of bucket b as an event, (N,); that is the bucket of the context's last
+    word but one. The buckets are numbered rank by rank, in uint16, since numpy sorts 16 bits by a radix sort.
     """
     numbers = np.arange(len(job.bounds) - 1, dtype=np.uint16).reshape(job.comm.size, -1).T.ravel()
     of_bigrams = numbers[job.bucket_of[job.shelf.get(("contexts", "oldest", b, 2), np.int32)]]
