@@ -22,12 +22,13 @@ from lmtk.machine import memory
 from lmtk.machine.large import LARGE, pays
 from lmtk.machine.threads import map_in_order
 from lmtk.ngram.arpa.rows import Trie
-from lmtk.ngram.counting.counts import number_ngrams, sorted_by
+from lmtk.ngram.counting.counts import number_ngrams
 from lmtk.ngram.model.backoff import Backoff
 from lmtk.ngram.model.building import build_nodes
 from lmtk.ngram.model.nodes import ZERO
 from lmtk.text.corpus import TOKEN, Table
 from lmtk.text.kernels import read_lines, take_second
+from lmtk.text.sorting import sorted_places
 from lmtk.text.vocab import EOS, SOS, vocab_of_unigrams
 
 NUMBER = re.compile(rb"([-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?|-[Ii]nf(inity)?)$")
@@ -365,11 +366,11 @@ def nodes_of_rows(rows, W, home=None, linked=True):
     if all(map(trie.add, rows)):
         return trie.nodes(linked), 0
     del trie  # makes room
-    repeated = mend(rows, W)
+    repeated = mend(rows)
     return nodes_of_rows(rows, W, home, linked)[0], repeated
 
 
-def mend(rows, W):
+def mend(rows):
     """Mends the rows of each order for a Trie, in place: sorts them, keeps the first of equal n-grams, and adds
     missing prefixes as bare ones. Returns the number of repeated n-grams.
     """
@@ -379,9 +380,7 @@ def mend(rows, W):
         if k < len(rows):
             prefixes = rows[k][:, :-3]
             every = np.concatenate((every, make_rows(prefixes[changes(prefixes)], np.nan, 0)))
-        place = np.arange(len(every), dtype=np.int32)
-        for column in range(k - 1, -1, -1):
-            place = sorted_by(place, np.ascontiguousarray(every[:, column]), W)
+        place = sorted_places(np.ascontiguousarray(every[:, column]) for column in range(k - 1, -1, -1))
         place = place[changes(every[place, :-2])]
         rows[k - 1] = every[place]
         repeated += size - np.count_nonzero(place < size)

@@ -16,8 +16,8 @@ from lmtk.files.column import Shelf
 from lmtk.machine.threads import Scratch, map_in_order
 from lmtk.ngram.arpa.printing import PIECE
 from lmtk.ngram.arpa.writer import weights_stated
-from lmtk.ngram.counting.counts import sorted_by
 from lmtk.ngram.estimate.suffix import cut_words
+from lmtk.text.sorting import sorted_places
 
 BYTES, LEAST = 512, 1 << 16  # bytes of memory for each row of a range; rows of a range, at least
 
@@ -33,9 +33,7 @@ def write_sections(out, model, rank, lines, context_first=False):
         out.write(b"\n\\%d-grams:\n" % k)
         columns = [k - 1, *range(k - 1)] if context_first else [*range(k)]  # the last decides first
         for rows in ranges(nodes, k, columns[-1], rank, stated[k - 1], most):
-            place = np.arange(len(rows), dtype=np.int32)
-            for column in columns:
-                place = sorted_by(place, np.ascontiguousarray(rows[:, column]), len(rank))
+            place = sorted_places(np.ascontiguousarray(rows[:, column]) for column in columns)
 
             def lines_of(begin, k=k, rows=rows, place=place):
                 with scratch.lent() as room:

@@ -16,6 +16,7 @@ from lmtk.machine.large import pays
 from lmtk.ngram.counting import kernels
 from lmtk.text.cells import word_cells
 from lmtk.text.corpus import NEWLINE, Reader, tokens
+from lmtk.text.sorting import sorted_places
 from lmtk.text.vocab import EOS, SOS
 
 DIGIT = 12  # bits of a large number that a counting sort takes at once
@@ -97,9 +98,8 @@ def sort_positions(ids, starts, order, W, N):
     v[starts[1:] - 1] += 1
     # each row has room for as many n-grams as there are positions; pages that are never touched take no memory
     keys, count, first = (np.empty((order, N), kind) for kind in (np.int64, np.int64, np.int32))
-    place, sizes = np.arange(N, dtype=np.int32), np.empty(order, np.int64)
-    for d in reversed(range(order)):  # the text counts as a circle
-        place = sorted_by(place, np.roll(ids, -d)[:N], W)
+    sizes, x = np.empty(order, np.int64), np.append(ids, np.resize(ids, order))  # the text counts as a circle
+    place = sorted_places(x[d : d + N] for d in reversed(range(order)))
     kernels.count_nodes(v, W, place, keys, count, first, sizes)
     return [Level(*(column[k, :size] for column in (keys, count, first))) for k, size in enumerate(sizes.tolist())]
 
@@ -182,15 +182,11 @@ def check_sum(total, whole=True):
 def sort_rows(rows, weights, W):
     """`from_rows` of many, by counting sorts from the last word to the first."""
     n, base = len(rows), np.cumsum([0, *map(len, rows)])
-    words = np.empty((n, base[-1]), np.int32)  # parts that short n-grams leave unwritten take no memory
+    words = np.zeros((n, base[-1]), np.int32)  # parts that short n-grams leave unwritten take no memory
     for k in range(n):
-        words[: k + 1, base[k] : base[k + 1]] = rows[k].T
+        np.add(rows[k].T, 1, words[: k + 1, base[k] : base[k + 1]])  # so a prefix comes before its extensions
     rows.clear()
-    order, other = np.empty((2, base[-1]), np.int32)
-    for d in range(n - 1, -1, -1):
-        order[base[d] : base[d + 1]] = np.arange(base[d], base[d + 1])
-        kernels.sort_by(order, words[d], base[d], W, other)
-        order, other = other, order
+    order = sorted_places(reversed(words))
     weight = np.concatenate(weights)
     weights.clear()
     keys, count, first = (np.empty((n, base[-1]), kind) for kind in (np.int64, weight.dtype, np.int32))
@@ -338,9 +334,7 @@ def print_counts(out, counts, by_bytes, only):
         above, nodes = place_of[parent], np.arange(len(word), dtype=np.int32)
         bits = range(0, int(level.first.max(initial=0)).bit_length(), DIGIT)
         digits = ((level.first >> bit & (1 << DIGIT) - 1).astype(np.int32) for bit in bits)
-        order = nodes
-        for key in chain([rank[word]] if by_bytes else digits, [above]):
-            order = sorted_by(order, key, int(key.max(initial=0)) + 1)
+        order = sorted_places(chain([rank[word]] if by_bytes else digits, [above]))
         place_of = np.empty(len(order), np.int32)
         place_of[order] = nodes
         lines.append((above[order], word[order].astype(np.int32), level.count[order]))
@@ -351,15 +345,6 @@ def print_counts(out, counts, by_bytes, only):
         text = np.empty(max(len(text), room), np.uint8)
         depth, filled, room = kernels.print_counts(cursor, depth, base, columns, only or 0, names, text)
         out.write(text[:filled].data)
-
-
-def sorted_by(order, key, size):
-    """order (N,) int32, a permutation of the places of key (N,), sorted by key[order]; all keys are below `size`. The
-    sort is stable.
-    """
-    out = np.empty_like(order)
-    kernels.sort_by(order, key, 0, size, out)
-    return out
 
 
 def ranks(words):

@@ -1,8 +1,8 @@
 """Kernels that count n-grams, and that read and write count files.
 
-`sort_by` sorts the positions of a text by one word after the other, and `count_nodes` goes through them once to count
-the n-grams of all orders. `count_rows` does the same for n-grams that have counts already. `print_counts` and
-`read_count_lines` convert between counts and the lines of a count file.
+`count_nodes` goes once through the sorted positions of a text to count the n-grams of all orders. `count_rows` does the
+same for n-grams that have counts already. `print_counts` and `read_count_lines` convert between counts and the lines of
+a count file.
 
 symbol  shape      meaning
 N W n   -          tokens, words, the highest order
@@ -69,32 +69,11 @@ def count_nodes(v, W, order, keys, count, first, sizes):
 
 
 @jit
-def sort_by(order, key, begin, size, out):
-    """out (N,) int32 <- `order`, from `begin` on, sorted by key[order], which is below `size`, by a stable counting
-    sort. The sorted part of `order` has the numbers from `begin` on. Bound by two random accesses an item.
-    """
-    start = np.zeros(size + 1, np.int32)
-    start[0] = begin
-    for i in range(begin, len(key)):
-        start[key[i] + 1] += 1
-    for i in range(size):
-        start[i + 1] += start[i]
-    keys = np.empty(BATCH, np.int32)
-    for first in range(begin, len(order), BATCH):
-        many = min(BATCH, len(order) - first)
-        for i in range(many):
-            keys[i] = key[order[first + i]]
-        for i in range(many):
-            out[start[keys[i]]] = order[first + i]
-            start[keys[i]] += 1
-
-
-@jit
 def count_rows(order, words, base, weight, W, keys, count, first, sizes):
     """keys, count, first, sizes <- as by `count_nodes`, for M n-grams with weights (M,); those of length k begin at
-    base[k - 1]. order (M,) sorts the n-grams by their words (n, M), a prefix before its extensions. A node that is only
-    a prefix has the count 0. Its `first` is above those of all n-grams of its length, and such nodes are ordered as
-    their extensions are. Bound by one random access a word.
+    base[k - 1]. words (n, M): their ids + 1, and 0 after the last. order (M,) sorts the n-grams by their words. A node
+    that is only a prefix has the count 0. Its `first` is above those of all n-grams of its length, and such nodes are
+    ordered as their extensions are. Bound by one random access a word.
     """
     n, last, long, node = len(base) - 1, np.full(len(base), -1), 0, np.full(len(base), -1)
     batch, length = np.empty((BATCH, n), np.int32), np.empty(BATCH, np.int64)
@@ -107,7 +86,7 @@ def count_rows(order, words, base, weight, W, keys, count, first, sizes):
             length[i - start] = m
         for i in range(start, end):
             for k in range(length[i - start]):
-                batch[i - start, k] = words[k, order[i]]
+                batch[i - start, k] = words[k, order[i]] - 1
         for i in range(start, end):
             m, r, common = length[i - start], order[i], 0
             while common < min(m, long) and last[common] == batch[i - start, common]:

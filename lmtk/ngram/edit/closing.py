@@ -29,7 +29,7 @@ def close(model):
         is_far = nodes.levels[k]["suffix"][:-1] < 0
         missing = np.concatenate((rows[k - 1][: len(is_far)][is_far, 1:k], missing[:, 1:]))
         rows[k - 2] = np.concatenate((rows[k - 2], make_rows(missing, np.nan, 0)))
-    mend(rows, W)  # the model's own n-gram comes first among equal ones
+    mend(rows)  # the model's own n-gram comes first among equal ones
     for level in rows[1:]:
         log10p = level.view(np.float32)[:, -2]
         is_bare = np.isnan(log10p)

@@ -19,9 +19,10 @@ import numpy as np
 
 from lmtk.errors import LmtkError
 from lmtk.machine.jit import jit
-from lmtk.ngram.counting.counts import Counts, Level, sorted_by
+from lmtk.ngram.counting.counts import Counts, Level
 from lmtk.ngram.estimate.smoothing import nodes_of_rows
 from lmtk.ngram.estimate.suffix import Suffixes, blocks_of, kind_of_begins
+from lmtk.text.sorting import sorted_places
 
 
 def suffixes_of(counts, vocab):
@@ -70,7 +71,7 @@ def turn_level(level, below, id_of, W):
     if start[W] < len(word) or (context < start_below[1]).any():
         return None
     places, rank = np.arange(len(word), dtype=np.int32), np.empty(len(word), np.int32)
-    order = sorted_by(sorted_by(places, context, start_below[-1]), word, W + 1)
+    order = sorted_places((context, word))
     rank[order] = places
     return rank, context[order], word[order], start
 

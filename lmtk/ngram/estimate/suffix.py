@@ -35,8 +35,9 @@ import numpy as np
 
 from lmtk.files.bounded import give_back
 from lmtk.machine.jit import inlined, intrinsic, jit
-from lmtk.machine.threads import Scratch, map_at_once, map_in_order, thread_count
+from lmtk.machine.threads import Scratch, map_in_order, thread_count
 from lmtk.text.corpus import Marks
+from lmtk.text.sorting import heads_of, ranges_of, sort_ranges
 
 BATCH = 512  # positions whose random reads are made together, so that they overlap
 RANGE = 1 << 16  # positions compared together
@@ -113,39 +114,38 @@ def suffix_order(text, N, n, W, marks):
     """The Suffixes, up to order n, 2 or more, of a text: arrays of ids below W, with N ids in all. marks: whether <s>
     and </s> count.
     """
-    around, filled = np.empty(n + N, np.int32), 0  # what `compare` calls x
-    x = around[n - 1 : -1]
+    x, filled = np.empty(N + n - 1, np.int32), 0
     for part in text:
         x[filled : filled + len(part)] = part
         filled += len(part)
-    around[: n - 1], around[-1] = x[np.arange(1 - n, 0) % N], x[0]
+    x[N:] = np.resize(x[:N], n - 1)
     order, come, start = sort_positions(x, n, W)
-    suffixes = compared(around, order, come, n, start, marks)
+    suffixes = compared(x, order, come, n, start, marks)
     blocks, by = blocks_of(suffixes.begins, start, suffixes.oldest[2])
     return replace(suffixes, blocks=blocks, by=by, marks=marks)
 
 
 def sort_positions(x, n, W):
-    """(order, come, start) of a text x, as in the table above. Stable sorts by one word each, the oldest first."""
-    N, threads = len(x), thread_count()
+    """(order, come, start) of a text x (N + n - 1,), whose last n - 1 words repeat the first: where the N n-grams at
+    all positions begin. order (N,): these positions, sorted by the n-grams without their last words, from the last word
+    back. come, start: as in the table above. Stable sorts by one word each, the oldest first.
+    """
+    N, threads = len(x) - n + 1, thread_count()
     most = max(N // W, 1)  # so many arrays (W,) take as much memory as the text
-    order, other = np.empty(N, np.int32), np.arange(-1, N - 1, dtype=np.int32)
-    parts = [*pairwise(np.linspace(0, N, min(threads, most) + 1).astype(np.int64))]
-    heads = heads_of(x, other, parts, W)
+    order, other, ranges = np.arange(N, dtype=np.int32), np.empty(N, np.int32), ranges_of(N, W)
+    heads = heads_of(x, order, ranges, W)
     start = np.append(heads[0], N)
-    map_at_once(lambda t: sort_next(x, other, *parts[t], heads[t], False, order), range(len(parts)))
-    edges = [*pairwise(start[cut_words(start, -(-N // min(SHARES * threads, most)))]), (0, start[1])]
-    shares, heads = range(len(edges)), heads_of(x, order, edges, W)
-    for _ in range(n - 2):
-        map_at_once(lambda s, a=order, b=other: sort_next(x, a, *edges[s], heads[s].copy(), False, b), shares)
+    sort_ranges(x, order, ranges, heads, False, other)
+    ranges = [*pairwise(start[cut_words(start, -(-N // min(SHARES * threads, most)))]), (0, start[1])]
+    heads = heads_of(x[1:], other, ranges, W)  # of all words, because the text is a circle
+    for d in range(1, n):
         order, other = other, order
-    come = other
-    map_at_once(lambda s: sort_next(x, order, *edges[s], heads[s].copy(), True, come), shares)
-    return order, come, start
+        sort_ranges(x[d:], order, ranges, heads.copy(), d == n - 1, other)
+    return order, other, start
 
 
 def compared(x, order, come, n, start, marks, threads=None):
-    """The Suffixes, without blocks, of sorted places: the n-grams at place j end in x at order[come[j]] + n. start: as
+    """The Suffixes, without blocks, of sorted places: the n-gram at place j begins in x at order[come[j]]. start: as
     in Suffixes. threads: how many to use, by default all.
     """
     N, W, scratch = len(order), len(start) - 1, Scratch()
@@ -217,53 +217,13 @@ def cut_words(start, most, first=1):
     return bounds
 
 
-def heads_of(x, order, edges, W):
-    """heads (S + 1, W) int32: heads[s, w] is the first place of the word w where it follows a position of the range s.
-    edges: S ranges of places of `order`, (first, end), one after the other. heads[0] is each word's first place.
-    """
-    heads = np.zeros((len(edges) + 1, W), np.int32)
-    map_at_once(lambda s: count_next(x, order, *edges[s], heads[s + 1]), range(len(edges)))
-    heads[0, 1:] = np.cumsum(heads.sum(0))[:-1]
-    for above, row in pairwise(heads):
-        row += above  # whole rows; np.cumsum over axis 0 takes six times as long
-    return heads
-
-
-@jit
-def count_next(x, order, begin, end, counts):
-    """counts (W,) += how often each word follows one of the positions order[begin:end]."""
-    for i in range(begin, end):
-        p = order[i] + 1
-        counts[x[p if p < len(x) else 0]] += 1
-
-
-@jit
-def sort_next(x, order, begin, end, head, wants_places, out):
-    """out <- the positions that follow order[begin:end], stably sorted by their words; with `wants_places`, instead of
-    each position, the place in `order` of the one before it. head (W,): each word's next place, updated. Bound: two
-    random accesses a position.
-    """
-    words, places = np.empty((2, BATCH), np.int32)
-    for start in range(begin, end, BATCH):
-        size = min(BATCH, end - start)
-        for i in range(size):
-            p = order[start + i] + 1
-            places[i] = p if p < len(x) else 0
-        for i in range(size):
-            words[i] = x[places[i]]
-        for i in range(size):
-            w = words[i]
-            out[head[w]] = start + i if wants_places else places[i]
-            head[w] += 1
-
-
 @jit
 def compare(x, n, places, span, marks, begins, sizes, oldest):
     """Hard to read: BATCH places at a time are compared word by word, in loops without branches. begins <- at the
     places of the span, (first, end), by comparing each place with the one before. sizes (n,), 0 before, <- how many
     n-grams of each order from 2 on begin there; oldest (n, RANGE + 1) <- their oldest words, W for the border. x: the
-    last n - 1 positions of the text, the text, and its first position. places: order and come; marks: W, whether <s>
-    counts, and whether </s> does. Bound by two random reads a place.
+    text. places: order and come; marks: W, whether <s> counts, and whether </s> does. Bound by two random reads a
+    place.
     """
     (order, come), (begin, end), (W, sos, eos) = places, span, marks
     words = np.empty((n, BATCH + 1), np.int32)
@@ -271,7 +231,7 @@ def compare(x, n, places, span, marks, begins, sizes, oldest):
     place = np.empty(BATCH, np.int64)
     words[:, BATCH] = -1
     if begin > 0:
-        p = np.int64(order[come[begin - 1]]) + n
+        p = np.int64(order[come[begin - 1]]) + n - 1
         for d in range(n):
             words[d, BATCH] = x[p - d]
     for start in range(begin, end, BATCH):
@@ -279,7 +239,7 @@ def compare(x, n, places, span, marks, begins, sizes, oldest):
         for i in range(size):
             place[i] = come[start + i]
         for i in range(size):
-            place[i] = np.int64(order[place[i]]) + n
+            place[i] = np.int64(order[place[i]]) + n - 1
         for d in range(n):
             row = words[d]
             row[0] = row[BATCH]

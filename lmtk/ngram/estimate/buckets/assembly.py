@@ -20,7 +20,6 @@ import numpy as np
 
 from lmtk.files.bounded import trim
 from lmtk.files.column import Shelf, as_matrix
-from lmtk.ngram.counting.counts import sorted_by
 from lmtk.ngram.estimate import engine, suffix
 from lmtk.ngram.estimate.buckets.division import begins_of, ends_of
 from lmtk.ngram.estimate.buckets.passing import fetch
@@ -28,6 +27,7 @@ from lmtk.ngram.estimate.suffix import sum_up
 from lmtk.ngram.model.backoff import Backoff
 from lmtk.ngram.model.building import finish
 from lmtk.ngram.model.nodes import NODE, allocate
+from lmtk.text.sorting import sorted_places
 
 LEAST = 1 << 16  # places of a range
 f32 = np.float32
@@ -164,7 +164,7 @@ def deal_events(job, k, size, base, dealt, b):
     if k > 2:
         suffixes = shelf.get(("place", b, k - 1), np.int32)[suffix.nodes_at(begins, k - 1)[is_event]]
     # the events of a context are next to each other in the records
-    order = sorted_by(np.arange(len(kept), dtype=np.int32), contexts, len(child))
+    order = sorted_places([contexts])
     before = np.append(0, np.cumsum(np.bincount(contexts, minlength=len(child))))[:-1]
     place = np.full(len(words), -1, np.int32)
     place[kept[order]] = (child - before)[contexts[order]] + np.arange(len(kept))

@@ -8,6 +8,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from lmtk.files.column import Shelf
 from lmtk.machine.threads import map_in_order
 from lmtk.ngram.estimate import suffix
+from lmtk.text.sorting import heads_of, sort_ranges
 
 BATCH = 1 << 18  # positions dealt out together
 
@@ -55,23 +56,21 @@ def sort_bucket(job, b, marks):
     """
     n, W, N = job.order, len(job.seen), job.positions(b)
     with job.scratch.lent() as room:
-        flat = room("flat", n - 1 + N * (n + 1), np.int32)
-        flat[: n - 1] = 0
-        x, starts = job.records.read((b,), flat[n - 1 :]), []
+        x, starts = job.records.read((b,), room("records", N * (n + 1), np.int32)), []
         job.records.drop((b,))
-        before = np.arange(-1, N * (n + 1) - 1, n + 1, dtype=np.int32)  # of each record, the position before it
-        order, other = before.copy(), np.empty(N, np.int32)
+        records = np.arange(0, N * (n + 1), n + 1, dtype=np.int32)
+        order, other = records.copy(), np.empty(N, np.int32)
         for d in range(n + 1):
-            head = suffix.heads_of(x, before + np.int32(d), [(0, N)], W)[0]
-            starts.append(np.append(head, N))
+            heads = heads_of(x[d:], records, [(0, N)], W)
+            starts.append(np.append(heads[0], N))
             if d < n - 1:  # as <s>, the border comes last
-                head -= head[1]
-                head[0] += N
-            suffix.sort_next(x, order, 0, N, head, d == n, other)
+                heads -= heads[0, 1]
+                heads[:, 0] += N
+            sort_ranges(x[d:], order, [(0, N)], heads, d == n, other)
             order, other = other, order
         come, order, places = order, other, np.arange(N, dtype=np.int32)
-        contexts = suffix.compared(flat, order - np.int32(1), places, n, starts[n - 1], marks, 1)
-        events = suffix.compared(flat, order, come, n, starts[n], marks, 1)
+        contexts = suffix.compared(x, order, places, n, starts[n - 1], marks, 1)
+        events = suffix.compared(x[1:], order, come, n, starts[n], marks, 1)
     put_bucket(job, b, events, contexts)
     return np.diff(events.nodes(2, events.ended)), events
 
