@@ -21,10 +21,13 @@ from lmtk.files import container
 from lmtk.files.declared import DIGEST, Array, check_contents, one_of, optional
 from lmtk.files.decoding import blocks
 from lmtk.files.inputs import open_in
+from lmtk.machine.threads import map_at_once, parts_of
 from lmtk.text.corpus import NEWLINE, Growing, ids_of
-from lmtk.text.searching import count_all
+from lmtk.text.searching import count_all, find_heads
+from lmtk.text.sorting import sorted_places
 
 BORDER = 0
+FIRST = 5  # words by which all places are sorted
 # what a document is
 DOCUMENTS = {"lines": "a line", "paragraphs": "a paragraph", "files": "a file", "records": "a JSON object or a row"}
 SETTINGS = {"documents": one_of(*DOCUMENTS), "tolower": one_of(True, False), "tokenizer": optional(DIGEST)}
@@ -94,26 +97,24 @@ def with_borders(ids, documents):
 def suffix_order(text):
     """The places of words in a text, ids (T,), sorted by the words from there to the border: (N,).
 
-    Prefix doubling (Manber and Myers 1993): if places are sorted by h words, the ranks of p and p + h sort them by 2 h
-    words. A place whose rank no other place shares is finished. Each border has a rank that no other place shares, so
-    no comparison passes a border. Bound: each round sorts the places that are not finished. There are log2 m rounds if
-    the longest phrase that occurs twice has m words.
+    They are sorted by FIRST words first, and then by prefix doubling (Manber and Myers 1993): if places are sorted by h
+    words, the ranks of p and p + h sort them by 2 h words. A place whose rank no other place shares is finished. Each
+    border has a rank that no other place shares, so no comparison passes a border. Bound: each round sorts the places
+    that are not finished. There are log2 m rounds if the longest phrase that occurs twice has m words.
     """
     kind = np.int32 if len(text) < 1 << 31 else np.int64
-    borders = text == BORDER
-    D, order = int(np.count_nonzero(borders)), np.flatnonzero(~borders).astype(kind)
-    rank = np.where(borders, np.cumsum(borders) - 1, text.astype(np.int64) + D).astype(kind)
-    key, left, h, most = rank[order].astype(np.int64), np.arange(len(order), dtype=kind), 1, int(rank.max()) + 1
-    while most ** (h + 1) < 1 << 63:  # the first key has as many words as fit into it
-        key = key * most + rank[np.minimum(order + kind(h), len(text) - 1)]
-        h += 1
+    ends = np.flatnonzero(text == BORDER).astype(kind)
+    T, D = len(text), len(ends)
+    to_border = np.repeat(ends, np.diff(ends, prepend=-1)) - np.arange(T, dtype=kind)
+    padded = np.append(text, np.zeros(FIRST, text.dtype))
+    words = (np.where(to_border > d, padded[d : d + T], BORDER) for d in reversed(range(FIRST)))
+    order = sorted_places(words)[D:]
+    del to_border, padded, words
+    rank, is_head = np.empty(T, kind), np.ones(len(order), bool)
+    rank[ends] = np.arange(D)
+    map_at_once(lambda part: find_heads(text, order, *part, FIRST, is_head), parts_of(len(order)))
+    left, places, h = np.arange(len(order), dtype=kind), order, FIRST
     while True:
-        sorted_by = np.argsort(key, kind="stable")
-        key, places = key[sorted_by], order[left][sorted_by]
-        del sorted_by
-        order[left] = places
-        is_head = np.append(True, key[1:] != key[:-1])
-        del key
         # the number of the head of each place's group, and from it the rank
         group = np.cumsum(is_head, dtype=kind) - 1
         rank[places] = left[is_head][group] + kind(D)
@@ -122,7 +123,13 @@ def suffix_order(text):
         left, places = left[again], places[again]
         if not len(left):
             return order
-        key = rank[places].astype(np.int64) * (len(text) + 1) + rank[places + kind(h)]
+        key = rank[places].astype(np.int64) * (T + 1) + rank[places + kind(h)]
+        sorted_by = np.argsort(key, kind="stable")
+        key, places = key[sorted_by], places[sorted_by]
+        del sorted_by
+        order[left] = places
+        is_head = np.append(True, key[1:] != key[:-1])
+        del key
         h *= 2
 
 

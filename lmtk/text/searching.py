@@ -1,12 +1,24 @@
-"""Kernels that find phrases in the sorted suffixes of a corpus; `index` has the table of symbols.
+"""Kernels that sort the suffixes of a corpus and find phrases among them; `index` has the table of symbols.
 
-Bound: two random reads for each step of a binary search, log2 N steps for each search; and for the documents of a
-phrase, two random reads and a search for each of its places.
+Bound of a search: two random reads for each of log2 N steps; and for the documents of a phrase, two random reads and a
+search for each of its places.
 """
 
 import numpy as np
 
 from lmtk.machine.jit import inlined, jit
+
+
+@jit
+def find_heads(text, order, first, end, most, is_head):
+    """is_head[first:end] <- whether the `most` words at each of these places of the order differ from those at the
+    place before; if a border is among them, they always do. Bound: two random reads a place.
+    """
+    for i in range(max(first, 1), end):
+        p, q, same = order[i - 1], order[i], 0
+        while same < most and text[q + same] and text[p + same] == text[q + same]:
+            same += 1
+        is_head[i] = same < most
 
 
 @inlined
