@@ -21,8 +21,7 @@ import numpy as np
 from lmtk.files.bounded import trim
 from lmtk.files.column import Shelf, as_matrix
 from lmtk.ngram.estimate import engine, suffix
-from lmtk.ngram.estimate.buckets.division import begins_of, ends_of
-from lmtk.ngram.estimate.buckets.passing import fetch
+from lmtk.ngram.estimate.buckets.division import begins_of, ends_of, fetch
 from lmtk.ngram.estimate.suffix import sum_up
 from lmtk.ngram.model.backoff import Backoff
 from lmtk.ngram.model.building import finish

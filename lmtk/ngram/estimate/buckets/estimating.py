@@ -15,8 +15,7 @@ from lmtk.machine.parallel import ALONE
 from lmtk.ngram.counting.runs import Spilled
 from lmtk.ngram.estimate import engine, suffix
 from lmtk.ngram.estimate.buckets import of_counts, of_text
-from lmtk.ngram.estimate.buckets.division import Buckets, begins_of, divide, ends_of
-from lmtk.ngram.estimate.buckets.passing import senders_of
+from lmtk.ngram.estimate.buckets.division import Buckets, begins_of, divide, ends_of, senders_of
 from lmtk.ngram.estimate.smoothing import words_kept
 
 f32 = np.float32

@@ -14,8 +14,7 @@ from lmtk.files.column import put_at
 from lmtk.machine import threads
 from lmtk.ngram.arpa import printing
 from lmtk.ngram.estimate import suffix
-from lmtk.ngram.estimate.buckets.division import begins_of, ends_of
-from lmtk.ngram.estimate.buckets.passing import fetch
+from lmtk.ngram.estimate.buckets.division import begins_of, ends_of, fetch
 
 f32 = np.float32
 
