@@ -10,7 +10,7 @@ import warnings
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, compress, groupby, pairwise, zip_longest
+from itertools import chain, compress, groupby, pairwise
 from operator import itemgetter
 
 import numpy as np
@@ -248,6 +248,8 @@ def collect(sources, as_text=False, memory=None, comm=ALONE, replace_words=None)
         return in_memory(counts, memory) if isinstance(counts, Spilled) else counts
     lines = reader.lines(None if sources.floats else memory)
     ids, starts = read_texts(raw.read() if raw else reader.raw(ALONE), reader.index, sources.marks, memory)
+    if len(ids):
+        lines.order = order  # as many as the text has
     words, new_id = words_of(reader)
     if replace_words:
         words, replacing_id = replace_words(words)
@@ -271,7 +273,8 @@ def collect(sources, as_text=False, memory=None, comm=ALONE, replace_words=None)
     if lines.size:
         columns = next(lines.pieces(new_id))  # so few lines are one piece
         if len(ids):
-            columns = join_columns(columns, (to_rows(levels, W), [level.count for level in levels]))
+            of_text = to_rows(levels, W), [level.count for level in levels]
+            columns = [[*map(np.concatenate, zip(*both))] for both in zip(columns, of_text)]
         levels = from_rows(*columns, W)
     return in_memory(Counts(words, levels), memory)
 
@@ -402,9 +405,3 @@ def bordered(raw, sos, eos, marks):
             raise MarksInside
         if marks.stream:
             yield np.array([NEWLINE], np.int32)
-
-
-def join_columns(first, second):
-    """Two (rows, weights), lists with an array for each order, as one."""
-    pairs = (zip_longest(*columns) for columns in zip(first, second, strict=True))
-    return [[np.concatenate([x for x in pair if x is not None]) for pair in of_orders] for of_orders in pairs]

@@ -161,7 +161,7 @@ def line_runs(lines, new_id, W, text):
     of the lines first, as `counts.from_rows` counts them, and then those of the text. new_id (W',): for each word id in
     the Lines, its id in the counts. Raises LmtkError if the counts add up to 2^63 or more.
     """
-    passed, totals = np.zeros(max(lines.order, text.order if text else 0), np.int64), np.zeros(lines.order)
+    passed, totals = np.zeros(lines.order, np.int64), np.zeros(lines.order)
     for rows, weights in lines.pieces(new_id):
         sizes = np.array([len(row) for row in rows])
         totals += [weight.sum(dtype=np.float64) for weight in weights]
@@ -171,10 +171,10 @@ def line_runs(lines, new_id, W, text):
             # a node that is only a prefix comes after all lines, by the first n-gram that it begins
             line = x.first + begins[k]
             order = np.searchsorted(begins, line, "right") - 1
-            first = line + (passed[: len(sizes)] - begins)[order] + BEHIND * (order - k)
+            first = line + (passed - begins)[order] + BEHIND * (order - k)
             placed.append(Level(x.keys, x.count, first))
         yield spilled(placed, 0)
-        passed[: len(sizes)] += sizes
+        passed += sizes
     if text:
         yield replace(text, passed=passed)
 
