@@ -280,11 +280,8 @@ def smooth_unigrams(vocab, recipe, kept, seen, bigrams, counted, features):
     )  # fmt: skip
     if recipe.heldout:
         recipe = recipe.tuned([*recipe.heldout.of_levels([first]), *features])
-    count = seen if recipe.methods[0].counts == "after" else count
-    if recipe.kenlm:
-        last, count = last_word(seen, vocab), count.copy()
-        count[last] = seen[last]
-    of_orders = [partial(counts_of_counts, first, count, vocab.V)]
+    last = last_word(seen, vocab) if recipe.kenlm else None
+    of_orders = [partial(counts_of_counts, first, recipe.methods[0], last, vocab.V)]
     of_orders += [lambda r, n=n: n[:r].tolist() for n in counted]
     methods = [recipe.discounted_method(k, n) for k, n in enumerate(of_orders, 1)]
     estimate_order([first], 1, methods[0], vocab, recipe.tell, size)

@@ -103,8 +103,13 @@ def counted_levels(counts, vocab, methods, kenlm=False):
     return levels
 
 
-def counts_of_counts(level, count, V, upto):
-    """n_1 .. n_upto: how many of the counted n-grams that end in a predicted word have the count 1 .. upto."""
+def counts_of_counts(level, method, last, V, upto):
+    """n_1 .. n_upto: how many of the counted n-grams that end in a predicted word have the count 1 .. upto. last: a
+    node that lmplz counts by its raw count, or None.
+    """
+    count = (level.raw if method.counts == "after" else level.count).copy()
+    if last is not None:
+        count[last] = level.raw[last]
     counts = count[level.counted & (level.word < V) & (count <= upto)]
     return [int((counts == r).sum()) for r in range(1, upto + 1)]
 
@@ -132,11 +137,7 @@ def estimate(counts, vocab, recipe):
         recipe = recipe.tuned(recipe.heldout.of_levels(levels))
     last = last_nodes(levels, vocab) if kenlm else []
     for k, (method, level, last_node) in enumerate(itertools.zip_longest(methods, levels, last), 1):
-        count = level.raw if method.counts == "after" else level.count
-        if last_node is not None:
-            count = count.copy()
-            count[last_node] = level.raw[last_node]
-        discounted.append(recipe.discounted_method(k, partial(counts_of_counts, level, count, vocab.V)))
+        discounted.append(recipe.discounted_method(k, partial(counts_of_counts, level, method, last_node, vocab.V)))
     inside, size = words_kept(recipe, vocab)
     if inside is not None:
         for k, level in enumerate(levels, 1):
