@@ -170,12 +170,15 @@ def update_costs(k, R, K, tables):
 
 
 @inlined
-def add_terms(R, K, sign, row, col, change, tables):
-    """Adds to S, and to L of all pairs, the terms f(row[0]) + sign f(row[1]) - f(row[2]), and those of `col`. row, col
-    (3, C): sums of the rows and columns of N for each class. change (C,): scratch.
+def add_terms(R, K, sign, pair, scratch, tables):
+    """Adds to S, and to L of all pairs, sign (f(x) + f(y) - f(x + y)), x and y being the rows of N of a pair of
+    classes, and then their columns. scratch: row, col (3, C) and change (C,).
     """
-    _, _, S, L, f = tables
+    (a, b), (row, col, change), (N, _, S, L, f) = pair, scratch, tables
+    y, both = (0, 2) if sign > 0 else (2, 0)  # the terms f(row[0]) + sign f(row[1]) - f(row[2]) are added
     for i in range(K):
+        row[1, i], row[y, i], row[both, i] = N[a, i], N[b, i], N[a, i] + N[b, i]
+        col[1, i], col[y, i], col[both, i] = N[i, a], N[i, b], N[i, a] + N[i, b]
         x = f[row[0, i]] + sign * f[row[1, i]] - f[row[2, i]]
         change[i] = x + f[col[0, i]] + sign * f[col[1, i]] - f[col[2, i]]
         S[i] += change[i]
@@ -204,8 +207,7 @@ def agglomerate(words, sizes, forest, neighbours, tables, merged, m):
     (C, R, K), (parent, slot, root) = sizes, forest
     start, word, count, repeats = neighbours
     N, n, S, L, _ = tables
-    row, col = np.empty((3, len(N)), np.int64), np.empty((3, len(N)), np.int64)
-    change = np.empty(len(N))
+    scratch = np.empty((3, len(N)), np.int64), np.empty((3, len(N)), np.int64), np.empty(len(N))
     for t in range(len(words) + 1):
         if t < len(words):
             w = words[t]
@@ -228,11 +230,7 @@ def agglomerate(words, sizes, forest, neighbours, tables, merged, m):
                     else:
                         N[d, k] += x
                         N[d, 0] -= x
-            for i in range(K):
-                row[0, i], col[0, i] = N[k, i], N[i, k]
-                row[1, i], col[1, i] = N[0, i], N[i, 0]
-                row[2, i], col[2, i] = N[0, i] + N[k, i], N[i, 0] + N[i, k]
-            add_terms(R, K, 1.0, row, col, change, tables)
+            add_terms(R, K, 1.0, (0, k), scratch, tables)
             slot[w], root[k] = k, w
             K += 1
             update_costs(k, R, K, tables)
@@ -244,11 +242,7 @@ def agglomerate(words, sizes, forest, neighbours, tables, merged, m):
                         a, b, best = i, j, L[i, j]
             merged[m, 0], merged[m, 1] = root[a], root[b]
             m += 1
-            for i in range(K):
-                row[0, i], col[0, i] = N[a, i] + N[b, i], N[i, a] + N[i, b]
-                row[1, i], col[1, i] = N[a, i], N[i, a]
-                row[2, i], col[2, i] = N[b, i], N[i, b]
-            add_terms(R, K, -1.0, row, col, change, tables)
+            add_terms(R, K, -1.0, (a, b), scratch, tables)
             for d in range(K):
                 N[a, d] += N[b, d]
             for d in range(K):
