@@ -166,24 +166,20 @@ def read_text(stream, path, seen=()):
     if not data.rstrip(b"\n").endswith(b"\n\\end\\"):
         raise FormatError(path, "the line \\end\\ is missing, so the file is incomplete")
     header, *sections = data[data.index(b"\\interp\\") :].split(b"\n\n\\")
-    line = data[: data.index(b"\\interp\\")].count(b"\n") + header.count(b"\n") + 3
     try:
         settings = dict(row.split(b" ", 1) for row in header.split(b"\n")[1:] if row)
         order, B, V = (int(settings[name]) for name in (b"order", b"bins", b"predicted"))
-        bodies = {}
-        for section in sections:
-            title, _, body = section.partition(b"\n")
-            bodies[title.rstrip(b"\\")] = body, line
-            line += body.count(b"\n") + 3
-        rows = [row.split()[1:] for row in bodies[b"weights"][0].split(b"\n")]
+        bodies = {title.rstrip(b"\\"): body for title, _, body in (section.partition(b"\n") for section in sections)}
+        rows = [row.split()[1:] for row in bodies[b"weights"].split(b"\n")]
         alpha = np.array(rows, dtype="S").astype(np.float64)
-        words = bodies[b"words"][0].split(b"\n")
+        words = bodies[b"words"].split(b"\n")
         vocab = vocab_of({"V": V, "unk": settings[b"unk"].decode("latin-1")}, words, path)
         if order < 1 or alpha.shape != (B, order + 1) or len(words) != int(settings[b"words"]):
             raise ValueError
         index, lines, floats = vocab.index | {b"\n": -1}, [], settings[b"counts"] == b"real"
         for k in range(1, order + 1):
-            body, line = bodies[b"%d-grams" % k]
+            body = bodies[b"%d-grams" % k]
+            line = data.count(b"\n", 0, data.rindex(b"\n\n\\%d-grams" % k)) + 3  # of the title
             try:
                 part = parse_rows(body + b"\n", index, floats=floats)
             except KeyError as e:
