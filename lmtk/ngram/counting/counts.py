@@ -297,17 +297,12 @@ def row_parts(path, index, order=None, floats=False, tolower=False, text=None):
 
 def parse_counts(texts, floats):
     """Counts as bytes -> (N,) int64, or float64 with `floats`; None if one is not such a number, or negative."""
-    if not floats:
-        if not all(map(bytes.isdigit, texts)):
-            return None
-        try:
-            return np.array(list(map(int, texts)), np.int64)
-        except (OverflowError, ValueError):  # Python converts no more than 4300 digits
-            return None
     try:
+        if not floats:
+            return np.array(list(map(int, texts)), np.int64) if all(map(bytes.isdigit, texts)) else None
         # float() and numpy take 1_000, which is not a number elsewhere
         counts = np.array([t.replace(b"_", b"x") for t in texts], dtype="S").astype(np.float64)
-    except ValueError:
+    except (OverflowError, ValueError):  # Python converts no more than 4300 digits
         return None
     return counts if (np.isfinite(counts) & (counts >= 0)).all() else None
 
