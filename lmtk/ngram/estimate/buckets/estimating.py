@@ -31,7 +31,8 @@ def count(ngrams, vocab, recipe, memory=None, comm=ALONE, show=lambda share, tas
     inside, size = words_kept(recipe, vocab)
     if isinstance(ngrams, suffix.Suffixes):
         seen = np.diff(ngrams.start)
-        job, sort = Buckets(vocab, n, ALONE, seen, np.array([0, len(seen)])), count_suffixes
+        ended = ngrams.continuations[1][:-1] if ngrams.raw else np.diff(ngrams.nodes(2, ngrams.start))
+        job, sort = Buckets(vocab, n, ALONE, seen, np.array([0, len(seen)])), lambda job, b: (ended, ngrams)
         job.forget()
         job.estimator = engine.Estimator(ngrams, vocab, methods, seen, types, inside)
         seen = ngrams.raw[1] if ngrams.raw else engine.seen_words(job.seen, ngrams.marks)
@@ -59,12 +60,6 @@ def count(ngrams, vocab, recipe, memory=None, comm=ALONE, show=lambda share, tas
     job.log10bow = np.full(len(job.log10p), np.nan, f32)
     job.forget()
     return job
-
-
-def count_suffixes(job, b):
-    """`of_text.sort_bucket` for the one bucket in memory, which is sorted already."""
-    x = job.estimator.suffixes
-    return x.continuations[1][:-1] if x.raw else np.diff(x.nodes(2, x.start)), x
 
 
 def count_all(job, sort, last):
