@@ -54,8 +54,7 @@ class Interpolated:
         sums, size = [], 1  # size: the number of contexts
         for level in self.levels:
             parent, word = np.divmod(level.keys, len(self.vocab.words))
-            predicted = word < self.vocab.V
-            sums.append(np.bincount(parent[predicted], level.count[predicted], size))
+            sums.append(np.bincount(parent, level.count * (word < self.vocab.V), size))
             size = len(level.keys)
         return sums
 

@@ -121,20 +121,19 @@ class GoodTuring(Method):
             upto -= 1
         if not upto:
             tell("GT discounting disabled")
-        d = []
+        d = [1.0] * upto
         for r in range(1, upto + 1):
             common = (upto + 1) * n[upto] / n[0]
             if n[r - 1] == 0:
                 tell(f"warning: count of count {r} is zero")
-                d.append(1.0)
                 continue
             plain = (r + 1) * n[r] / (r * n[r - 1])
             with np.errstate(divide="ignore", invalid="ignore"):
                 value = float(np.divide(plain - common, 1 - common))
             if not np.isfinite(value) or value <= EPSILON or plain > 1:
                 tell(f"warning: discount coeff {r} is out of range: {value:.6g}")
-                value = 1.0
-            d.append(value)
+            else:
+                d[r - 1] = value
         return replace(self, parameters=tuple(d))
 
 
