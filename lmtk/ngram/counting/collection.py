@@ -16,7 +16,6 @@ from operator import itemgetter
 import numpy as np
 
 from lmtk.errors import FormatError, LmtkError, LmtkWarning, shown
-from lmtk.files.bounded import limit_memory
 from lmtk.files.column import Column, Shelf
 from lmtk.files.decoding import BLOCK
 from lmtk.files.decoding import blocks as blocks_of
@@ -256,12 +255,10 @@ def collect(sources, as_text=False, memory=None, comm=ALONE, replace_words=None)
         new_id = replacing_id[new_id]
     W, run, levels = len(words), None, None
     if memory and len(ids) > tokens_in(memory, order):
-        limit_memory(memory)
         run = merged(text_runs(ids, new_id, starts, order, W, memory), W, memory)
     else:
         levels = count_ids(new_id[ids], starts, order, W, len(ids))
     if lines.memory and lines.size > memory // WRITE_BYTES:
-        limit_memory(memory)
         run = (run or spilled(levels, 0)) if len(ids) else None
         run = merged(line_runs(lines, new_id, W, run), W, memory)
         lines = Lines()

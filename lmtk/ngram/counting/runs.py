@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from lmtk.files.bounded import limit_memory
 from lmtk.files.column import Column, Shelf
 from lmtk.ngram.counting.counts import Counts, Level, check_sum, count_ids, from_rows, ranks
 from lmtk.text.vocab import EOS, SOS
@@ -98,19 +99,16 @@ class Spilled:
             ends.append(sum(below, np.zeros(len(keys), np.int64)))
         sizes = sum(map(np.diff, ends))[place]
         group = (np.cumsum(sizes) - sizes) // self.batch
-        for nodes in np.split(place, np.flatnonzero(np.diff(group)) + 1):
-            yield Counts(self.words, [*self.levels_of(np.sort(nodes), ends)])
-
-    def levels_of(self, nodes, ends):
-        """Yield each order's Level of the n-grams that begin with some nodes of order 1. ends: as in `parts`."""
-        above, W = np.zeros_like(nodes), len(self.words)
-        for k, end in enumerate(ends, 1):
-            sizes = end[nodes + 1] - end[nodes]
-            shift = end[nodes] - np.cumsum(sizes) + sizes  # from a place among these n-grams to one in the level
-            rows = self.level(k).take(np.arange(sizes.sum()) + np.repeat(shift, sizes), axis=0)
-            rows[:, 0] -= np.repeat(above, sizes) * W
-            above = shift
-            yield Level(*map(np.ascontiguousarray, rows.T))
+        for nodes in map(np.sort, np.split(place, np.flatnonzero(np.diff(group)) + 1)):
+            levels, above = [], np.zeros_like(nodes)
+            for k, end in enumerate(ends, 1):
+                sizes = end[nodes + 1] - end[nodes]
+                shift = end[nodes] - np.cumsum(sizes) + sizes  # from a place in the part to one in the whole level
+                rows = self.level(k).take(np.arange(sizes.sum()) + np.repeat(shift, sizes), axis=0)
+                rows[:, 0] -= np.repeat(above, sizes) * W
+                levels.append(Level(*map(np.ascontiguousarray, rows.T)))
+                above = shift
+            yield Counts(self.words, levels)
 
 
 class Lines:
@@ -181,6 +179,7 @@ def line_runs(lines, new_id, W, text):
 
 def merged(runs, W, memory):
     """Merge the runs of an iterator into one run, FAN at a time, in about `memory` bytes."""
+    limit_memory(memory)
     batch, stack = memory // MERGE_BYTES, []  # stack: (tier, run); FAN runs of a tier become one of the next
     for run in runs:
         tier = 0
