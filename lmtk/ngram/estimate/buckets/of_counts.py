@@ -40,16 +40,15 @@ def deal_out(job, counts):
     it was not counted; and whether an n-gram that was seen ends in a word of the vocabulary.
     """
     id_of, bucket_of = job.vocab.ids_of_words(counts.words), job.bucket_of
-    once, above, ends_in_word = np.full(len(job.seen) + 1, -1), None, False
+    once, above, ends_in_word = np.full(len(job.seen) + 1, -1), np.zeros((1, 0), np.int32), False
     for k in range(1, min(job.order, counts.order) + 1):
         column = Column(np.int32, True)
         for parent, word, count in counts.nodes(k):
-            rows = id_of[word][:, None]
+            rows = np.hstack((above[parent], id_of[word][:, None]))
             if k == 1:
                 once[rows[:, 0]] = count
             else:
                 ends_in_word = ends_in_word or bool((count[rows[:, 0] < job.vocab.V] > 0).any())
-                rows = np.hstack((above[parent], rows))
                 job.shelf.deal(rows, bucket_of[rows[:, -1]], ("context", k))
                 rows_with_counts = np.hstack((rows, count.view(np.int32).reshape(-1, 2)))
                 job.shelf.deal(rows_with_counts, bucket_of[rows[:, -2]], ("event", k))
@@ -66,23 +65,23 @@ def sort_bucket(job, b):
         rows_with_counts = job.shelf.take(("event", k, b), np.int32).reshape(-1, k + 2)
         rows.append(rows_with_counts[:, k - 1 :: -1])
         weights.append(np.ascontiguousarray(rows_with_counts[:, k:]).view(np.int64)[:, 0] + 1)
-    keys, raw, events, suffixes, places = in_suffix_order(rows, weights, W)
-    raw = [None, *(count - 1 for count in raw)]  # -1 for n-grams that were not counted: counts went in with one more
+    levels, events, suffixes, places = in_suffix_order(rows, weights, W)
+    raw = [None, *(level.count - 1 for level in levels)]  # -1 for n-grams that were not counted: 1 was added to counts
 
     rows = [np.arange(first, end, dtype=np.int32)[:, None]]
     rows += [job.shelf.take(("context", k, b), np.int32).reshape(-1, k)[:, ::-1] for k in range(2, n + 1)]
     nothing = [np.zeros(len(x), np.int64) for x in rows]
-    context_keys, _, contexts, _, places_of_contexts = in_suffix_order(rows, nothing, W)
+    levels_of_contexts, contexts, _, places_of_contexts = in_suffix_order(rows, nothing, W)
 
     come, oldest = np.zeros(len(events.begins), np.int32), events.oldest
     context = np.where(oldest[2] == W, 0, oldest[2]) - first  # of each bigram, one of the bucket's words
     for k in range(2, n + 1):
         if k > 2:  # an n-gram's context is that of its suffix, with the oldest word before it
-            context = find(context_keys[k - 2], context[suffixes[k]], oldest[k], W + 1)
+            context = find(levels_of_contexts[k - 2].keys, context[suffixes[k]], oldest[k], W + 1)
         come[places[k]] = places_of_contexts[k - 1][context]
 
     continuations, bigrams = leaves.count_continuations(suffixes, raw), np.zeros(W, np.int64)
-    bigrams[keys[0]] = continuations[1]
+    bigrams[levels[0].keys] = continuations[1]
     for name, columns in (("raw", raw), ("continuations", continuations)):
         for k, column in enumerate(columns[2:], 2):
             job.shelf.add((name, b, k), column)
@@ -93,16 +92,15 @@ def sort_bucket(job, b):
 
 def in_suffix_order(rows, weights, W):
     """Puts n-grams and their suffixes in suffix order. rows (N, k): those of each order, ids from the last word back;
-    weights (N,). Returns (each order's keys and weights, as in `counts`; the Suffixes; the suffixes and the places of
+    weights (N,). Returns (the Levels; the Suffixes; the suffixes and the places of
     n-grams, as for `leaves.places_of`).
     """
     levels = from_rows([np.ascontiguousarray(x) for x in rows], weights, W + 1)
-    keys = [level.keys for level in levels]
-    suffixes = [None, None, *((key // (W + 1)).astype(np.int32) for key in keys[1:])]
-    oldest = [None, None, *((key % (W + 1)).astype(np.int32) for key in keys[1:])]
-    begins, places = leaves.places_of(len(keys[0]), suffixes)
+    suffixes = [None, None, *((level.keys // (W + 1)).astype(np.int32) for level in levels[1:])]
+    oldest = [None, None, *((level.keys % (W + 1)).astype(np.int32) for level in levels[1:])]
+    begins, places = leaves.places_of(len(levels[0].keys), suffixes)
     sizes = np.zeros(W + 1, np.int64)
-    sizes[keys[0] + 1] = np.diff(np.append(places[1], len(begins)))
+    sizes[levels[0].keys + 1] = np.diff(np.append(places[1], len(begins)))
     ended = np.cumsum(sizes)
     x = Suffixes(begins, oldest, ended, ended)
-    return keys, [level.count for level in levels], x, suffixes, places
+    return levels, x, suffixes, places

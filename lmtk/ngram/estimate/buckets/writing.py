@@ -125,8 +125,7 @@ def pieces_of_buckets(job, k, layout, scratch):
         yield [] if job.comm.rank else pieces(None, (job.log10p, job.log10bow, job.marks))
     else:
         for b, (p, marks) in zip(job.rank_buckets, fetch(job, k, {"p": f32, "marks": np.uint8})):
-            begins = begins_of(job, b, "contexts")
             oldest = [None, None, *(job.shelf.get(("contexts", "oldest", b, d), np.int32) for d in range(2, k + 1))]
-            start = ends_of(job, b, "contexts")
-            yield pieces(suffix.Suffixes(begins, oldest, start), (p, job.shelf.get(("bow", b, k), f32), marks))
+            contexts = suffix.Suffixes(begins_of(job, b, "contexts"), oldest, ends_of(job, b, "contexts"))
+            yield pieces(contexts, (p, job.shelf.get(("bow", b, k), f32), marks))
             job.show((b + 1) / (len(job.bounds) - 1), f"writing {k}-grams")
