@@ -25,8 +25,8 @@ from lmtk.machine.parallel import ALONE
 from lmtk.machine.threads import thread_count
 from lmtk.ngram.counting.counts import Counts, count_ids, from_rows, parse_counts, row_parts, to_rows
 from lmtk.ngram.counting.runs import WRITE_BYTES, Lines, Spilled, line_runs, merged, spilled, text_runs, tokens_in
-from lmtk.text.corpus import NEWLINE, TOKEN, WORD_BYTES, Closed, Growing, Marks, Reader, Table, ids_of, with_marks
-from lmtk.text.kernels import renumber
+from lmtk.text.corpus import TOKEN, WORD_BYTES, Closed, Growing, Marks, Reader, Table, ids_of, sentences_of, with_marks
+from lmtk.text.kernels import NEWLINE, renumber
 from lmtk.text.vocab import EOS, SOS, UNK
 
 SENTENCES = Marks()
@@ -370,14 +370,10 @@ def read_texts(raw, index, marks, memory):
     ids, starts = Column(np.int32, memory), Column(np.int64, memory)
     starts.append(np.zeros(1, np.int64))
     for _, of_text in groupby(raw, itemgetter(0)):
-        before = NEWLINE
-        for _, _, block in of_text:
-            more, ends, _ = with_marks(block, marks, index[SOS], index[EOS], before)
-            before = block[-1] if len(block) else before
+        for more, ends, _ in sentences_of((block for _, _, block in of_text), marks, index[SOS], index[EOS]):
             starts.append(ids.size + ends)
             ids.append(more)
-        if before != NEWLINE or marks.stream:
-            starts.append(np.array([ids.size]))
+        starts.append(np.array([ids.size]))  # the last sentence may lack its newline; an empty sentence does no harm
     return ids.array(), starts.array()
 
 
