@@ -51,9 +51,7 @@ class Counts:
         yield *np.divmod(self.levels[k - 1].keys, len(self.words)), self.levels[k - 1].count
 
     def has(self, word):
-        """Whether a word occurs in an n-gram."""
-        if word not in self.words:
-            return False
+        """Whether one of the words occurs in an n-gram."""
         w, orders = self.words.index(word), range(1, self.order + 1)
         return any((words == w).any() for k in orders for _, words, _ in self.nodes(k))
 

@@ -75,7 +75,7 @@ class Spilled:
 
     def in_sentences(self):
         """Whether <s> occurs only as the first word of n-grams, and </s> only as the last."""
-        sos, eos = (self.words.index(mark) if mark in self.words else None for mark in (SOS, EOS))
+        sos, eos = map(self.words.index, (SOS, EOS))
         return not any(
             (word == sos).any() or (self.context_words(k, parent) == eos).any()
             for k in range(2, self.order + 1)
