@@ -43,7 +43,7 @@ class Spilled:
         return self.column.array().reshape(-1, 3)[self.ends[k - 1] : self.ends[k]]
 
     def size(self, k):
-        return self.ends[k] - self.ends[k - 1] if k <= self.order else 0
+        return self.ends[k] - self.ends[k - 1]
 
     def rows(self, k, begin, end):
         """A copy of the nodes of order k from `begin` up to `end`, at most."""
@@ -200,11 +200,11 @@ def spilled(levels, begin):
 
 
 def merge(runs, W, batch):
-    """Merge runs, with about `batch` nodes in memory at once."""
+    """Merge runs of the same orders, with about `batch` nodes in memory at once."""
     if len(runs) == 1:
         return runs[0]
     column, ends, node = Column(np.int64, True), [0], None
-    for k in range(1, max(run.order for run in runs) + 1):
+    for k in range(1, runs[0].order + 1):
         sizes, at, size = [run.size(k) for run in runs], [0] * len(runs), 0
         new_node = [Column(np.int64, True) for _ in runs]
         while left := [r for r in range(len(runs)) if at[r] < sizes[r]]:
