@@ -108,7 +108,7 @@ def predictors(model, rows, w):
         count = values(levels[k - 1].count, find(levels[k - 1].keys, node, w, W), 0)
         length[count > 0] = k
         p[:, k] = np.where(total > 0, count / np.maximum(total, 1e-300), p[:, k - 1])
-    return p, np.minimum(bin_of(frequency, model.T), bin_count(model.T) - 1), length
+    return p, bin_of(frequency, model.T), length
 
 
 def estimate(counts, vocab, order, heldout, iterations=5, tolerance=0.001, tell=None):
