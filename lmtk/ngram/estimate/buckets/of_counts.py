@@ -92,8 +92,8 @@ def sort_bucket(job, b):
 
 def in_suffix_order(rows, weights, W):
     """Puts n-grams and their suffixes in suffix order. rows (N, k): those of each order, ids from the last word back;
-    weights (N,). Returns (the Levels; the Suffixes; the suffixes and the places of
-    n-grams, as for `leaves.places_of`).
+    weights (N,). Returns (the Levels; the Suffixes; the suffixes and the places of n-grams, as for
+    `leaves.places_of`).
     """
     levels = from_rows([np.ascontiguousarray(x) for x in rows], weights, W + 1)
     suffixes = [None, None, *((level.keys // (W + 1)).astype(np.int32) for level in levels[1:])]
