@@ -147,16 +147,17 @@ def table_size(many):
 
 def build_table(memory, where, k):
     """Make the table of order k alone, (places,) int32."""
-    table = np.full(table_size(fill_table(memory, where, k, NO_TABLE)), -1, np.int32)
+    table = np.empty(table_size(fill_table(memory, where, k, NO_TABLE)), np.int32)
     fill_table(memory, where, k, table)
     return table
 
 
 @jit
 def fill_table(memory, where, k, table):
-    """Put the n-grams of order k whose context has more than FEW children into table (places,) int32, all -1 before.
-    Returns their number. With NO_TABLE they are only counted.
+    """Put the n-grams of order k whose context has more than FEW children into table (places,) int32; the other places
+    become -1. Returns their number. With NO_TABLE they are only counted.
     """
+    table[:] = -1
     begin, total, width = where[k - 2, AT], where[k - 1, N], where[k - 2, WIDTH]
     below, narrow, n_ngrams, last = where[k - 1, AT], where[k - 1, WIDTH], 0, 0
     for i in range(where[k - 2, N]):
@@ -186,11 +187,6 @@ def add_tables(nodes, home=None):
     slots = home and home(nodes.where[:, N].tolist(), sum(sizes))
     if slots is None:
         slots = zeros(sum(sizes), np.int32)
-
-    def make(k):
-        table = slots[spans[k, 0] :][: spans[k, 1]]
-        table.fill(-1)
-        fill_table(nodes.memory, nodes.where, k, table)
-
-    map_at_once(make, sorted(orders, key=lambda k: -sizes[k]))
+    fill = lambda k: fill_table(nodes.memory, nodes.where, k, slots[spans[k, 0] :][: spans[k, 1]])
+    map_at_once(fill, sorted(orders, key=lambda k: -sizes[k]))
     return replace(nodes, slots=freeze(slots), spans=freeze(spans))

@@ -29,8 +29,9 @@ prefetch, local = intrinsic("prefetch"), intrinsic("local")
 
 def walk_plain(nodes, unigram, log10p_1, V, kenlm, ids, fresh):
     """Score the tokens ids (N,) in numpy: (log10p, used). The arguments and results are those of `walk`."""
-    node, used, weights = unigram[ids], np.ones(len(ids), np.int8), np.zeros(len(ids), np.float32)
-    log10p = as_kenlm_log(log10p_1[ids]) if kenlm else log10p_1[ids]
+    node, used, p = unigram[ids], np.ones(len(ids), np.int8), log10p_1[ids]
+    begin = as_kenlm_log if kenlm else np.zeros_like  # of the sum, to which weights are added
+    total = begin(p)
     for k, (above, level) in enumerate(pairwise(nodes.levels[1:]), 2):
         context = np.append(np.int32(-1), node[:-1])
         context[fresh] = -1
@@ -43,16 +44,13 @@ def walk_plain(nodes, unigram, log10p_1, V, kenlm, ids, fresh):
             weight[(weight == 0) & ~goes_on] = -0.0
             weight[~has_context] = 0.0 if k == 2 else -0.0
             weight[fresh] = -0.0
-            log10p = log10p + weight
-        else:
-            weights += weight
+        total += weight
         value = np.where(node >= 0, level["log10p"][node], np.float32(np.nan))
         value[ids >= V] = np.nan
         used[~np.isnan(value)] = k
         has_value = value < np.inf
-        log10p[has_value] = as_kenlm_log(value[has_value]) if kenlm else value[has_value]
-        weights[has_value] = 0
-    return log10p if kenlm else log10p + weights, used
+        p[has_value], total[has_value] = value[has_value], begin(value[has_value])
+    return total if kenlm else p + total, used
 
 
 def find_context_nodes(nodes, unigram, context):
@@ -366,16 +364,11 @@ def put_line(ids, begin, end, marks, tokens, fresh, at):
     first. Returns the place after the last token.
     """
     (sos, eos), first = marks, at
-    fresh[at] = True
-    if sos >= 0:
-        tokens[at] = sos
-        at += 1
-    for i in range(begin, end):
-        tokens[at], fresh[at] = ids[i], at == first
-        at += 1
-    if eos >= 0:
-        tokens[at], fresh[at] = eos, at == first
-        at += 1
+    for i in range(begin - 1, end + 1):
+        w = sos if i < begin else eos if i == end else ids[i]
+        if w >= 0:
+            tokens[at], fresh[at] = w, at == first
+            at += 1
     return at
 
 
