@@ -49,16 +49,6 @@ def left_of_one(total, lower_total):
     return numerator, max(denominator, 0.0), scale, over
 
 
-@inlined
-def weight_of_one(numerator, denominator, over):
-    """The log10 back-off weight of one context, for kernels; see `backoff_weights`."""
-    if over:
-        return f32(-np.inf)
-    if numerator == 0 and denominator == 0:
-        return f32(0)
-    return f32(math.log10(numerator) - math.log10(denominator))
-
-
 def is_far_from_text(model):
     """Whether the 1-gram probabilities of a model differ from the word frequencies that its 2-grams imply, as in
     Kneser-Ney smoothing, whose 1-grams count contexts. With q(w) = sum_v p(v) p(w | v), the divergence

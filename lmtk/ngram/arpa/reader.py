@@ -233,9 +233,7 @@ class Unigrams:
     @property
     def ids(self):
         """The ids of the words, (N,) int32."""
-        if self.table is None:
-            return np.array([self.vocab.index[w] for w in self.words], np.int32)
-        return self.vocab.table.ids_of_words(self.words)
+        return (self.vocab if self.table is None else self.vocab.table).ids_of_words(self.words)
 
 
 class GrowingTrie:
@@ -276,9 +274,8 @@ class GrowingTrie:
         if len(self.sizes) != k - 1 or not all(isinstance(x, Rows) and not x.unknown for x in sections[k]):
             return
         if k == 1:
-            sizes = [stated[j] for j in sorted(stated)]
-            is_regular = sizes and sorted(stated) == [*range(1, len(sizes) + 1)] and max(sizes) <= MOST
-            if not sections[1] or not is_regular or bounded.bound:
+            sizes = [stated.get(j, -1) for j in range(1, len(stated) + 1)]
+            if not sections[1] or min(sizes, default=-1) < 0 or max(sizes) > MOST or bounded.bound:
                 return
             try:
                 spare = np.empty(max(size * (j + 2) for j, size in enumerate(sizes, 1)), np.int32)

@@ -18,29 +18,28 @@ def write_text(out, model, sort=True, may_reuse=False):
     N-grams are sorted by their contexts, compared from the last word back, then by their last words, in byte order.
     Without `sort` they are sorted by word ids, from the last word back. may_reuse: as in `printing.write_sorted`.
     """
-    sizes, plain = model.sizes, sort and not bounded.bound
+    sizes, words, plain = model.sizes, model.vocab.words, sort and not bounded.bound
+    rank = ranks(words) if sort else np.arange(len(words), dtype=np.int32)
     out.write(b"\n\\data\\\n" + b"".join(b"ngram %d=%d\n" % (k, size) for k, size in enumerate(sizes, 1)))
     if not model.is_large("write" if plain else "") or sum(sizes) >= 1 << 31:
-        format_sections(out, model, ranks(model.vocab.words) if sort else None)
+        format_sections(out, model, rank, sort)
     elif plain:
         from lmtk.ngram.arpa.printing import write_sorted
 
-        write_sorted(out, model, ranks(model.vocab.words), may_reuse)
+        write_sorted(out, model, rank, may_reuse)
     else:
         from lmtk.ngram.arpa import printing, sorting
 
-        words = model.vocab.words
-        rank = ranks(words) if sort else np.arange(len(words), dtype=np.int32)
         sorting.write_sections(out, model, rank, printing.srilm_layout(sorted(words) if sort else words).lines, sort)
     out.write(b"\n\\end\\\n")
 
 
-def format_sections(out, model, rank):
-    """Writes the sections of `write_text`. rank (W,): the place of each word in byte order, None without `sort`."""
+def format_sections(out, model, rank, context_first):
+    """Writes the sections of `write_text`. rank, context_first: as for `sorting.write_sections`."""
     words = np.array(model.vocab.words, object)
     for k, (rows, log10p, log10bow, weighted) in enumerate(printed_ngrams(model), 1):
         out.write(b"\n\\%d-grams:\n" % k)
-        place = np.lexsort(rows.T if rank is None else (rank[rows[:, -1]], *rank[rows[:, :-1]].T))
+        place = np.lexsort((rank[rows[:, -1]], *rank[rows[:, :-1]].T) if context_first else rank[rows].T)
         columns = [words[rows[place, j]] for j in range(k)]
         line = b"%s\t" + b" ".join([b"%s"] * k) + b"%s\n"
         p = [b"%.7g" % x for x in log10p[place].tolist()]

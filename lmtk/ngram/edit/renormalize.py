@@ -28,7 +28,7 @@ from lmtk.lm import probability
 from lmtk.machine.jit import inlined, intrinsic, jit
 from lmtk.machine.threads import map_at_once, parts_of
 from lmtk.ngram.estimate.methods import EPSILON
-from lmtk.ngram.mass import left_of_one, weight_of_one
+from lmtk.ngram.mass import left_of_one
 from lmtk.ngram.model.nodes import AT, BOW, CHILD, PART, WIDTH, N, P, freeze, suffix_of, writable_memory
 from lmtk.ngram.model.walking import backed_off
 
@@ -185,6 +185,8 @@ def update_weights(arrays, k, shown, contexts):
             for child in range(begin, end):
                 logs[p + width * child] += scale
         n_over, example = n_over + over, i if over else example
-        bow, old = weight_of_one(numerator, denominator, over), logs[at + BOW]
+        bow, old = f32(-np.inf) if over else f32(0), logs[at + BOW]
+        if denominator > 0 and not over:
+            bow = f32(math.log10(numerator) - math.log10(denominator))
         logs[at + BOW] = f32(-0.0) if shown and bow == 0 and (old != 0 or math.copysign(1, old) < 0) else bow
     return n_over, example
