@@ -19,7 +19,7 @@ from lmtk.commands import options
 from lmtk.files import bounded
 from lmtk.machine import threads
 from lmtk.machine.parallel import ALONE
-from lmtk.ngram.arpa import kenlm_layout, printing, sorting, writer
+from lmtk.ngram.arpa import kenlm_layout, printing, writer
 from lmtk.ngram.counting import collection, runs
 from lmtk.ngram.counting.counts import Counts, ranks
 from lmtk.ngram.estimate import leaves, smoothing, suffix
@@ -149,7 +149,7 @@ def test_buckets_hold_what_stands_around_their_words(seed, monkeypatch):
 
 def the_same_nodes(seed, model, other, monkeypatch):
     """As the engine makes them, and their lines in any order."""
-    for module, name in ((assembly, "LEAST"), (sorting, "LEAST"), (sorting, "PIECE")):
+    for module, name in ((assembly, "LEAST"), (printing, "LEAST"), (printing, "PIECE")):
         monkeypatch.setattr(module, name, 1 + 5 * (seed % 9))
     monkeypatch.setattr(bounded, "bound", 1)
     monkeypatch.setattr(bounded, "SMALL", 1)
@@ -160,7 +160,7 @@ def the_same_nodes(seed, model, other, monkeypatch):
     words = actual.vocab.words
     for sort, rank in ((False, np.arange(len(words), dtype=np.int32)), (True, ranks(words))):
         lines = printing.srilm_layout(sorted(words) if sort else words).lines
-        sections = written(sorting.write_sections, actual, rank, lines, sort)
+        sections = written(printing.write_sections, actual, rank, lines, sort)
         assert written(writer.write_text, whole, sort).endswith(sections + b"\n\\end\\\n")
 
 

@@ -4,8 +4,7 @@ each n-gram below the highest order, and lines sorted by the numbers of their wo
 
 import numpy as np
 
-from lmtk.ngram.arpa import sorting
-from lmtk.ngram.arpa.printing import Layout, print_rows
+from lmtk.ngram.arpa.printing import Layout, print_rows, write_sections
 from lmtk.ngram.arpa.writer import printed_ngrams
 from lmtk.ngram.model.nodes import ZERO
 from lmtk.text.cells import kenlm_cells, shortest_digits, word_cells
@@ -64,7 +63,7 @@ def write_text(out, model):
     words, rank = numbers(model.vocab)
     out.write(b"\\data\\\n" + b"".join(b"ngram %d=%d\n" % (k, size) for k, size in enumerate(model.sizes, 1)))
     if model.is_large():
-        sorting.write_sections(out, model, rank, lines_of(words, model.order))
+        write_sections(out, model, rank, lines_of(words, model.order))
     else:
         format_sections(out, model, words, rank)
     out.write(b"\n\\end\\\n")

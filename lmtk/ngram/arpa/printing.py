@@ -1,8 +1,16 @@
 """Prints the n-grams of large models as lines of ARPA files, by kernels.
 
-`pieces_of` prints an order of an estimated model in suffix order. `write_sorted` prints a Backoff in SRILM's order.
-Both gather n-grams piece by piece, for threads; `srilm_layout` makes the lines from the cells of numbers and words
-(`text.cells`).
+`pieces_of` prints an order of an estimated model in suffix order. `write_sorted` prints a Backoff in SRILM's order, and
+`write_sections` in any order of its words, in little memory. All gather n-grams piece by piece, for threads;
+`srilm_layout` makes the lines from the cells of numbers and words (`text.cells`).
+
+The nodes of an order are sorted by their first words. For lines in another order, `write_sections` makes rows of them.
+These are dealt to ranges of the leading word, which is compared first; then each range is sorted by itself.
+
+symbol   shape     meaning
+row      (k + 3,)  int32: the numbers of an n-gram's words, log10 p and log10 of its weight (the bits of float32), and
+                   the flags of `print_rows`
+stated   (N_k,)    uint8: whether the file states the weight of a node
 """
 
 from collections.abc import Callable
@@ -12,7 +20,9 @@ from itertools import accumulate, pairwise
 
 import numpy as np
 
+from lmtk.files import bounded
 from lmtk.files.bounded import give_back, trim
+from lmtk.files.column import Shelf
 from lmtk.machine.jit import intrinsic, jit
 from lmtk.machine.threads import Scratch, map_in_order
 from lmtk.ngram.arpa.writer import weights_stated
@@ -20,9 +30,11 @@ from lmtk.ngram.estimate import suffix
 from lmtk.ngram.model.nodes import AT, BOW, CHILD, WIDE, WIDTH, N, P, release_order
 from lmtk.ngram.model.searching import shell_sort
 from lmtk.text.cells import put, put_word, srilm_cells, word_cells
+from lmtk.text.sorting import sorted_places
 
 PIECE = 1 << 16  # n-grams, or places, printed together
 AHEAD = 8  # how many contexts ahead memory is fetched
+BYTES, LEAST = 512, 1 << 16  # of `write_sections`: bytes of memory for each row of a range; rows of a range, at least
 u64 = np.uint64
 prefetch = intrinsic("prefetch")
 
@@ -127,6 +139,60 @@ def write_sorted(out, model, rank, may_reuse=False):
 
         out.writelines(map_in_order(lines_of, pairwise(cuts)))
         written = contexts
+
+
+def write_sections(out, model, rank, lines, context_first=False):
+    """Writes the sections of an ARPA file. rank (W,): the numbers of the words. N-grams are sorted by these numbers,
+    which are compared from the last word back; with `context_first`, the last word is compared last. lines: as in a
+    Layout, for rows of these numbers.
+    """
+    nodes, scratch, stated = model.nodes, Scratch(), weights_stated(model)
+    most = max(bounded.bound // BYTES, LEAST) if bounded.bound else 1 << 40
+    for k in range(1, nodes.order + 1):
+        out.write(b"\n\\%d-grams:\n" % k)
+        columns = [k - 1, *range(k - 1)] if context_first else [*range(k)]  # the last decides first
+        for rows in ranges(nodes, k, columns[-1], rank, stated[k - 1], most):
+            place = sorted_places(np.ascontiguousarray(rows[:, column]) for column in columns)
+
+            def lines_of(begin, k=k, rows=rows, place=place):
+                with scratch.lent() as room:
+                    columns = rows[place[begin : begin + PIECE]].T.copy()
+                    flags = columns[k + 2].astype(np.uint8)
+                    return bytes(lines(columns[:k], *columns[k : k + 2].view(np.float32), flags, k, room))
+
+            out.writelines(map_in_order(lines_of, range(0, len(rows), PIECE)))
+
+
+def ranges(nodes, k, lead, rank, stated, most):
+    """Yields the rows (M, k + 3) of the n-grams of order k, for one range after the other of the numbers of the leading
+    word, the word at `lead`. A range has up to `most` rows, or those of a single word.
+    """
+    sizes, level = np.zeros(len(rank), np.int64), nodes.levels[lead + 1]
+    for a in range(0, len(level) - 1, PIECE):
+        part = level[a : a + PIECE + 1]
+        extensions = np.diff(part["child"]).astype(np.int64) if lead + 1 < k else 1
+        np.add.at(sizes, rank[part["word"][:-1]], extensions)
+    cuts = suffix.cut_words(np.append(0, np.cumsum(sizes)), most, 0)
+    pieces = map_in_order(lambda a: rows_of(nodes, k, a, rank, stated), range(0, nodes.size(k), PIECE))
+    if len(cuts) == 2:
+        yield np.concatenate([*pieces, np.zeros((0, k + 3), np.int32)])
+        return
+    range_of, shelf = np.repeat(np.arange(len(cuts) - 1, dtype=np.uint16), np.diff(cuts)), Shelf()
+    for rows in pieces:
+        shelf.deal(rows, range_of[rows[:, lead]])
+    for r in range(len(cuts) - 1):
+        yield shelf.get((r,), np.int32).reshape(-1, k + 3)
+
+
+def rows_of(nodes, k, first, rank, stated):
+    """The rows of PIECE nodes of order k from `first` on, without bare prefixes."""
+    end = min(first + PIECE, nodes.size(k))
+    level, rows = nodes.levels[k][first:end], np.empty((end - first, k + 3), np.int32)
+    rows[:, :k], rows[:, k] = rank[nodes.rows(k, first, end)], level["log10p"].view(np.int32)
+    rows[:, k + 1] = level["log10bow"].view(np.int32) if k < nodes.order else 0
+    rows[:, k + 2] = 1 | stated[first:end] << 1
+    has_p = ~np.isnan(level["log10p"])
+    return rows if has_p.all() else rows[has_p]
 
 
 @jit

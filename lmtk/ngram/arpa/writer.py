@@ -1,7 +1,7 @@
 """ARPA files as SRILM writes them: seven digits, and a back-off weight where an n-gram is a context.
 
 A small model is formatted here; a large one is printed by kernels (`printing`), and with -memory its lines are sorted
-on disk (`sorting`). A log10 of -inf is written as -99.
+on disk (`printing.write_sections`). A log10 of -inf is written as -99.
 """
 
 import numpy as np
@@ -28,14 +28,14 @@ def write_text(out, model, sort=True, may_reuse=False):
 
         write_sorted(out, model, rank, may_reuse)
     else:
-        from lmtk.ngram.arpa import printing, sorting
+        from lmtk.ngram.arpa import printing
 
-        sorting.write_sections(out, model, rank, printing.srilm_layout(sorted(words) if sort else words).lines, sort)
+        printing.write_sections(out, model, rank, printing.srilm_layout(sorted(words) if sort else words).lines, sort)
     out.write(b"\n\\end\\\n")
 
 
 def format_sections(out, model, rank, context_first):
-    """Writes the sections of `write_text`. rank, context_first: as for `sorting.write_sections`."""
+    """Writes the sections of `write_text`. rank, context_first: as for `printing.write_sections`."""
     words = np.array(model.vocab.words, object)
     for k, (rows, log10p, log10bow, weighted) in enumerate(printed_ngrams(model), 1):
         out.write(b"\n\\%d-grams:\n" % k)
