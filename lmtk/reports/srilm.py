@@ -13,7 +13,7 @@ import numpy as np
 from lmtk.errors import FormatError
 from lmtk.lm import ABSENT, LN10, NONE, UNKNOWN, unique_rows, vocabulary_sums
 from lmtk.machine.threads import Scratch, map_in_order
-from lmtk.ngram.model import summing
+from lmtk.ngram.model import walking
 from lmtk.reports.tally import Tally, added
 from lmtk.text.corpus import corpora, sentences
 from lmtk.text.vocab import SOS, lower
@@ -27,7 +27,7 @@ def outcome(vocab, corpus, scores):
     As in SRILM, an unknown word is an OOV only if <unk> has no probability. Unknown words have the id of <unk>
     (`text.corpus.Closed`). Any other word of probability 0 is a zeroprob. So is <s> inside a line, since it is not
     predicted. log10 p is rounded to single precision, which the last digits of SRILM's reports depend on. For a large
-    text at -debug 0, `summing.sum_text` decides the same.
+    text at -debug 0, `walking.sum_text` decides the same.
     """
     never = corpus.scored & (scores.logp == -np.inf)
     unknown = corpus.ids == vocab.unk_id
@@ -200,8 +200,8 @@ def report_sums(model, name, texts, marks, write):
 
     def summed(text):
         with scratch.lent() as room:
-            arrays = tuple(room(name, n * (len(text) + 2), kind) for name, (kind, n) in summing.ROOM.items())
-            lines, *numbers = summing.sum_text(model.walk.arrays, table, ids, text, arrays)
+            arrays = tuple(room(name, n * (len(text) + 2), kind) for name, (kind, n) in walking.ROOM.items())
+            lines, *numbers = walking.sum_text(model.walk.arrays, table, ids, text, arrays)
             return arrays[0][:lines].copy(), numbers
 
     for sums, (*numbers, unknown_here, blank_here) in map_in_order(summed, whole_lines()):

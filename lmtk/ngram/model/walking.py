@@ -1,8 +1,9 @@
 """Scores texts with a back-off model: the back-off recursion in kernels and in numpy.
 
-`walk` scores the tokens of a large text in one kernel, and `walk_plain` those of a small text in numpy. `step` scores
-one word, and `score_text` and `score_lines` score sentences in KenLM's arithmetic. `advance` and `fill_scores` work on
-many states at once: contexts, as `step` numbers them.
+`walk` scores the tokens of a large text in one kernel, and `walk_plain` those of a small text in numpy. `sum_text`
+scores a large text straight from its bytes, and adds up the log probabilities of each line. `step` scores one word, and
+`score_text` and `score_lines` score sentences in KenLM's arithmetic. `advance` and `fill_scores` work on many states at
+once: contexts, as `step` numbers them.
 
 The kernels take a tuple of arrays: trie, logs and far of the table in `nodes`; unigram (W,) int32: the 1-gram of each
 word, -1 for none; log10p_1 (W,) float32: its log10 p. Contexts do not reach back over a word without a 1-gram, such as
@@ -23,6 +24,16 @@ LANES = 48  # parts of a text that are scored side by side
 LISTED, WEIGHTS = LANES + 1, 100 * LANES  # the sizes of a list of parts, and of the array of their weights
 PART = 64  # tokens of a part, at least
 AFTER_NOTHING, AFTER_UNKNOWN = 0, 1  # states: after nothing, and after a word without a 1-gram
+# the arrays in which `sum_text` works: name -> (type, entries for each byte of the text; two more bytes are assumed)
+ROOM = {
+    "sums": (np.float64, 1),
+    "ends": (np.int64, 1),
+    "ids": (np.int32, 1),
+    "tokens": (np.int32, 2),
+    "log10p": (np.float32, 2),
+    "fresh": (np.bool_, 2),
+    "used": (np.int8, 2),
+}
 u64 = np.uint64
 prefetch, local = intrinsic("prefetch"), intrinsic("local")
 
@@ -370,6 +381,53 @@ def put_line(ids, begin, end, marks, tokens, fresh, at):
             tokens[at], fresh[at] = w, at == first
             at += 1
     return at
+
+
+@sealed
+def sum_text(arrays, table, marks, text, room):
+    """sums (S,) <- the sum of log10 p over the words of each line that is not blank, added one after the other in
+    double precision. Words of probability 0 are left out. `text.corpus.with_marks` adds sentence marks in the same way
+    to small texts, and `reports.srilm.outcome` decides in the same way what is counted.
+
+    table: the arrays of a `text.corpus.Table`. marks: V; the ids of <unk>, <s> and </s>; whether <s>, and whether </s>,
+    is added to lines without it. room: the arrays of ROOM. Returns the numbers of sums, sentences, words, `unk` with
+    p = 0, other words with p = 0, `unk` with p > 0, blank lines.
+    """
+    V, unk, sos, eos, add_sos, add_eos = marks
+    sums, ends, ids, tokens, log10p, fresh, used = room
+    n = look_up(text, 0, table, (0, 0), -1, unk, ids)[1]
+    if n and ids[n - 1] >= 0:
+        ids[n] = -1
+        n += 1
+    at, lines, blank, start = 0, 0, 0, 0
+    for i in range(n):
+        if ids[i] >= 0:
+            continue
+        if i == start:
+            blank += 1
+        else:
+            before = sos if add_sos and ids[start] != sos else -1
+            after = eos if add_eos and ids[i - 1] != eos else -1
+            ends[lines] = at = put_line(ids, start, i, (before, after), tokens, fresh, at)
+            lines += 1
+        start = i + 1
+    walk(arrays, V, False, tokens[:at], fresh[:at], log10p, used)
+    at = sentences = words = oovs = zeros = unknown = 0
+    for line in range(lines):
+        total = 0.0
+        for t in range(at + (tokens[at] == sos), ends[line]):
+            w, last = tokens[t], t + 1 == ends[line]
+            sentences += last and w == eos
+            words += not (last and w == eos)
+            if log10p[t] == -np.inf:
+                oovs += w == unk
+                zeros += w != unk
+            else:
+                unknown += w == unk
+                total += np.float64(log10p[t])
+        at = ends[line]
+        sums[line] = total
+    return lines, sentences, words, oovs, zeros, unknown, blank
 
 
 @jit
