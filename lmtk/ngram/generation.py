@@ -10,7 +10,6 @@ import numpy as np
 
 from lmtk.errors import LmtkError
 from lmtk.lm import probability
-from lmtk.ngram.model.nodes import find_unigrams
 from lmtk.ngram.model.searching import find_rows
 from lmtk.ngram.model.walking import find_context_nodes
 
@@ -29,12 +28,11 @@ def sentences(model, prefixes, seed=1, unk=False):
         raise LmtkError("the model never predicts </s>, so its sentences would not end")
     chances = make_chances(model, unk)
     cumulative = lru_cache(max(CACHED // vocab.V, 1))(lambda nodes: np.cumsum(chances(nodes)))
-    unigrams = find_unigrams(model.nodes, len(vocab.words))
     for prefix in prefixes:
         words = list(prefix)
         while words[-1:] != [vocab.eos_id] and len(words) - len(prefix) < LONGEST:
             context = words[max(len(words) - model.order + 1, 0) :]
-            sums = cumulative(tuple(find_context_nodes(model.nodes, unigrams, context)))
+            sums = cumulative(tuple(find_context_nodes(model.nodes, model.walk.unigram, context)))
             if not sums[-1] > 0:
                 raise LmtkError("the model gives every word the probability 0 after some context")
             words.append(int(np.searchsorted(sums, random.random() * sums[-1], "right")))

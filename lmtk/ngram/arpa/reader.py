@@ -348,8 +348,7 @@ def nodes_of_many(sections, growing, linked):
             for k, pieces in sections.items()
         ]
     growing.spare.clear()
-    for section in sections.values():
-        section.clear()
+    sections.clear()
     if growing.home:
         bounded.trim()  # freed memory goes back to the system, for the pages of the file
     return nodes_of_rows(rows, W, growing.home, linked) if rows else (trie.nodes(linked), 0)

@@ -13,8 +13,8 @@ from lmtk.machine.jit import intrinsic, jit
 from lmtk.machine.threads import map_in_order
 from lmtk.ngram.counting.counts import find_rows
 from lmtk.ngram.edit.renormalize import log10p_of_all
-from lmtk.ngram.model.nodes import children_of, find_unigrams
-from lmtk.ngram.model.searching import add_tables, find_batch
+from lmtk.ngram.model.nodes import children_of
+from lmtk.ngram.model.searching import find_batch
 from lmtk.ngram.model.walking import fetch
 from lmtk.text.corpus import sentences
 from lmtk.text.vocab import SOS
@@ -75,9 +75,9 @@ def times_in_texts(model, corpora, order):
     """(how often each n-gram of a model of up to `order` words occurs in texts, an int64 array for each order; the
     number of words). corpora: Corpora in the vocabulary of the model.
     """
-    nodes = add_tables(model.nodes)
+    nodes, unigrams = model.walk.nodes, model.walk.unigram
     base = np.cumsum([0, *map(nodes.size, range(1, order + 1))])
-    times, unigrams = zeros(base[-1], np.int64), find_unigrams(nodes, len(model.vocab.words))
+    times = zeros(base[-1], np.int64)
 
     def parts():
         is_continued = False

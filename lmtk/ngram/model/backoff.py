@@ -227,13 +227,12 @@ def declare_arrays(sizes, size):
     """Declare the arrays of the binary form, by name; size(name, axis) gives the lengths in the file. The children of
     nodes are not checked, since that would take a pass over the model.
     """
-    arrays, n, missing_columns = {}, sizes.order, 0
-    if size("nodes1", 1) in (WIDE, NARROW):
+    arrays, n = {}, sizes.order
+    has_suffixes = size("nodes1", 1) in (WIDE, NARROW)  # not in the files of early checkouts
+    if has_suffixes:
         arrays["far"] = Array("I32", (max(size("far", 0), 1), 2))
         arrays["slots"], arrays["spans"] = Array("I32", (size("slots", 0),)), Array("I64", (n + 1, 2))
-    else:
-        missing_columns = 1  # the files of early checkouts do not have suffixes
     for k in range(1, n + 1):
-        width = (WIDE if k < n else NARROW) - missing_columns
+        width = (WIDE if k < n else NARROW) - (not has_suffixes)
         arrays[f"nodes{k}"] = Array("I32", (max(size(f"nodes{k}", 0), 1), width))
     return arrays
