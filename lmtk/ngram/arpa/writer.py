@@ -23,14 +23,13 @@ def write_text(out, model, sort=True, may_reuse=False):
     out.write(b"\n\\data\\\n" + b"".join(b"ngram %d=%d\n" % (k, size) for k, size in enumerate(sizes, 1)))
     if not model.is_large("write" if plain else "") or sum(sizes) >= 1 << 31:
         format_sections(out, model, rank, sort)
-    elif plain:
-        from lmtk.ngram.arpa.printing import write_sorted
-
-        write_sorted(out, model, rank, may_reuse)
     else:
-        from lmtk.ngram.arpa import printing
+        from lmtk.ngram.arpa.printing import srilm_layout, write_sections, write_sorted
 
-        printing.write_sections(out, model, rank, printing.srilm_layout(sorted(words) if sort else words).lines, sort)
+        if plain:
+            write_sorted(out, model, rank, may_reuse)
+        else:
+            write_sections(out, model, rank, srilm_layout(sorted(words) if sort else words).lines, sort)
     out.write(b"\n\\end\\\n")
 
 

@@ -24,11 +24,10 @@ def close(model):
         return model
     nodes, W = model.nodes, len(model.vocab.words)
     rows = [make_rows(*model.ngrams(k)) for k in range(1, nodes.order + 1)]
-    missing = np.empty((0, nodes.order), np.int32)  # ids of the n-grams that are added to an order
     for k in range(nodes.order, 2, -1):
-        is_far = nodes.levels[k]["suffix"][:-1] < 0
-        missing = np.concatenate((rows[k - 1][: len(is_far)][is_far, 1:k], missing[:, 1:]))
-        rows[k - 2] = np.concatenate((rows[k - 2], make_rows(missing, np.nan, 0)))
+        has_suffix = np.zeros(len(rows[k - 1]), bool)  # not those that were added
+        has_suffix[: nodes.size(k)] = nodes.levels[k]["suffix"][:-1] >= 0
+        rows[k - 2] = np.concatenate((rows[k - 2], make_rows(rows[k - 1][~has_suffix, 1:k], np.nan, 0)))
     mend(rows)  # the model's own n-gram comes first among equal ones
     for level in rows[1:]:
         log10p = level.view(np.float32)[:, -2]

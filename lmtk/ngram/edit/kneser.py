@@ -53,14 +53,14 @@ class KneserNey:
     tokens: int
 
     @cached_property
-    def sums(self):
-        """(S, G) before pruning."""
+    def unpruned(self):
+        """(S, G, the `probabilities`) of the model before pruning."""
         S, G = [], []
         for k, (c, D) in enumerate(zip(self.counts, self.D), 1):
             contexts, size = self.model.nodes.parents(k), len(self.model.nodes.levels[k - 1]) - 1
             S.append(np.bincount(contexts, c, size))
             G.append(np.bincount(contexts, D[np.minimum(c, 3)], size))
-        return S, G
+        return S, G, self.probabilities(self.counts, S, G)
 
     def probabilities(self, counts, S, G):
         """p of every n-gram, an array for each order, from order 0 on, where p is 1 / V."""
@@ -72,22 +72,18 @@ class KneserNey:
                 p.append(np.where(total > 0, (c - D[np.minimum(c, 3)] + G[k - 1][contexts] * q) / total, q))
         return p
 
-    @cached_property
-    def lower(self):
-        """`probabilities` before pruning."""
-        return self.probabilities(self.counts, *self.sums)
-
     def mark(self, threshold, minorder):
         """(stays, counts, S, G) after pruning the n-grams of `minorder` words or more whose removal raises the
         perplexity of the text by a smaller share than `threshold`.
         """
-        counts, S, G = ([x.copy() for x in orders] for orders in (self.counts, *self.sums))
+        *sums, lower = self.unpruned
+        counts, S, G = ([x.copy() for x in orders] for orders in (self.counts, *sums))
         stays = [(c > 0).view(np.uint8) for c in counts]
         needed, limit = [*map(np.zeros_like, stays)], self.tokens * math.log1p(threshold)
         for k in range(len(self.D), max(minorder, 2) - 1, -1):
             ngrams = counts[k - 1], stays[k - 1], needed[k - 1], S[k - 1], G[k - 1], self.D[k - 1]
             shorter = counts[k - 2], self.times[k - 2], needed[k - 2], S[k - 2], G[k - 2], self.D[k - 2]
-            prune_order(self.model.nodes.arrays, k, ngrams, shorter, self.lower[k - 2], limit)
+            prune_order(self.model.nodes.arrays, k, ngrams, shorter, lower[k - 2], limit)
         stays = [np.ones_like(stays[0]), *map(np.bitwise_or, stays[1:], needed[1:])]
         return stays, counts, S, G
 

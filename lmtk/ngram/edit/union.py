@@ -134,14 +134,11 @@ def mix_numbers(united, weights, k, part, arrays, suffixes):
             node, many = node0 + begin + i, 0
             while k > 1 and node >= memory[up + WIDE * (q + 1) + CHILD]:
                 q += 1
-            if k > 1:  # the contexts whose weights go with that suffix
-                chain[0], many = base[k - 1] + q, 1
-            if k > 2 and order[i] < k - 1:
-                above, context = suffix_of(memory, where, far, k - 1, q)
-                while above and above >= order[i]:
-                    chain[many] = base[above] + context
-                    many += 1
-                    above, context = suffix_of(memory, where, far, above, context)
+            above, context = k - 1, q  # the contexts whose weights go with that suffix
+            while above and above >= order[i]:
+                chain[many] = base[above] + context
+                many += 1
+                above, context = suffix_of(memory, where, far, above, context)
             has_p[i] = False
             for m in range(T):
                 p, more, bow, at = f32(np.nan), f32(0), f32(0), old[m, k - 1, AT]

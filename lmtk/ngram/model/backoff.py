@@ -136,8 +136,7 @@ class Backoff:
         if self.order < 2 or not self.nodes.size(2):
             return True
         node = self.walk.unigram[self.vocab.sos_id]
-        first, last = self.nodes.levels[1]["child"][node : node + 2] if node >= 0 else (0, 0)
-        return bool(first < last)
+        return bool(node >= 0 and np.diff(self.nodes.levels[1]["child"][node : node + 2]) > 0)
 
     @cached_property
     def bare(self):
