@@ -147,11 +147,10 @@ def write_sections(out, model, rank, lines, context_first=False):
     Layout, for rows of these numbers.
     """
     nodes, scratch, stated = model.nodes, Scratch(), weights_stated(model)
-    most = max(bounded.bound // BYTES, LEAST) if bounded.bound else 1 << 40
     for k in range(1, nodes.order + 1):
         out.write(b"\n\\%d-grams:\n" % k)
         columns = [k - 1, *range(k - 1)] if context_first else [*range(k)]  # the last decides first
-        for rows in ranges(nodes, k, columns[-1], rank, stated[k - 1], most):
+        for rows in ranges(nodes, k, columns[-1], rank, stated[k - 1]):
             place = sorted_places(np.ascontiguousarray(rows[:, column]) for column in columns)
 
             def lines_of(begin, k=k, rows=rows, place=place):
@@ -163,20 +162,21 @@ def write_sections(out, model, rank, lines, context_first=False):
             out.writelines(map_in_order(lines_of, range(0, len(rows), PIECE)))
 
 
-def ranges(nodes, k, lead, rank, stated, most):
+def ranges(nodes, k, lead, rank, stated):
     """Yields the rows (M, k + 3) of the n-grams of order k, for one range after the other of the numbers of the leading
     word, the word at `lead`. A range has up to `most` rows, or those of a single word.
     """
+    most = max(bounded.bound // BYTES, LEAST) if bounded.bound else nodes.size(k)
+    pieces = map_in_order(lambda a: rows_of(nodes, k, a, rank, stated), range(0, nodes.size(k), PIECE))
+    if nodes.size(k) <= most:
+        yield np.concatenate([*pieces, np.zeros((0, k + 3), np.int32)])
+        return
     sizes, level = np.zeros(len(rank), np.int64), nodes.levels[lead + 1]
     for a in range(0, len(level) - 1, PIECE):
         part = level[a : a + PIECE + 1]
         extensions = np.diff(part["child"]).astype(np.int64) if lead + 1 < k else 1
         np.add.at(sizes, rank[part["word"][:-1]], extensions)
     cuts = suffix.cut_words(np.append(0, np.cumsum(sizes)), most, 0)
-    pieces = map_in_order(lambda a: rows_of(nodes, k, a, rank, stated), range(0, nodes.size(k), PIECE))
-    if len(cuts) == 2:
-        yield np.concatenate([*pieces, np.zeros((0, k + 3), np.int32)])
-        return
     range_of, shelf = np.repeat(np.arange(len(cuts) - 1, dtype=np.uint16), np.diff(cuts)), Shelf()
     for rows in pieces:
         shelf.deal(rows, range_of[rows[:, lead]])

@@ -203,16 +203,13 @@ def unite(models, ids, W, weights=None, may_reuse=False):
         map_at_once(partial(put_records, memory, where, k, models[0] if weights is None else None), zip(begins, pieces))
         if k > 1:
             far = add_suffixes((memory, where, table, np.array([[0, len(table)]] * n)), k, unigram, far)
-
-        def mix(pair, k=k, far=far):
-            begin, (first, *_, place) = pair
-            arrays = memory, memory.view(f32), where, far
-            mix_numbers(united, np.array(weights, float), k, (first, begin, place), arrays, (base, rows))
-
-        def index(k=k):  # for the suffixes of the next order; one thread does this while the others mix
-            return build_table(memory, where, k) if 1 < k < n else NO_TABLE
-
-        mixing = [] if weights is None else [partial(mix, pair) for pair in zip(begins, pieces)]
+        # one thread makes the table, for the suffixes of the next order, while the others mix
+        index = partial(build_table, memory, where, k) if 1 < k < n else lambda: NO_TABLE
+        arrays = memory, memory.view(f32), where, far
+        mixing = [
+            partial(mix_numbers, united, np.array(weights, float), k, (first, begin, place), arrays, (base, rows))
+            for begin, (first, *_, place) in zip(begins, pieces if weights is not None else ())
+        ]
         table, *_ = map_at_once(lambda job: job(), [index, *mixing])
         contexts = [(begin, place) for begin, (*_, place) in zip(begins, pieces)]
         del pieces, mixing
