@@ -159,11 +159,8 @@ def numbered(stream, path, unigrams):
     """Yields (number, line) for the lines of a file; of a large file, Rows in place of the lines of n-grams."""
     blocks = decode_blocks(stream, path, BLOCK)
     first = [*islice(blocks, LARGE["arpa"] // BLOCK + 1)]
-    large = pays("arpa", sum(map(len, first)), "read")
-    if large:  # the memory of one block is reused for the next
-        memory.keep()
     blocks = chain(first, blocks)
-    yield from pieces(blocks, unigrams) if large else split_lines(blocks)
+    yield from pieces(blocks, unigrams) if pays("arpa", sum(map(len, first)), "read") else split_lines(blocks)
 
 
 def parse(line, k):
@@ -184,6 +181,7 @@ def pieces(blocks, unigrams):
     """Yields (number, line) as `split_lines` does, but Rows in place of the lines that `text.kernels.read_lines` reads.
     From the 2-grams on, threads read the blocks; before, this thread does, since the order of 1-grams numbers words.
     """
+    memory.keep()  # that of one block is reused for the next
     line, unigrams.table = 0, Table([], [])  # 1-grams are not looked up
     for is_shared, parts in groupby(split_sections(blocks), lambda part: part[0] > 1):
         if is_shared:
@@ -251,19 +249,18 @@ class GrowingTrie:
         """Appends Rows to a section. Rows that follow each other are joined in memory for as many n-grams as are
         `stated`, taken from `spare` if there is some.
         """
-        last, (size, width) = section[-1] if section else None, rows.rows.shape
-        if isinstance(last, Rows):
-            begin, whole = len(last.rows), last.rows.base
-        else:
-            begin = 0
+        size, width = rows.rows.shape
+        if not (section and isinstance(section[-1], Rows)):
             try:
                 whole = self.spare.pop() if self.spare else np.empty(max(min(stated, MOST), size) * width, np.int32)
             except MemoryError:  # \data\ may promise more than there are
                 whole = np.empty(size * width, np.int32)
-            section.append(rows)
+            section.append(replace(rows, rows=whole[:0].reshape(-1, width)))
+        before = section[-1].rows
+        begin, whole = len(before), before.base
         if len(whole) < (begin + size) * width:
             whole = np.empty(2 * (begin + size) * width, np.int32)
-            whole[: begin * width] = section[-1].rows[:begin].ravel()
+            whole[: begin * width] = before.ravel()
         joined = whole[: (begin + size) * width].reshape(-1, width)
         joined[begin:] = rows.rows
         section[-1] = replace(rows, rows=joined, unknown=section[-1].unknown or rows.unknown, text=None)
