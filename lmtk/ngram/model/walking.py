@@ -390,15 +390,12 @@ def sum_text(arrays, table, marks, text, room):
     to small texts, and `reports.srilm.outcome` decides in the same way what is counted.
 
     table: the arrays of a `text.corpus.Table`. marks: V; the ids of <unk>, <s> and </s>; whether <s>, and whether </s>,
-    is added to lines without it. room: the arrays of ROOM. Returns the numbers of sums, sentences, words, `unk` with
-    p = 0, other words with p = 0, `unk` with p > 0, blank lines.
+    is added to lines without it. text: whole lines. room: the arrays of ROOM. Returns the numbers of sums, sentences,
+    words, `unk` with p = 0, other words with p = 0, `unk` with p > 0, blank lines.
     """
     V, unk, sos, eos, add_sos, add_eos = marks
     sums, ends, ids, tokens, log10p, fresh, used = room
     n = look_up(text, 0, table, (0, 0), -1, unk, ids)[1]
-    if n and ids[n - 1] >= 0:
-        ids[n] = -1
-        n += 1
     at, lines, blank, start = 0, 0, 0, 0
     for i in range(n):
         if ids[i] >= 0:
