@@ -26,7 +26,7 @@ import numpy as np
 
 from lmtk.exponential import FAST, sigma, tanh
 from lmtk.machine.blas import shares
-from lmtk.machine.factors import Tiles, address, factor, multiply
+from lmtk.machine.factors import address, multiply
 from lmtk.machine.jit import inlined, jit
 from lmtk.machine.large import pays
 from lmtk.machine.threads import map_at_once
@@ -39,15 +39,14 @@ class Unit:
     """A kind of unit. gates: the number of gates; width: a state is width n numbers, the first n are the activations.
 
     step(zr, t, s, U, Q, new, kept): changes zr and t in place, and writes new (k, width n), the state after the step,
-    and kept (k, n), which the backward step needs. U, and UT below: from `factor`. Q: what must still be added to zr, s
-    S, or None. back(gs, zr, t, s, kept, UT, gG): gs (k, width n) is dL/d(new state) on entry; on return it is dL/ds
-    without the part through the gates. gG (k, (gates + 1) n) <- dL/d(inputs of the gates and of the proposed state).
+    and kept (k, n), which the backward step needs. Q: what must still be added to zr, s S, or None. back(gs, zr, t, s,
+    kept, UT, gG): gs (k, width n) is dL/d(new state) on entry; on return it is dL/ds without the part through the
+    gates. gG (k, (gates + 1) n) <- dL/d(inputs of the gates and of the proposed state).
     alike: whether U multiplies the activations before the step, as S does; else U multiplies `kept`. If alike, one
     product with [S | U] replaces two: Q is this product, (k, (gates + 1) n), and step and back get None for U and UT.
-    run, run_back: kernels for all steps of sequences at once, used when the calls for single steps
-    would take much of the time; None: there are none. They get R and U of `follow`, or RT and UT of `follow_back`, as
-    tiles, or None. open: the gate whose biases start at 1, so that a state persists (Jozefowicz et al. 2015); None: no
-    gate.
+    run, run_back: kernels for all steps of sequences at once, used when the calls for single steps would take much of
+    the time; None: there are none. They get R and U of `follow`, or RT and UT of `follow_back`. open: the gate whose
+    biases start at 1, so that a state persists (Jozefowicz et al. 2015); None: no gate.
     """
 
     name: str
@@ -134,13 +133,13 @@ def gated_step(zr, t, s, U, Q, new, rs):
     n = t.shape[1]
     if is_worth_compiling(t, zr):
         gate_sums(zr, s, rs, Q)
-        state_sums(t, U(rs), zr, s, new)
+        state_sums(t, rs @ U, zr, s, new)
         return
     if Q is not None:
         zr += Q
     sigmoid(zr)
     np.multiply(zr[:, n:], s, out=rs)
-    t += U(rs)
+    t += rs @ U
     np.tanh(t, out=t)
     np.subtract(t, s, out=new)
     new *= zr[:, :n]
@@ -149,7 +148,7 @@ def gated_step(zr, t, s, U, Q, new, rs):
 
 def gated_back(gs, zr, t, s, kept, UT, gG):
     update_backward(gs, zr, t, s, gG)
-    reset_backward(gs, zr, s, UT(gG[:, 2 * t.shape[1] :]), gG)
+    reset_backward(gs, zr, s, gG[:, 2 * t.shape[1] :] @ UT, gG)
 
 
 @jit
@@ -189,7 +188,7 @@ def lstm_step(zr, t, s, U, Q, new, seen):
     """
     n = t.shape[1]
     if U is not None:
-        t += U(s[:, :n])
+        t += s[:, :n] @ U
     if is_worth_compiling(t, zr):
         lstm_sums(zr, t, s, new, seen, Q)
         return
@@ -212,7 +211,7 @@ def lstm_back(gs, zr, t, s, kept, UT, gG):
     if UT is None:
         gs[:, :n] = 0
     else:
-        UT(gG[:, 3 * n :], gs[:, :n])
+        np.matmul(gG[:, 3 * n :], UT, out=gs[:, :n])
 
 
 @jit
@@ -235,7 +234,7 @@ def lstm_backward(gs, zr, t, s, seen, gG):
 
 def tanh_step(zr, t, s, U, Q, new, kept):
     """The simple unit (Elman 1990; Bahdanau et al. 2015, equation 1 and A.1.1): t, new <- s_i = tanh(t + s_(i-1) U)."""
-    t += Q if U is None else U(s)
+    t += Q if U is None else s @ U
     np.tanh(t, out=t)
     new[:] = t
 
@@ -245,7 +244,7 @@ def tanh_back(gs, zr, t, s, kept, UT, gG):
     np.multiply(t, t, out=gG)
     np.subtract(1, gG, out=gG)
     gG *= gs
-    gs[:] = 0 if UT is None else UT(gG)
+    gs[:] = 0 if UT is None else gG @ UT
 
 
 @inlined
@@ -399,10 +398,9 @@ def whole_run(unit, R, U, t):
     """(`address`, R, U) for kernels of all steps at once; None if the job is too small for them. t (P, n), of all
     steps.
     """
-    is_tiled = all(isinstance(x, Tiles) and x.tiles.dtype == t.dtype == np.float32 for x in (R, U) if x)
-    if not (unit.run and is_tiled and is_worth_compiling(t, kind="states")):
+    if not (unit.run and R.dtype == t.dtype and is_worth_compiling(t, kind="states")):
         return None
-    return address(), *(x and x.for_kernels() for x in (R, U))
+    return address(), R, U
 
 
 def follow(unit, inputs, sizes, recurrent, state=None, fresh=None, threads=1):
@@ -415,7 +413,7 @@ def follow(unit, inputs, sizes, recurrent, state=None, fresh=None, threads=1):
     (G, at, b), (S, U) = inputs, recurrent
     P, (n, gates), kind = len(at), S.shape, G.dtype
     d = gates + unit.alike * n
-    R, U = (factor(S, U), None) if unit.alike else (factor(S), factor(U))
+    R, U = (np.hstack((S, U)), None) if unit.alike else map(np.ascontiguousarray, (S, U))
     zr, t, kept = np.empty((P, gates), kind), *np.empty((2, P, n), kind)
     before, after = np.empty((2, P, unit.width * n), kind)
     state = np.zeros((sizes[0], unit.width * n), kind) if state is None else state
@@ -437,7 +435,7 @@ def follow(unit, inputs, sizes, recurrent, state=None, fresh=None, threads=1):
             if fresh is not None:
                 s[fresh[now]] = 0
             new = after[now]
-            unit.step(zr[now], t[now], s, U, R(s[:, :n], Q[:k]), new, kept[now])
+            unit.step(zr[now], t[now], s, U, np.matmul(s[:, :n], R, out=Q[:k]), new, kept[now])
 
     run_shares(threads, go, sizes[0], P * n * d)
     return after[:, :n], (*memory, fresh), after[P - sizes[-1] :].copy()
@@ -450,7 +448,8 @@ def follow_back(unit, ga, sizes, recurrent, memory, threads=1):
     (zr, t, before, kept, fresh), (S, U) = memory, recurrent
     (P, n), gates = ga.shape, S.shape[1]
     gG, d = np.empty((P, gates + n), ga.dtype), gates + unit.alike * n
-    RT, UT = (factor(np.vstack((S.T, U.T))), None) if unit.alike else (factor(S.T), factor(U.T))
+    RT, UT = (np.hstack((S, U)).T, None) if unit.alike else (S.T, np.ascontiguousarray(U.T))
+    RT = np.ascontiguousarray(RT)
     carried = np.zeros((sizes[0], before.shape[1]), ga.dtype)
     at_once = whole_run(unit, RT, UT, t)
 
@@ -462,7 +461,7 @@ def follow_back(unit, ga, sizes, recurrent, memory, threads=1):
             now, gs = slice(start, stop), carried[share][: stop - start]
             gs[:, :n] += ga[now]
             unit.back(gs, zr[now], t[now], before[now], kept[now], UT, gG[now])
-            gs[:, :n] += RT(gG[now, :d])
+            gs[:, :n] += gG[now, :d] @ RT
             if fresh is not None:
                 gs[fresh[now]] = 0
 

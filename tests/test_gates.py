@@ -12,7 +12,7 @@ from small_models import by_checkpoint, neural, prepared, run, settings
 from steps import Small, assert_step, same
 
 from lmtk import units
-from lmtk.machine import blas, factors
+from lmtk.machine import blas
 from lmtk.machine.parallel import ALONE
 from lmtk.nplm import dropout, kernels, objectives, running, training
 from lmtk.nplm import model as scoring
@@ -154,7 +154,7 @@ def test_compiled_and_plain_units_agree(unit, large_from):
         large_from(least, "units")
         gates, proposed = zr.copy(), t.copy()
         new, kept = np.empty_like(s), np.empty_like(proposed)
-        unit.step(gates, proposed, s, factors.factor(U), None, new, kept)
+        unit.step(gates, proposed, s, U, None, new, kept)
         outcomes.append([new, kept, gates, proposed])
     for a, b in zip(*outcomes, strict=True):
         assert a == pytest.approx(b, abs=2e-6)
@@ -208,15 +208,11 @@ def test_threads_share_sequences(unit, monkeypatch):
 
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("begun", [False, True])
-@pytest.mark.parametrize("small", [factors.SMALL, 0] if blas.sgemm() else [0])
 @pytest.mark.parametrize("n", [19, 24, 192])
 @pytest.mark.parametrize("unit", [units.GATED, units.LSTM], ids=lambda unit: unit.name)
-def test_all_steps_at_once_are_one_after_another(unit, n, small, threads, begun, monkeypatch, large_from):
-    """The kernels over all steps, with products from inside of them, against steps that Python calls; factors are of
-    one tile or of several.
-    """
+def test_all_steps_at_once_are_one_after_another(unit, n, threads, begun, monkeypatch, large_from):
+    """The kernels over all steps, with products from inside of them, against steps that Python calls."""
     monkeypatch.setattr(blas, "SHARE", 1)
-    monkeypatch.setattr(factors, "small", lambda: small)
     large_from(1, "states")
     random, sizes = np.random.default_rng(1), [40, 40, 33, 8]
     P, d = sum(sizes), unit.gates * n
@@ -228,8 +224,7 @@ def test_all_steps_at_once_are_one_after_another(unit, n, small, threads, begun,
     fresh, outcomes = random.random(P) < 0.1 if begun else None, []
     for go, back in ((unit.run, unit.run_back), (None, None)):
         replaced, gS, gU = replace(unit, run=go, run_back=back), np.empty_like(S), np.empty_like(U)
-        both = (factors.factor(S, U), None) if unit.alike else (factors.factor(S), factors.factor(U))
-        assert bool(units.whole_run(replaced, *both, np.empty((P, n), np.float32))) == (go is not None)
+        assert bool(units.whole_run(replaced, S, U, np.empty((P, n), np.float32))) == (go is not None)
         a, memory, last = units.follow(replaced, (G, at, b), sizes, (S, U), state if begun else None, fresh, threads)
         gG = units.follow_back(replaced, ga, sizes, (S, U), memory, threads)
         blas.products(threads, *units.weight_products(replaced, memory, gG, gS, gU))

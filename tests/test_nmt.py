@@ -15,7 +15,6 @@ from lmtk.files.outputs import open_out
 from lmtk.files.registry import load_translation
 from lmtk.jobs.translating import TranslateJob, translated_words
 from lmtk.jobs.translation_training import TrainTranslationJob
-from lmtk.machine import blas, factors
 from lmtk.nmt import alignment, beam, kernels, network, scoring, training
 from lmtk.text import subwords
 from lmtk.text.bitext import Bitext
@@ -164,7 +163,7 @@ def test_sums_and_softmax_do_not_overflow():
     y = np.array([[1e4, 0.0], [-1e4, -1e4]], np.float32)
     top, total = kernels.exponentiate(y)
     assert np.isfinite(y).all() and total.tolist() == [1, 2] and top.tolist() == [1e4, -1e4]
-    Wo = kernels.output_tiles(np.full((1, 8), 1e4, np.float32), np.zeros(8, np.float32))
+    Wo = kernels.output_spans(np.full((1, 8), 1e4, np.float32), np.zeros(8, np.float32))
     y, tops, sums = kernels.span_outputs(np.array([[1, 1], [-1, 1]], np.float32), Wo)
     assert sums == pytest.approx([1e4 + np.log(8), -1e4 + np.log(8)]) and tops.tolist() == [[1e4], [-1e4]]
     x = np.array([-1e4, 0.0, 1e4], np.float32)
@@ -180,12 +179,9 @@ def test_fast_tanh():
     assert (np.abs(actual) <= 1).all()
 
 
-@pytest.mark.parametrize("small", [factors.SMALL, 0] if blas.sgemm() else [0])
 @pytest.mark.parametrize("B", [1, 3])
 @pytest.mark.parametrize("V", [7, 600])
-def test_best_words(B, V, small, monkeypatch):
-    """By BLAS, with and without kernels for small products."""
-    monkeypatch.setattr(factors, "small", lambda: small)
+def test_best_words(B, V):
     random = np.random.default_rng(1)
     Wo, bo = random.integers(-3, 3, (4, V)).astype(np.float32), random.integers(-1, 2, V).astype(np.float32)
     y = Wo + bo  # many are equal
@@ -193,7 +189,7 @@ def test_best_words(B, V, small, monkeypatch):
     shape = 2, B
     parent, word, score = np.zeros(shape, int), np.zeros(shape, int), np.empty(shape)
     t = np.hstack((np.eye(4), np.ones((4, 1)))).astype(np.float32)
-    actual, tops, sums = kernels.span_outputs(t, kernels.output_tiles(Wo, bo))
+    actual, tops, sums = kernels.span_outputs(t, kernels.output_spans(Wo, bo))
     assert actual[:, :V].tolist() == y.tolist() and (actual[:, V:] == -np.inf).all()
     assert sums == pytest.approx(np.log(np.exp(y.astype(float)).sum(axis=1)))
     assert tops.tolist() == [[row[i : i + kernels.SPAN].max() for i in range(0, V, kernels.SPAN)] for row in y]

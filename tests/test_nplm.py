@@ -22,8 +22,7 @@ from lmtk.files.registry import BINARY, load
 from lmtk.jobs.progress import Reporter
 from lmtk.jobs.training import Life
 from lmtk.machine import factors
-from lmtk.machine.blas import add_product, sgemm
-from lmtk.machine.factors import factor
+from lmtk.machine.blas import add_product
 from lmtk.machine.parallel import ALONE
 from lmtk.nplm import dropout, objectives, pace, single, training
 from lmtk.nplm import model as scoring
@@ -99,46 +98,16 @@ def test_add_product_takes_any_layout(layout):
         assert np.allclose(M, expected, atol=1e-5)
 
 
-@pytest.mark.parametrize(
-    "K, widths, rows",
-    [
-        (3, (5,), 4),
-        (7, (64, 32), 40),
-        (300, (64, 128), 120),
-        (300, (33,), 50),
-        (1000, (64,), 33),
-        (2560, (64,), 16),
-        (4096, (64,), 9),
-        (7000, (64,), 9),
-        (1000, (40,), 0),
-    ],
-)
-@pytest.mark.parametrize("small", [factors.SMALL, 0])
-def test_factors(K, widths, rows, small, monkeypatch):
-    """Small products one after another, of tiles and of rows, and those of what has none; with and without kernels for
-    small products.
-    """
-    monkeypatch.setattr(factors, "small", lambda: small)
-    random = np.random.default_rng(1)
-    X, matrices = random.normal(size=(rows, 2 * K))[:, :K], [random.normal(size=(K, n)) for n in widths]
-    wanted, out = X @ np.hstack(matrices), np.zeros((rows, 2 * sum(widths)))
-    assert factor(*matrices)(X) == pytest.approx(wanted)
-    factor(*matrices)(X, out[:, : sum(widths)])
-    assert out == pytest.approx(np.hstack((wanted, 0 * wanted)))
-
-
-@pytest.mark.parametrize("small", [factors.SMALL, 0, None] if sgemm() else [None])
+@pytest.mark.parametrize("by_blas", [True, False])
 @pytest.mark.parametrize("K, N", [(1, 1), (3, 16), (100, 400), (257, 33), (64, 47)])
-def test_factors_in_kernels(K, N, small, monkeypatch):
+def test_factors_in_kernels(K, N, by_blas):
     """`multiply`, for any number of rows; it writes nothing else."""
-    monkeypatch.setattr(factors, "small", lambda: small)
     random = np.random.default_rng(1)
     M = random.normal(size=(K, N)).astype(np.float32)
-    by = factors.tiled(M, max(n for n in range(1, 65) if N % n == 0)).for_kernels()
     for rows in range(20):
         X, out = (random.normal(size=(rows, n + 5)).astype(np.float32) for n in (K, N))
         wanted = np.hstack((X[:, :K] @ M, out[:, N:]))
-        factors.multiply(0 if small is None else factors.address(), X[:, :K], by, out)
+        factors.multiply(factors.address() if by_blas else 0, X[:, :K], M, out)
         assert out == pytest.approx(wanted, rel=1e-4, abs=1e-4)
 
 

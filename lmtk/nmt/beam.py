@@ -12,7 +12,6 @@ from typing import NamedTuple
 import numpy as np
 
 from lmtk.machine import memory
-from lmtk.machine.factors import factor
 from lmtk.machine.threads import map_at_once
 from lmtk.nmt import kernels, network
 from lmtk.units import from_activations
@@ -71,8 +70,8 @@ class Tables:
     def __init__(self, p):
         self.p, self.unit, self.widths = p, p.layout.unit, network.widths(p)
         self.G = p.Ey @ p.Wy + p.by
-        self.S, self.U, self.C = factor(p.S, p.Uo), factor(p.U), factor(p.C, p.Co)
-        self.Wo = kernels.output_tiles(network.output_weights(p), p.bo)
+        self.S, self.U, self.C = np.hstack((p.S, p.Uo)), p.U, np.hstack((p.C, p.Co))
+        self.Wo = kernels.output_spans(network.output_weights(p), p.bo)
 
 
 class Decoder:
@@ -87,7 +86,7 @@ class Decoder:
         self.UH = kernels.project_annotations(H, p.Ua, p.ba) if p.layout.has_attention else None
         # C c_i = sum_j alpha_ij C h_j: one product for each annotation h_j, instead of one for each context c_i of each
         # hypothesis
-        self.HC = tables.C(H.reshape(-1, A)).reshape(K, T, -1)
+        self.HC = (H.reshape(-1, A) @ tables.C).reshape(K, T, -1)
         self.state = from_activations(tables.unit, np.tanh(h @ p.Ws + p.bs))
 
     def step(self, word, parents, parent, at):
@@ -99,12 +98,12 @@ class Decoder:
         """
         tables, alpha, n, state = self.tables, None, len(self.tables.p.U), self.state[parents]
         units, gates, _ = tables.widths
-        Q, R = tables.S(state[:, :n]), len(word)
+        Q, R = state[:, :n] @ tables.S, len(word)
         if tables.p.layout.has_attention:
             alpha, c = kernels.attend_at(self.HC, self.UH, at, self.lengths, Q[:, :units], tables.p.va)
         else:
             c = self.HC[at, 0]
-        zr, proposed, t = (np.empty((R, N), Q.dtype) for N in (gates, n, tables.Wo[0].shape[1]))
+        zr, proposed, t = (np.empty((R, N), Q.dtype) for N in (gates, n, tables.Wo.shape[1]))
         kernels.step_inputs(Q, c, tables.G, parent, word, (zr, proposed, t))
         before, kept = state[parent], np.empty_like(proposed)
         self.state = np.empty_like(before)

@@ -35,12 +35,11 @@ zr t s  (P, 2n) (P, n) (P, n)  gates, proposed states, states before the step: t
 import numpy as np
 
 from lmtk.exponential import FAST, exp, exp_rows, exp_rows_plain, ordered, tanh
-from lmtk.machine.factors import address, multiply, small, tiled
+from lmtk.machine.factors import address, multiply
 from lmtk.machine.jit import jit
 
 ROOM = 1 << 22  # outputs that are computed at once
 SPAN = 128  # outputs of a span; the search skips spans whose maximum is too low
-TILE = 64  # outputs of a tile of W_o, a divisor of SPAN
 BETAS = 0.9, 0.999  # of `adam`: how much of the means of the gradient and of its square an update keeps
 f32, i32 = np.float32, np.int32
 
@@ -235,21 +234,21 @@ def exponentiate(y):
     return top, total
 
 
-def output_tiles(Wo, bo):
-    """[W_o; b_o] in the form that `span_outputs` takes. The last span is filled up with words of probability 0."""
+def output_spans(Wo, bo):
+    """[W_o; b_o] by spans, (N / SPAN, l + 1, SPAN). The last span is filled up with words of probability 0."""
     (l, V), N = Wo.shape, -(-len(bo) // SPAN) * SPAN
     whole = np.zeros((l + 1, N), Wo.dtype)
     whole[:l, :V], whole[l, :V], whole[l, V:] = Wo, bo, -np.inf
-    return tiled(whole, TILE if small() else SPAN).for_kernels()
+    return np.ascontiguousarray(whole.reshape(l + 1, -1, SPAN).swapaxes(0, 1))
 
 
 def span_outputs(t, Wo):
     """The outputs y = t [W_o; b_o], (P, N) float32, from t (P, l + 1), the maxout units and a 1; Wo: from
-    `output_tiles`.
+    `output_spans`.
 
     Returns y; the maxima of the spans of y, (P, N / SPAN); and ln of the sums of e^y, (P,) float64.
     """
-    y, sums = np.empty((len(t), Wo[1]), t.dtype), np.empty(len(t))
+    y, sums = np.empty((len(t), len(Wo) * SPAN), t.dtype), np.empty(len(t))
     tops, parts = np.empty((2, len(t), y.shape[1] // SPAN), t.dtype)
     fill_spans(address(), t, Wo, y, tops, parts, sums)
     return y, tops, sums
@@ -292,10 +291,8 @@ def fill_spans(gemm, t, Wo, y, tops, parts, sums):
 
     gemm: `factors.address`. parts, of the shape of tops, is written: the sums of the spans.
     """
-    tiles, _, most = Wo
-    each = SPAN // tiles.shape[2]
-    for i in range(tops.shape[1]):
-        multiply(gemm, t, (tiles[i * each : (i + 1) * each], SPAN, most), y[:, i * SPAN : (i + 1) * SPAN])
+    for i in range(len(Wo)):
+        multiply(gemm, t, Wo[i], y[:, i * SPAN : (i + 1) * SPAN])
         span_sums(y, i, SPAN, tops, parts)
     join_sums(tops, parts, sums)
 

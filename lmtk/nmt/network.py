@@ -14,7 +14,6 @@ import numpy as np
 
 from lmtk.files import container, declared
 from lmtk.machine.blas import products
-from lmtk.machine.factors import factor
 from lmtk.nmt import kernels
 from lmtk.text.vocab import Vocab, vocab_of, vocab_settings
 from lmtk.units import UNITS, follow, follow_back, from_activations, sum_rows, weight_products
@@ -288,22 +287,21 @@ def decode(p, source, target, sos, drop=no_dropout):
     UH = kernels.project_annotations(H, p.Ua, p.ba) if attention else None
     fixed = None if attention else H[:, 0] @ p.C
     absent = np.where(np.arange(H.shape[1]) < lengths[:, None], 0, -np.inf).astype(H.dtype)
-    S, U, C = factor(p.S), factor(p.U), factor(p.C)
     for i, k in enumerate(side.sizes):
         now = slice(starts[i], starts[i + 1])
         s = s[:k]
         states[now] = s
-        Q = S(s[:, :n])
+        Q = s[:, :n] @ p.S
         # c_i by equations 5 and 6; without attention it is h_Tx for all i (A.2.2)
         if attention:
             q[now] = Q[:, :units]
             alphas[now], c[now] = kernels.attend(H[:k], UH[:k], absent[:k], q[now], p.va)
-            from_c = C(c[now])
+            from_c = c[now] @ p.C
         else:
             c[now], from_c = H[:k, 0], fixed[:k]
         zr[now] += Q[:, units:]
         t[now] += from_c[:, gates:]
-        unit.step(zr[now], t[now], states[now], U, from_c[:, :gates], new[now], seen[now])
+        unit.step(zr[now], t[now], states[now], p.U, from_c[:, :gates], new[now], seen[now])
         s = new[now]
     # t~_i = U_o s_(i-1) + V_o E y_(i-1) + C_o c_i, and t_i (A.2.2)
     o += states[:, :n] @ p.Uo
@@ -339,7 +337,7 @@ def decode_backward(p, g, gt, kept):
     gs_out, gc = go @ p.Uo.T, go @ p.Co.T
     gG = np.empty((P, d), gt.dtype)
     gQ = np.empty((P, units + gates), gt.dtype)
-    UT, ST, CT = (factor(a.T) for a in (p.U, p.S, p.C))
+    UT, ST, CT = (np.ascontiguousarray(a.T) for a in (p.U, p.S, p.C))
     if attention:
         gUH = np.zeros_like(kept.UH)
         g.va[:] = 0
@@ -348,13 +346,13 @@ def decode_backward(p, g, gt, kept):
         k, now = side.sizes[i], slice(starts[i], starts[i + 1])
         gs, gate = carried[:k], gG[now]
         unit.back(gs, zr[now], t[now], states[now], kept.seen[now], UT, gate)
-        gc[now] += CT(gate)
+        gc[now] += gate @ CT
         if attention:
             a = kernels.tanh_sum(kept.UH[:k], kept.q[now])
             attended = H[:k], a, kept.alphas[now], p.va
             kernels.attend_backward(attended, kept.lengths[:k], gc[now], (gUH[:k], g.va, gQ[now, :units]))
         gQ[now, units:] = gate[:, :gates]
-        gs[:, :n] += ST(gQ[now])
+        gs[:, :n] += gQ[now] @ ST
         gs[:, :n] += gs_out[now]
     gH = np.zeros_like(H)
     kernels.contexts_backward(kept.alphas, gc, starts, side.lengths, np.minimum(kept.lengths, H.shape[1]), gH)
