@@ -26,17 +26,8 @@ def options(kernel):
     return kernel.kernel_settings | private | ({} if kernel.allocates else {"_nrt": False})
 
 
-class Library(codegen.JITCodeLibrary):
-    """numba's library of a function, to be linked into its callers. It gets no machine code of its own."""
-
-    def _finalize_specific(self):
-        pass
-
-
 class Libraries(codegen.JITCPUCodegen):
-    """numba's code generator for Library. It does not make each function executable, which took a third of the time."""
-
-    _library_class = Library
+    """numba's code generator. It does not make each function executable, which took a third of the time."""
 
     def _add_module(self, module):
         pass
@@ -68,7 +59,7 @@ def compiled(kernel, kinds, entry):
     with global_compiler_lock:
         context = cpu_target.target_context
         runtime.initialize(context)  # this needs executable code
-        # numba has no setting to make Library objects in place of executable code, so its code generator is replaced
+        # numba has no setting that stops it from making functions executable, so its code generator is replaced
         usual, context._internal_codegen = context._internal_codegen, LIBRARIES
         try:
             dispatcher.compile(arguments)
@@ -93,7 +84,7 @@ def type_of(kind):
 
 
 def entry_of(kernel, code, kinds, name):
-    """The Library of the function that `compiled` describes; code: numba's compilation of the kernel."""
+    """numba's library of the function that `compiled` describes; code: numba's compilation of the kernel."""
     context = code.target_context
     module = context.create_module(name)
     entry = ir.Function(module, ir.FunctionType(OBJECT, [OBJECT, OBJECT.as_pointer(), WORD]), name)
@@ -121,19 +112,11 @@ def entry_of(kernel, code, kinds, name):
 def argument(python, kind, value):
     """numba's value of an argument of this kind. python: numba's PythonAPI; value: Python's object."""
     context, builder, numba_type = python.context, python.builder, type_of(kind)
-    if kind is NoneType:
-        return context.get_dummy_value()
     if kind is bytes:
         data = builder.gep(value, [WORD(BYTES)])
         return array_of(context, builder, numba_type, data, [field(builder, value, HEAD)])
-    if isinstance(kind, type):
-        if numba_type == types.boolean:
-            return cgutils.is_not_null(builder, python.object_istrue(value))
-        if isinstance(numba_type, types.Float):
-            return context.cast(builder, python.float_as_double(value), types.float64, numba_type)
-        name = "PyLong_AsLongLong" if numba_type.signed else "PyLong_AsUnsignedLongLongMask"  # of uint64, all bits
-        function = cgutils.get_or_insert_function(builder.module, ir.FunctionType(WORD, [OBJECT]), name)
-        return context.cast(builder, builder.call(function, [value]), types.int64, numba_type)
+    if isinstance(kind, type):  # a number, or None
+        return python.to_native_value(numba_type, value).value
     if not isinstance(kind[0], np.dtype):
         items = [field(builder, value, tuple.__basicsize__ // 8 + i, OBJECT) for i in range(len(kind))]
         parts = [argument(python, inner, item) for inner, item in zip(kind, items)]

@@ -113,16 +113,9 @@ def array_of(context, builder, kind, data, shape, strides=None):
         steps.insert(0, step)
         step, size = builder.mul(step, n), builder.mul(size, n)
     array.data, array.itemsize, array.nitems = data, item, size
-    array.shape, array.strides = words(builder, shape), words(builder, strides or steps)
+    numbers = types.UniTuple(types.intp, len(shape))
+    array.shape, array.strides = (context.make_tuple(builder, numbers, x) for x in (shape, strides or steps))
     return array._getvalue()
-
-
-def words(builder, numbers):
-    """Numbers as one value of LLVM."""
-    array = ir.Constant(ir.ArrayType(WORD, len(numbers)), ir.Undefined)
-    for i, number in enumerate(numbers):
-        array = builder.insert_value(array, number, i)
-    return array
 
 
 @intrinsic(prefer_literal=True)
