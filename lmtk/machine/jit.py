@@ -13,6 +13,7 @@ import re
 import sys
 from functools import cache, partial, wraps
 from importlib import import_module
+from pathlib import Path
 from threading import RLock
 from types import CodeType, FunctionType, SimpleNamespace
 
@@ -169,10 +170,7 @@ def machine():
     """What every kernel's code depends on: the processor, versions of Python, numba and llvmlite, the modules PARTS."""
     paths = [objects.package_file(package, "_version.py") for package in ("numba", "llvmlite")]
     paths += [os.path.join(os.path.dirname(__file__), f"{name}.py") for name in PARTS]
-    contents = []
-    for path in paths:
-        with open(path, "rb") as file:
-            contents.append(kernel_cache.digest(file.read()))
+    contents = [kernel_cache.digest(Path(path).read_bytes()) for path in paths]
     return processor(), sys.implementation.cache_tag, contents
 
 

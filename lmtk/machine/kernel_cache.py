@@ -8,13 +8,9 @@ an error: kernels are compiled again.
 
 import os
 import stat
+from _blake2 import blake2b  # hashlib imports OpenSSL first
 from contextlib import suppress
 from functools import cache
-
-try:
-    from _blake2 import blake2b  # hashlib imports OpenSSL first
-except ImportError:
-    from hashlib import blake2b
 
 DIGEST = 16  # bytes
 OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH

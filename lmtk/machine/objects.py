@@ -5,8 +5,8 @@ import os
 import sys
 from functools import cache
 from importlib import import_module
-from importlib.machinery import EXTENSION_SUFFIXES
-from importlib.util import find_spec, module_from_spec, spec_from_file_location
+from importlib.machinery import PathFinder
+from importlib.util import find_spec, module_from_spec
 
 from lmtk.machine import memory
 
@@ -25,9 +25,8 @@ def runtime():
     two C modules, which load without the rest of numba.
     """
     functions = {}
-    for prefix, *names in (("NRT_", "core", "runtime", "_nrt_python"), ("numba_", "_helperlib")):
-        path = package_file("numba", *names[:-1], names[-1] + EXTENSION_SUFFIXES[0])
-        spec = spec_from_file_location(".".join(["numba", *names]), path)
+    for prefix, *folders, name in (("NRT_", "core", "runtime", "_nrt_python"), ("numba_", "_helperlib")):
+        spec = PathFinder.find_spec(".".join(["numba", *folders, name]), [package_file("numba", *folders)])
         module = module_from_spec(spec)
         spec.loader.exec_module(module)
         functions |= {name if name.startswith("_") else prefix + name: at for name, at in module.c_helpers.items()}
