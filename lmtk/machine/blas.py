@@ -19,10 +19,8 @@ ROW_MAJOR, NO_TRANSPOSE, TRANSPOSE = 101, 111, 112
 @cache
 def library():
     """The OpenBLAS that numpy's wheel carries, or None (numpy built otherwise)."""
-    for path in sorted((Path(np.__file__).parent.parent / "numpy.libs").glob("*openblas64_*")):
-        with contextlib.suppress(OSError):
-            return ctypes.CDLL(str(path))
-    return None
+    path = next((Path(np.__file__).parent.parent / "numpy.libs").glob("*openblas64_*"), None)
+    return path and ctypes.CDLL(str(path))
 
 
 @cache
@@ -105,9 +103,6 @@ def product_threads():
 def one_thread():
     """Makes each matrix product in a block of code run on one thread."""
     before = product_threads()
-    if before in (None, 1):
-        yield
-        return
     set_threads(1)
     try:
         yield
