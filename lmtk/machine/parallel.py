@@ -11,6 +11,7 @@ import re
 import sys
 import time
 import warnings
+from functools import partial
 
 import numpy as np
 
@@ -82,8 +83,7 @@ class Many:
         """The ranks' rows (V_i, D) one below the other, (total, D), on every rank."""
         out = np.empty((total, rows.shape[1]), rows.dtype)
         sizes = [n * rows.shape[1] for n in self.world.allgather(len(rows))]
-        kind = self.MPI._typedict[rows.dtype.char]
-        self.exchange(self.world.Iallgatherv, np.ascontiguousarray(rows), [out, sizes, None, kind])
+        self.exchange(self.world.Iallgatherv, np.ascontiguousarray(rows), [out, sizes])
         return out
 
     def share(self, make):
@@ -117,19 +117,13 @@ class Many:
 
     def send(self, parts):
         """Sends a list of bytes to rank 0."""
-        sizes = [*map(len, parts)]
-        self.world.send(sizes, 0)
-        self.sent += sum(sizes)
-        for part in parts:
-            self.world.Send(part, 0)
+        self.sent += sum(map(len, parts))
+        for part in (*parts, None):
+            self.world.send(part, 0)
 
-    def receive(self, rank, write):
-        """On rank 0, receives the bytes that a rank sends by `send`; write(part) is called with each part."""
-        sizes = self.world.recv(source=rank)
-        buffer = np.empty(max(sizes, default=0), np.uint8)
-        for size in sizes:
-            self.world.Recv(buffer[:size], rank)
-            write(buffer[:size].data)
+    def receive(self, rank):
+        """On rank 0, an iterator over the bytes that a rank sends by `send`."""
+        return iter(partial(self.world.recv, source=rank), None)
 
     def gather(self, part):
         """The list of the ranks' parts, in the order of ranks, on every rank."""

@@ -80,7 +80,7 @@ def write_together(out, comm, path):
         elif out:
             out.writelines(ready)
             for rank in range(1, comm.size):
-                comm.receive(rank, out.write)
+                out.writelines(comm.receive(rank))
         else:
             comm.send(ready)
 
