@@ -126,11 +126,10 @@ def local(typing, size, kind):
     array = types.Array(kind.dtype, 1, "C")
 
     def build(context, builder, signature, arguments):
-        number = context.get_data_type(kind.dtype)
+        number = WORD(size.literal_value)
         with builder.goto_entry_block():
-            room = builder.alloca(ir.ArrayType(number, size.literal_value))
-        first = builder.bitcast(room, number.as_pointer())
-        return array_of(context, builder, array, first, [WORD(size.literal_value)])
+            first = builder.alloca(context.get_data_type(kind.dtype), number)
+        return array_of(context, builder, array, first, [number])
 
     return array(size, kind), build
 
