@@ -151,8 +151,7 @@ def process_state_kept():
     finally:
         bounded.bound, threads.wanted = limits
         del container.unfinished[n_unfinished:]
-        if products is not None:
-            blas.set_threads(products)
+        blas.set_threads(products)
 
 
 def caller():

@@ -107,7 +107,8 @@ def one_thread():
     try:
         yield
     finally:
-        set_threads(before)
+        if before != 1:  # else this block is inside another one, or beside one in another thread
+            set_threads(before)
 
 
 def reserve(threads):
