@@ -31,6 +31,7 @@ from lmtk.machine.jit import inlined, jit
 from lmtk.machine.large import pays
 from lmtk.machine.threads import map_at_once
 
+GAP = 16  # numbers between the rows of a factor
 f32 = np.float32
 
 
@@ -394,6 +395,14 @@ def step_spans(sizes, share):
     return np.column_stack((begins + share.start, begins + np.minimum(sizes, share.stop)))
 
 
+def factor(*matrices):
+    """[A | B ..], (K, N), of matrices (K, .), for products with many matrices of few rows. Products are slower by
+    transposes, and by factors whose rows are a power of two apart, so this copy has a GAP after each row.
+    """
+    N = sum(matrix.shape[1] for matrix in matrices)
+    return np.concatenate(matrices, axis=1, out=np.empty((len(matrices[0]), N + GAP), matrices[0].dtype)[:, :N])
+
+
 def whole_run(unit, R, U, t):
     """(`address`, R, U) for kernels of all steps at once; None if the job is too small for them. t (P, n), of all
     steps.
@@ -413,7 +422,7 @@ def follow(unit, inputs, sizes, recurrent, state=None, fresh=None, threads=1):
     (G, at, b), (S, U) = inputs, recurrent
     P, (n, gates), kind = len(at), S.shape, G.dtype
     d = gates + unit.alike * n
-    R, U = (np.hstack((S, U)), None) if unit.alike else map(np.ascontiguousarray, (S, U))
+    R, U = (factor(S, U), None) if unit.alike else (factor(S), factor(U))
     zr, t, kept = np.empty((P, gates), kind), *np.empty((2, P, n), kind)
     before, after = np.empty((2, P, unit.width * n), kind)
     state = np.zeros((sizes[0], unit.width * n), kind) if state is None else state
@@ -448,8 +457,7 @@ def follow_back(unit, ga, sizes, recurrent, memory, threads=1):
     (zr, t, before, kept, fresh), (S, U) = memory, recurrent
     (P, n), gates = ga.shape, S.shape[1]
     gG, d = np.empty((P, gates + n), ga.dtype), gates + unit.alike * n
-    RT, UT = (np.hstack((S, U)).T, None) if unit.alike else (S.T, np.ascontiguousarray(U.T))
-    RT = np.ascontiguousarray(RT)
+    RT, UT = (factor(np.vstack((S.T, U.T))), None) if unit.alike else (factor(S.T), factor(U.T))
     carried = np.zeros((sizes[0], before.shape[1]), ga.dtype)
     at_once = whole_run(unit, RT, UT, t)
 

@@ -22,7 +22,7 @@ def multiply(gemm, X, factor, out):
     k, (K, N) = len(X), factor.shape
     if gemm and k > FEW:
         x, to, by = np.int64(X.ctypes.data), np.int64(out.ctypes.data), np.int64(factor.ctypes.data)
-        by_blas(gemm, k, N, K, x, X.strides[0] // 4, by, N, to, out.strides[0] // 4)
+        by_blas(gemm, k, N, K, x, X.strides[0] // 4, by, factor.strides[0] // 4, to, out.strides[0] // 4)
         return
     for i in range(k):
         row = out[i, :N]

@@ -14,7 +14,7 @@ import numpy as np
 from lmtk.machine import memory
 from lmtk.machine.threads import map_at_once
 from lmtk.nmt import kernels, network
-from lmtk.units import from_activations
+from lmtk.units import factor, from_activations
 
 f32 = np.float32
 ROOM = 1 << 25  # numbers in `Decoder.HC` of a model for all batches that are searched at once: 128 MB
@@ -70,8 +70,8 @@ class Tables:
     def __init__(self, p):
         self.p, self.unit, self.widths = p, p.layout.unit, network.widths(p)
         self.G = p.Ey @ p.Wy + p.by
-        self.S, self.U, self.C = np.hstack((p.S, p.Uo)), p.U, np.hstack((p.C, p.Co))
-        self.Wo = kernels.output_spans(network.output_weights(p), p.bo)
+        self.S, self.U, self.C = factor(p.S, p.Uo), factor(p.U), factor(p.C, p.Co)
+        self.Wo = factor(kernels.output_spans(network.output_weights(p), p.bo))
 
 
 class Decoder:
@@ -103,7 +103,7 @@ class Decoder:
             alpha, c = kernels.attend_at(self.HC, self.UH, at, self.lengths, Q[:, :units], tables.p.va)
         else:
             c = self.HC[at, 0]
-        zr, proposed, t = (np.empty((R, N), Q.dtype) for N in (gates, n, tables.Wo.shape[1]))
+        zr, proposed, t = (np.empty((R, N), Q.dtype) for N in (gates, n, len(tables.Wo)))
         kernels.step_inputs(Q, c, tables.G, parent, word, (zr, proposed, t))
         before, kept = state[parent], np.empty_like(proposed)
         self.state = np.empty_like(before)

@@ -40,6 +40,7 @@ from lmtk.machine.jit import jit
 
 ROOM = 1 << 22  # outputs that are computed at once
 SPAN = 128  # outputs of a span; the search skips spans whose maximum is too low
+SPANS = 8  # spans that one product makes
 BETAS = 0.9, 0.999  # of `adam`: how much of the means of the gradient and of its square an update keeps
 f32, i32 = np.float32, np.int32
 
@@ -235,11 +236,11 @@ def exponentiate(y):
 
 
 def output_spans(Wo, bo):
-    """[W_o; b_o] by spans, (N / SPAN, l + 1, SPAN). The last span is filled up with words of probability 0."""
+    """[W_o; b_o] as `span_outputs` takes it, (l + 1, N). The last span is filled up with words of probability 0."""
     (l, V), N = Wo.shape, -(-len(bo) // SPAN) * SPAN
     whole = np.zeros((l + 1, N), Wo.dtype)
     whole[:l, :V], whole[l, :V], whole[l, V:] = Wo, bo, -np.inf
-    return np.ascontiguousarray(whole.reshape(l + 1, -1, SPAN).swapaxes(0, 1))
+    return whole
 
 
 def span_outputs(t, Wo):
@@ -248,7 +249,7 @@ def span_outputs(t, Wo):
 
     Returns y; the maxima of the spans of y, (P, N / SPAN); and ln of the sums of e^y, (P,) float64.
     """
-    y, sums = np.empty((len(t), len(Wo) * SPAN), t.dtype), np.empty(len(t))
+    y, sums = np.empty((len(t), Wo.shape[1]), t.dtype), np.empty(len(t))
     tops, parts = np.empty((2, len(t), y.shape[1] // SPAN), t.dtype)
     fill_spans(address(), t, Wo, y, tops, parts, sums)
     return y, tops, sums
@@ -287,13 +288,15 @@ def join_sums(top, part, s):
 
 @jit
 def fill_spans(gemm, t, Wo, y, tops, parts, sums):
-    """Write y, tops and sums of `span_outputs` span by span, while the outputs of a span are still in the cache.
+    """Write y, tops and sums of `span_outputs`, SPANS at a time, while their outputs are still in the cache.
 
     gemm: `factors.address`. parts, of the shape of tops, is written: the sums of the spans.
     """
-    for i in range(len(Wo)):
-        multiply(gemm, t, Wo[i], y[:, i * SPAN : (i + 1) * SPAN])
-        span_sums(y, i, SPAN, tops, parts)
+    for first in range(0, tops.shape[1], SPANS):
+        end = min(first + SPANS, tops.shape[1])
+        multiply(gemm, t, Wo[:, first * SPAN : end * SPAN], y[:, first * SPAN : end * SPAN])
+        for i in range(first, end):
+            span_sums(y, i, SPAN, tops, parts)
     join_sums(tops, parts, sums)
 
 

@@ -16,7 +16,7 @@ from lmtk.files import container, declared
 from lmtk.machine.blas import products
 from lmtk.nmt import kernels
 from lmtk.text.vocab import Vocab, vocab_of, vocab_settings
-from lmtk.units import UNITS, follow, follow_back, from_activations, sum_rows, weight_products
+from lmtk.units import UNITS, factor, follow, follow_back, from_activations, sum_rows, weight_products
 
 f32 = np.float32
 # the settings that determine a Layout: SETTINGS checks them in a file, `read_sizes` adds those that old files lack
@@ -287,21 +287,22 @@ def decode(p, source, target, sos, drop=no_dropout):
     UH = kernels.project_annotations(H, p.Ua, p.ba) if attention else None
     fixed = None if attention else H[:, 0] @ p.C
     absent = np.where(np.arange(H.shape[1]) < lengths[:, None], 0, -np.inf).astype(H.dtype)
+    S, U, C = factor(p.S), factor(p.U), factor(p.C)
     for i, k in enumerate(side.sizes):
         now = slice(starts[i], starts[i + 1])
         s = s[:k]
         states[now] = s
-        Q = s[:, :n] @ p.S
+        Q = s[:, :n] @ S
         # c_i by equations 5 and 6; without attention it is h_Tx for all i (A.2.2)
         if attention:
             q[now] = Q[:, :units]
             alphas[now], c[now] = kernels.attend(H[:k], UH[:k], absent[:k], q[now], p.va)
-            from_c = c[now] @ p.C
+            from_c = c[now] @ C
         else:
             c[now], from_c = H[:k, 0], fixed[:k]
         zr[now] += Q[:, units:]
         t[now] += from_c[:, gates:]
-        unit.step(zr[now], t[now], states[now], p.U, from_c[:, :gates], new[now], seen[now])
+        unit.step(zr[now], t[now], states[now], U, from_c[:, :gates], new[now], seen[now])
         s = new[now]
     # t~_i = U_o s_(i-1) + V_o E y_(i-1) + C_o c_i, and t_i (A.2.2)
     o += states[:, :n] @ p.Uo
@@ -337,7 +338,7 @@ def decode_backward(p, g, gt, kept):
     gs_out, gc = go @ p.Uo.T, go @ p.Co.T
     gG = np.empty((P, d), gt.dtype)
     gQ = np.empty((P, units + gates), gt.dtype)
-    UT, ST, CT = (np.ascontiguousarray(a.T) for a in (p.U, p.S, p.C))
+    UT, ST, CT = (factor(a.T) for a in (p.U, p.S, p.C))
     if attention:
         gUH = np.zeros_like(kept.UH)
         g.va[:] = 0
