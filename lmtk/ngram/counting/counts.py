@@ -92,12 +92,12 @@ def count_ids(ids, starts, order, W, N):
 
 def sort_positions(ids, starts, order, W, N):
     """`count_ids` by a single sort of the text's positions."""
-    v = np.append(ids, np.resize(ids, order)) * np.int32(2)
+    v, sizes = np.append(ids, ids[np.arange(order) % len(ids)]), np.empty(order, np.int64)  # a circle
+    place = sorted_places(v[d : d + N] for d in reversed(range(order)))
+    v *= 2
     v[starts[1:] - 1] += 1
     # each row has room for as many n-grams as there are positions; pages that are never touched take no memory
     keys, count, first = (np.empty((order, N), kind) for kind in (np.int64, np.int64, np.int32))
-    sizes, x = np.empty(order, np.int64), np.append(ids, np.resize(ids, order))  # the text counts as a circle
-    place = sorted_places(x[d : d + N] for d in reversed(range(order)))
     kernels.count_nodes(v, W, place, keys, count, first, sizes)
     return [Level(*(column[k, :size] for column in (keys, count, first))) for k, size in enumerate(sizes.tolist())]
 

@@ -118,7 +118,7 @@ def suffix_order(text, N, n, W, marks):
     for part in text:
         x[filled : filled + len(part)] = part
         filled += len(part)
-    x[N:] = np.resize(x[:N], n - 1)
+    x[N:] = x[np.arange(n - 1) % N]
     order, come, start = sort_positions(x, n, W)
     suffixes = compared(x, order, come, n, start, marks)
     blocks, by = blocks_of(suffixes.begins, start, suffixes.oldest[2])
