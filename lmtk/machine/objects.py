@@ -11,7 +11,6 @@ from importlib.util import find_spec, module_from_spec
 from lmtk.machine import memory
 
 METH_FASTCALL = 0x80  # of Python's methodobject.h
-LOADED = []  # object files, which must outlive the functions in them
 
 
 def package_file(package, *names):
@@ -67,8 +66,7 @@ def load(name, entry, code):
     `compiling.compiled`.
     """
     linked, file = linker()
-    LOADED.append(file.from_data(code))
-    linked.add_object_file(LOADED[-1])
+    linked.add_object_file(file.from_data(code))
     linked.finalize_object()
     definition = Definition(name.encode(), linked.get_function_address(entry), METH_FASTCALL)
     new = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.py_object, ctypes.py_object)
