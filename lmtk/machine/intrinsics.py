@@ -121,8 +121,6 @@ def array_of(context, builder, kind, data, shape, strides=None):
 @intrinsic(prefer_literal=True)
 def local(typing, size, kind):
     """An array (size,) on the stack, not initialized, for kernels that allocate nothing. size: a constant."""
-    if not isinstance(size, types.IntegerLiteral):
-        return None
     array = types.Array(kind.dtype, 1, "C")
 
     def build(context, builder, signature, arguments):
