@@ -11,19 +11,12 @@ from numba.core.compiler_lock import global_compiler_lock
 from numba.core.registry import cpu_target
 from numba.core.runtime.nrt import rtsys as runtime
 
-from lmtk.machine.intrinsics import array_of
+from lmtk.machine.intrinsics import WORD, array_of
 from lmtk.machine.jit import dispatcher_of
 
-WORD = ir.IntType(64)
 OBJECT = ir.IntType(8).as_pointer()  # C's PyObject *
 HEAD = object.__basicsize__ // 8  # words before the fields of a Python object
 BYTES = bytes.__basicsize__ - 1  # where the content of a bytes object begins
-
-
-def options(kernel):
-    """numba's options for a kernel, which does not get entries for Python and C of its own."""
-    private = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, "forceinline": kernel.is_inlined}
-    return kernel.kernel_settings | private | ({} if kernel.allocates else {"_nrt": False})
 
 
 class Libraries(codegen.JITCPUCodegen):
@@ -55,7 +48,7 @@ def compiled(kernel, kinds, entry):
     out.
     """
     # the kernel becomes a part of `entry`, so that only the fields of arrays that the kernel uses are read
-    dispatcher, arguments = dispatcher_of(kernel, options, forceinline=True), tuple(map(type_of, kinds))
+    dispatcher, arguments = dispatcher_of(kernel, forceinline=True), tuple(map(type_of, kinds))
     with global_compiler_lock:
         context = cpu_target.target_context
         runtime.initialize(context)  # this needs executable code

@@ -1,8 +1,8 @@
 """Kernels: functions over arrays that numba compiles.
 
 The machine code of a kernel is kept in a cache, in an object file for each combination of argument types. numba is
-imported only to compile kernels that the cache lacks: its import alone takes longer than a small job. Where that does
-not work, `fallback` runs the kernels.
+imported only to compile kernels that the cache lacks: its import alone takes longer than a small job. On systems, and
+for versions of numba, for which `compiling` does not work, `fallback` runs the kernels.
 
 A kernel takes arrays, bytes (as an array of uint8), numbers, None and tuples of these, all by position. It returns
 nothing, a number or a tuple of numbers, and raises no exceptions.
@@ -26,16 +26,17 @@ from lmtk.machine import kernel_cache, memory, objects
 PARTS = "jit", "objects", "compiling", "intrinsics"
 CONTIGUOUS = 0x1  # numpy's bit of flags.num
 PLAIN = {np.int64: int, np.float64: float, np.bool_: bool}  # numpy's numbers with the same machine code as Python's
+# options of `numba.njit`: a kernel releases Python's lock, has numpy's error model, in which a division by zero gives
+# inf, and is a function of its own, without entries for Python and C from numba, since `compiling` makes one
+SETTINGS = {"nogil": True, "error_model": "numpy", "forceinline": False}
+SETTINGS |= {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 lock = RLock()
 
 
-def jit(function=None, is_inlined=False, allocates=True, **settings):
-    """The kernel of a function. is_inlined: whether its code becomes a part of the kernels that call it; allocates:
-    whether it makes arrays; settings: options of `numba.njit`. By default it releases Python's lock, and has numpy's
-    error model, in which a division by zero gives inf.
-    """
+def jit(function=None, **settings):
+    """The kernel of a function. settings: options of `numba.njit` other than SETTINGS."""
     if function is None:
-        return partial(jit, is_inlined=is_inlined, allocates=allocates, **settings)
+        return partial(jit, **settings)
     codes = {}
 
     @wraps(function)
@@ -47,22 +48,20 @@ def jit(function=None, is_inlined=False, allocates=True, **settings):
                 code = codes[kinds] = codes.get(kinds) or code_for(call, kinds)
         return code(*arguments)
 
-    call.kernel_settings, call.codes = {"nogil": True, "error_model": "numpy"} | settings, codes
-    call.is_inlined, call.allocates = is_inlined, allocates
-    call.in_numba = partial(dispatcher_of, call)
+    call.kernel_settings, call.codes, call.in_numba = SETTINGS | settings, codes, partial(dispatcher_of, call)
     return call
 
 
-# for functions that only kernels call: a plain call would unpack their arrays and count references each time
-inlined = partial(jit, is_inlined=True, allocates=False)
 # for kernels that make no arrays: their code does not need numba's runtime
-sealed = partial(jit, allocates=False)
+sealed = partial(jit, _nrt=False)
+# for functions that only kernels call: a plain call would unpack their arrays and count references each time
+inlined = partial(sealed, forceinline=True)
 
 
 @cache
-def dispatcher_of(kernel, options, **more):
-    """numba's dispatcher of a kernel. In its scope, the kernels that it calls are dispatchers too. options: a function
-    from a kernel to numba's options for it; more: further options of this kernel alone.
+def dispatcher_of(kernel, **more):
+    """numba's dispatcher of a kernel. In its scope, the kernels that it calls are dispatchers too. more: settings of
+    this kernel alone.
     """
     import numba
 
@@ -70,33 +69,38 @@ def dispatcher_of(kernel, options, **more):
     scope = dict(function.__globals__)
     for name in function.__code__.co_names:
         if callee := getattr(scope.get(name), "in_numba", None):
-            scope[name] = callee(options)
+            scope[name] = callee()
     copy = FunctionType(function.__code__, scope, function.__name__, function.__defaults__)
-    return numba.njit(**options(kernel) | more)(copy)
+    return numba.njit(**kernel.kernel_settings | more)(copy)
 
 
 def intrinsic(name):
     """A function of `intrinsics` for kernels to call. It needs numba, so it is imported when they are compiled."""
     module = "lmtk.machine.intrinsics"
-    return SimpleNamespace(__qualname__=f"{module}.{name}", in_numba=lambda _: getattr(import_module(module), name))
-
-
-def fallback(kernel):
-    """numba's own function for a kernel, made by public parts of numba."""
-    return compiler("fallback").for_python(kernel)
+    return SimpleNamespace(__qualname__=f"{module}.{name}", in_numba=lambda: getattr(import_module(module), name))
 
 
 @cache
-def compiler(name):
-    """The module `compiling` or `fallback`, which imports numba; a terminal shows a note of it. Raises MemoryError."""
+def fallback(kernel):
+    """numba's own function for a kernel, to be called by Python. Its first call takes longer in each process, since
+    numba has to be imported. numba's own cache does not see changes in other modules.
+    """
+    numba, folder = import_numba(), kernel_cache.folder_for_numba()
+    if folder:
+        numba.config.CACHE_DIR = folder
+    return dispatcher_of(kernel, no_cpython_wrapper=False, cache=folder is not None)
+
+
+@cache
+def import_numba():
+    """The module numba. Its import shows a note on a terminal, and raises MemoryError if there is too little memory."""
 
     def load():
         for tell in notes if "numba" not in sys.modules else ():
             tell(f"first run: compiling once, 2 to 13 s; result kept in {kernel_cache.folder()[1] or 'memory only'}")
-        import_module("numba")
+        return import_module("numba")
 
-    memory.try_out(load, "numba")
-    return import_module(f"lmtk.machine.{name}")
+    return memory.try_out(load, "numba")
 
 
 def for_kinds_of(kernel, *arguments):
@@ -155,7 +159,9 @@ def code_for(kernel, kinds):
     data = kernel_cache.read(name)
     if data is None:
         try:
-            compiled = compiler("compiling").compiled
+            import_numba()
+            from lmtk.machine.compiling import compiled
+
             data = memory.try_out(partial(compiled, kernel, kinds, entry), "a kernel's compilation")
         except MemoryError:
             raise
@@ -188,7 +194,7 @@ def meaning(kernel, parts):
     """
     function = kernel.__wrapped__
     if function not in parts:
-        part = parts[function] = [function.__defaults__, kernel.is_inlined, kernel.allocates]
+        part = parts[function] = [function.__defaults__]
         part += [(name, sorted(x) if isinstance(x, set) else x) for name, x in kernel.kernel_settings.items()]
         codes = [function.__code__]
         for code in codes:  # those of the functions in it are appended

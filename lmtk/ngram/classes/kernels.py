@@ -99,7 +99,7 @@ def best_class(w, g, G, neighbours, counts, scratch):
     return best
 
 
-@jit(is_inlined=True)
+@jit(forceinline=True)
 def make_scratch(C, G):
     """The arrays r, near, size, total, rows (2, C) and gain (G,) of `best_class`."""
     r, near, rows = np.zeros((2, C), np.int64), np.empty((2, C), np.int64), np.empty((2, C), np.int32)
