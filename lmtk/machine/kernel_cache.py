@@ -14,6 +14,7 @@ from functools import cache
 
 DIGEST = 16  # bytes
 OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
+NOWHERE = -1, None  # in place of a folder: opening a file by this descriptor is an OSError
 
 
 def digest(data):
@@ -23,19 +24,18 @@ def digest(data):
 @cache
 def folder():
     """(descriptor, path) of the folder: the one that NUMBA_CACHE_DIR names, else one in the user's cache, else one in
-    the folder for temporary files. (None, None) if it cannot be used. It is not beside the source, since pip removes
+    the folder for temporary files. NOWHERE if it cannot be used. It is not beside the source, since pip removes
     only the files that it has installed.
     """
     if named := os.environ.get("NUMBA_CACHE_DIR"):
         return opened(os.path.expanduser(named))
     users = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     # a path that is not absolute is ignored, such as "~" where neither HOME nor the list of users says what it is
-    cache = opened(os.path.join(users, "lmtk")) if os.path.isabs(users) else (None, None)
-    if cache[0] is None:
-        import tempfile
+    if os.path.isabs(users) and (cache := opened(os.path.join(users, "lmtk"))) != NOWHERE:
+        return cache
+    import tempfile
 
-        cache = opened(os.path.join(tempfile.gettempdir(), f"lmtk-{os.geteuid()}"))
-    return cache
+    return opened(os.path.join(tempfile.gettempdir(), f"lmtk-{os.geteuid()}"))
 
 
 def refused():
@@ -45,24 +45,24 @@ def refused():
 
 
 def opened(path):
-    """(descriptor, path) of a folder, which is created if need be. (None, None) if it is a link, or if others can write
-    to it or put another folder in its place.
+    """(descriptor, path) of a folder, which is created if need be. NOWHERE if it is a link, or if others can write to
+    it or put another folder in its place.
     """
     with suppress(OSError):
         if path.startswith("~"):
-            return None, None
+            return NOWHERE
         path = os.path.abspath(path)
         parent = os.path.dirname(path)
         os.makedirs(parent, mode=0o700, exist_ok=True)
         if not all(map(is_safe, {parent, os.path.realpath(parent)})):
-            return None, None
+            return NOWHERE
         with suppress(FileExistsError):
             os.mkdir(path, 0o700)
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
         if is_ours(os.fstat(descriptor)) and os.access(".", os.W_OK | os.X_OK, dir_fd=descriptor):
             return descriptor, path
         os.close(descriptor)
-    return None, None
+    return NOWHERE
 
 
 def is_safe(path):
@@ -88,10 +88,7 @@ def open_in(descriptor):
 
 def read(name):
     """The content of a file of the cache. None if it is missing, damaged or not safe."""
-    descriptor, _ = folder()
-    if descriptor is None:
-        return None
-    with suppress(OSError), open(name, "rb", opener=open_in(descriptor)) as file:
+    with suppress(OSError), open(name, "rb", opener=open_in(folder()[0])) as file:
         about = os.fstat(file.fileno())
         data = file.read() if stat.S_ISREG(about.st_mode) and is_ours(about) else b""
         if data[:DIGEST] == sum_of(name, data[DIGEST:]):
@@ -101,10 +98,7 @@ def read(name):
 
 def write(name, data):
     """Makes a file of the cache, whole or not at all."""
-    descriptor, _ = folder()
-    if descriptor is None:
-        return
-    temporary = f"{name}.{os.urandom(8).hex()}"
+    descriptor, temporary = folder()[0], f"{name}.{os.urandom(8).hex()}"
     with suppress(OSError):
         try:
             with open(temporary, "xb", opener=open_in(descriptor)) as file:
@@ -125,9 +119,7 @@ def folder_for_numba():
     """The path of a folder for numba's own cache, which opens files by their names; None if it cannot be used. Others
     can neither write to the folder nor pass through it, and all that is in it belongs to the user.
     """
-    descriptor, path = opened(os.path.join(folder()[1], "numba")) if folder()[1] else (None, None)
-    if descriptor is None:
-        return None
+    descriptor, path = opened(os.path.join(folder()[1], "numba")) if folder()[1] else NOWHERE
     with suppress(OSError):
         is_closed, walk = os.fstat(descriptor).st_mode & 0o77 == 0, os.fwalk(dir_fd=descriptor)
         abouts = [os.lstat(name, dir_fd=inner) for _, folders, files, inner in walk for name in folders + files]
