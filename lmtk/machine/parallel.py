@@ -150,11 +150,10 @@ def wait(request, pause=5e-5):
 
 def split_by_machine(comm):
     """Splits the ranks by machine. Returns MPI's communicator of the ranks on this machine; the communicator of the
-    first ranks of all machines, None on other ranks; and the number of machines.
+    first ranks of all machines, on other ranks MPI's null, which is false; and the number of machines.
     """
     node = comm.world.Split_type(comm.MPI.COMM_TYPE_SHARED)
-    heads = comm.world.Split(0 if node.rank == 0 else comm.MPI.UNDEFINED)
-    return node, heads if node.rank == 0 else None, comm.sum(int(node.rank == 0))
+    return node, comm.world.Split(0 if node.rank == 0 else comm.MPI.UNDEFINED), comm.sum(int(node.rank == 0))
 
 
 def tell_alone(remedy="; with -mpi they share the job"):
@@ -227,7 +226,7 @@ def pooled():
             stack.close()
             yield ALONE if heads else None
         else:
-            yield heads and Many(world.MPI, world=heads)
+            yield Many(world.MPI, world=heads) if heads else None
             wait(world.world.Ibarrier(), IDLE)
 
 
