@@ -25,8 +25,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lmtk.exponential import FAST, sigma, tanh
-from lmtk.machine.blas import shares
-from lmtk.machine.factors import address, multiply
+from lmtk.machine.blas import address, multiply, shares
 from lmtk.machine.jit import inlined, jit
 from lmtk.machine.large import pays
 from lmtk.machine.threads import map_at_once

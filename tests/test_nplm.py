@@ -21,7 +21,7 @@ from lmtk.files import curve
 from lmtk.files.registry import BINARY, load
 from lmtk.jobs.progress import Reporter
 from lmtk.jobs.training import Life
-from lmtk.machine import factors
+from lmtk.machine import blas
 from lmtk.machine.blas import add_product
 from lmtk.machine.parallel import ALONE
 from lmtk.nplm import dropout, objectives, pace, single, training
@@ -107,7 +107,7 @@ def test_factors_in_kernels(K, N, by_blas):
     for rows in range(20):
         X, out = (random.normal(size=(rows, n + 5)).astype(np.float32) for n in (K, N))
         wanted = np.hstack((X[:, :K] @ M, out[:, N:]))
-        factors.multiply(factors.address() if by_blas else 0, X[:, :K], M, out)
+        blas.multiply(blas.address() if by_blas else 0, X[:, :K], M, out)
         assert out == pytest.approx(wanted, rel=1e-4, abs=1e-4)
 
 

@@ -2,5 +2,5 @@
 
 `jit` makes a kernel of a function over arrays: `compiling` compiles it with numba, `kernel_cache` stores the machine
 code, and `objects` loads it. `large` decides which jobs run kernels. `threads` and `parallel` share work among threads
-and ranks, `blas` and `factors` multiply matrices, `memory` measures what `ulimit -v` leaves and tunes malloc.
+and ranks, `blas` multiplies matrices, `memory` measures what `ulimit -v` leaves and tunes malloc.
 """

@@ -1,5 +1,6 @@
 """Matrix products by the OpenBLAS that comes with numpy: products shared among threads, products added to a matrix in
-place, and the number of OpenBLAS's threads. A build of numpy without OpenBLAS has numpy's products instead.
+place, products in kernels, and the number of OpenBLAS's threads. A build of numpy without OpenBLAS has numpy's products
+instead, and loops in kernels.
 """
 
 import contextlib
@@ -10,23 +11,23 @@ from pathlib import Path
 import numpy as np
 
 from lmtk.machine import memory
+from lmtk.machine.jit import intrinsic, jit
 from lmtk.machine.threads import map_at_once
 
 SHARE = 6_000_000  # multiplications that are worth one more thread
+FEW = 3  # rows that kernels multiply while BLAS copies a factor
 ROW_MAJOR, NO_TRANSPOSE, TRANSPOSE = 101, 111, 112
-
-
-@cache
-def library():
-    """The OpenBLAS that numpy's wheel carries, or None (numpy built otherwise)."""
-    path = next((Path(np.__file__).parent.parent / "numpy.libs").glob("*openblas64_*"), None)
-    return path and ctypes.CDLL(str(path))
+by_blas = intrinsic("sgemm")
 
 
 @cache
 def named(name):
-    """A function of the library, or None. numpy 2 puts "scipy_" before the names."""
-    return next(filter(None, (getattr(library(), start + name, None) for start in ("scipy_", ""))), None)
+    """A function of the OpenBLAS that numpy's wheel carries, or None (numpy built otherwise). numpy 2 puts "scipy_"
+    before the names.
+    """
+    path = next((Path(np.__file__).parent.parent / "numpy.libs").glob("*openblas64_*"), None)
+    library = path and ctypes.CDLL(str(path))
+    return getattr(library, f"scipy_{name}", None) or getattr(library, name, None)
 
 
 @cache
@@ -37,6 +38,11 @@ def sgemm():
         function.argtypes = [ctypes.c_int] * 3 + [size] * 3 + [real, pointer, size, pointer, size, real, pointer, size]
         function.restype = None
     return function
+
+
+def address():
+    """The address of the library's sgemm, for kernels; 0 if there is none."""
+    return ctypes.cast(sgemm(), ctypes.c_void_p).value or 0
 
 
 def shares(threads, multiplications):
@@ -61,12 +67,11 @@ def products(threads, *factors):
             cut = slice(i, i + -(-size // number))
             jobs.append((A[cut], B, out[cut]) if len(A) >= B.shape[1] else (A, B[:, cut], out[:, cut]))
         results.append(out)
-    multiply = lambda job: np.matmul(*job[:2], out=job[2])
     if len(jobs) > len(factors):
-        map_at_once(multiply, jobs, threads)
+        map_at_once(lambda job: np.matmul(*job), jobs, threads)
     else:
         for job in jobs:
-            multiply(job)
+            np.matmul(*job)
     return results
 
 
@@ -85,6 +90,22 @@ def add_product(alpha, A, B, beta, M):
         return
     (a, lda), (b, ldb), (m, ldm) = ((x.ctypes.data, max(x.strides[0] // x.itemsize, x.shape[1])) for x in (A, B, M))
     function(ROW_MAJOR, TRANSPOSE, NO_TRANSPOSE, D, V, K, alpha, a, lda, b, ldb, beta, m, ldm)
+
+
+@jit
+def multiply(gemm, X, factor, out):
+    """out <- X times the factor: X (k, K), factor (K, N), out (k, >= N), float32, rows contiguous. gemm: `address`."""
+    k, (K, N) = len(X), factor.shape
+    if gemm and k > FEW:
+        x, to, by = np.int64(X.ctypes.data), np.int64(out.ctypes.data), np.int64(factor.ctypes.data)
+        by_blas(gemm, k, N, K, x, X.strides[0] // 4, by, factor.strides[0] // 4, to, out.strides[0] // 4)
+        return
+    for i in range(k):
+        row = out[i, :N]
+        row[:] = 0
+        for p in range(K):
+            for c in range(N):
+                row[c] += X[i, p] * factor[p, c]
 
 
 def set_threads(threads):
@@ -120,7 +141,7 @@ def reserve(threads):
 
     def take_and_give():
         with contextlib.suppress(AttributeError):
-            take, give = library().blas_memory_alloc, library().blas_memory_free
+            take, give = named("blas_memory_alloc"), named("blas_memory_free")
             take.restype, give.argtypes = ctypes.c_void_p, [ctypes.c_void_p]
             for buffer in [take(0) for _ in range(min(threads, 64))]:  # it keeps at least so many
                 give(buffer)

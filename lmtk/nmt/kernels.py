@@ -35,7 +35,7 @@ zr t s  (P, 2n) (P, n) (P, n)  gates, proposed states, states before the step: t
 import numpy as np
 
 from lmtk.exponential import FAST, exp, exp_rows, exp_rows_plain, ordered, tanh
-from lmtk.machine.factors import address, multiply
+from lmtk.machine.blas import address, multiply
 from lmtk.machine.jit import jit
 
 ROOM = 1 << 22  # outputs that are computed at once
