@@ -30,12 +30,10 @@ def supervise(program):
     # mpiexec sends these signals to the child too
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    _, status = os.waitpid(child, 0)
-    if not os.WIFSIGNALED(status):
-        os._exit(os.WEXITSTATUS(status))
-    number = os.WTERMSIG(status)
-    if number != signal.SIGPIPE:  # by which a program ends silently when nobody reads what it prints
-        name, hint = signal.Signals(number).name, ", perhaps because memory ran out" * (number == signal.SIGKILL)
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])  # -n if signal n has ended the child
+    # SIGPIPE ends a program silently when nobody reads what it prints
+    if status < 0 and status != -signal.SIGPIPE:
+        name, hint = signal.Signals(-status).name, ", perhaps because memory ran out" * (status == -signal.SIGKILL)
         place = f"rank {os.environ[RANKS[0]]} of {started()} (process {child} on {os.uname().nodename})"
         os.write(2, f"{program}: {place} was killed by {name}{hint}\n".encode())
-    os._exit(128 + number)
+    os._exit(status if status >= 0 else 128 - status)
