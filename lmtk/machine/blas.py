@@ -97,8 +97,7 @@ def multiply(gemm, X, factor, out):
     """out <- X times the factor: X (k, K), factor (K, N), out (k, >= N), float32, rows contiguous. gemm: `address`."""
     k, (K, N) = len(X), factor.shape
     if gemm and k > FEW:
-        x, to, by = np.int64(X.ctypes.data), np.int64(out.ctypes.data), np.int64(factor.ctypes.data)
-        by_blas(gemm, k, N, K, x, X.strides[0] // 4, by, factor.strides[0] // 4, to, out.strides[0] // 4)
+        by_blas(gemm, k, N, K, X, X.strides[0] // 4, factor, factor.strides[0] // 4, out, out.strides[0] // 4)
         return
     for i in range(k):
         row = out[i, :N]

@@ -17,8 +17,8 @@ ROW_MAJOR, NO_TRANSPOSE = 101, 111  # of cblas.h
 
 def emits(result, *kinds):
     """Decorates a function that emits code by an IRBuilder: makes it an intrinsic. result, kinds: numba's types of the
-    result and the arguments; the first can be types.Array, for arrays of any type. The function gets the arguments as
-    values of LLVM, and the address of the content of an array.
+    result and the arguments; types.Array is for arrays of any type. The function gets the arguments as values of LLVM,
+    and the address of the content of an array.
     """
 
     def decorate(emit):
@@ -26,8 +26,8 @@ def emits(result, *kinds):
         @wraps(emit)  # numba looks at the names of the arguments
         def define(typing, *arguments):
             def build(context, builder, signature, values):
-                if kinds[0] is types.Array:
-                    values = context.make_array(arguments[0])(context, builder, values[0]).data, *values[1:]
+                data = lambda kind, x: context.make_array(kind)(context, builder, x).data
+                values = [data(kind, x) if isinstance(kind, types.Array) else x for kind, x in zip(arguments, values)]
                 returned = emit(builder, *values)
                 return context.get_dummy_value() if result is types.void else returned
 
@@ -94,10 +94,10 @@ ones = emits(types.uint64, types.uint64)(lambda builder, number: builder.ctpop(n
 yield_processor = types.ExternalFunction("sched_yield", types.int32())
 
 
-@emits(types.void, *[types.int64] * 10)
+@emits(types.void, *[types.int64] * 4, *[types.Array, types.int64] * 3)
 def sgemm(builder, address, rows, columns, depth, A, lda, B, ldb, C, ldc):
-    """C <- A B by the cblas_sgemm with 64-bit sizes at `address`. A (rows, depth), B (depth, columns) and C are
-    addresses of float32; lda, ldb, ldc: numbers from one row to the next.
+    """C <- A B by the cblas_sgemm with 64-bit sizes at `address`. A (rows, depth), B (depth, columns), C: float32; lda,
+    ldb, ldc: how many numbers from one row to the next.
     """
     real, layout = ir.FloatType(), (INT(ROW_MAJOR), INT(NO_TRANSPOSE), INT(NO_TRANSPOSE))
     arguments = *layout, rows, columns, depth, real(1), A, lda, B, ldb, real(0), C, ldc
