@@ -155,20 +155,19 @@ def code_for(kernel, kinds):
     if not objects.is_usable():
         return fallback(kernel)
     name = file_of(kernel, kinds)
-    entry = f"entry_{name}"
     data = kernel_cache.read(name)
     if data is None:
         try:
             import_numba()
             from lmtk.machine.compiling import compiled
 
-            data = memory.try_out(partial(compiled, kernel, kinds, entry), "a kernel's compilation")
+            data = memory.try_out(partial(compiled, kernel, kinds, name), "a kernel's compilation")
         except MemoryError:
             raise
         except Exception:  # a version of numba whose inner parts are different; if the kernel is wrong, numba says so
             return fallback(kernel)
         kernel_cache.write(name, data)
-    return objects.load(kernel.__name__, entry, data)
+    return objects.load(kernel.__name__, name, data)
 
 
 @cache

@@ -3,6 +3,7 @@
 import ctypes
 import os
 import sys
+from contextlib import suppress
 from functools import cache
 from importlib import import_module
 from importlib.machinery import PathFinder
@@ -35,12 +36,10 @@ def runtime():
 @cache
 def is_usable():
     """Whether the machine code that `compiling` makes can be loaded here. Otherwise `fallback` runs the kernels."""
-    if sys.platform != "linux" or os.uname().machine != "x86_64" or "NUMBA_BOUNDSCHECK" in os.environ:
-        return False
-    try:
-        return bool(runtime())
-    except (OSError, ImportError, AttributeError):
-        return False
+    with suppress(OSError, ImportError, AttributeError):
+        is_linux = sys.platform == "linux" and os.uname().machine == "x86_64"
+        return is_linux and "NUMBA_BOUNDSCHECK" not in os.environ and bool(runtime())
+    return False
 
 
 @cache
