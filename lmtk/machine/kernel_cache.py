@@ -56,8 +56,7 @@ def opened(path):
         os.makedirs(parent, mode=0o700, exist_ok=True)
         if not all(map(is_safe, {parent, os.path.realpath(parent)})):
             return NOWHERE
-        with suppress(FileExistsError):
-            os.mkdir(path, 0o700)
+        os.makedirs(path, mode=0o700, exist_ok=True)
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
         if is_ours(os.fstat(descriptor)) and os.access(".", os.W_OK | os.X_OK, dir_fd=descriptor):
             return descriptor, path
