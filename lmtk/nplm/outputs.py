@@ -118,15 +118,14 @@ class Block:
 
 @dataclass
 class Blocks:
-    """The output units of one rank, cut into blocks for its threads. V: the number of output units of all ranks; decay:
-    the weight decay of U and W that each update applies; the bias b does not decay.
+    """The output units of one rank, cut into blocks for its threads. decay: the weight decay of U and W that each
+    update applies; the bias b does not decay.
 
     buffers: memory for the outputs y of the blocks. It is kept between updates, because the first use of new memory
     takes as long as a matrix product.
     """
 
     blocks: list
-    V: int
     comm: object = ALONE
     threads: int = 1
     decay: float = 0.0
@@ -151,7 +150,7 @@ class Blocks:
     def gather(self, h, direct):
         """Gather copies of U, W, b and b_low from all ranks, on every rank. W is None without direct connections."""
         MT = np.concatenate([np.vstack(block.take()) for block in self.blocks], axis=1)
-        return split_trained(self.comm.join(MT.T, self.V), h, direct)
+        return split_trained(self.comm.join(MT.T), h, direct)
 
 
 def units_of_rank(V, comm):
@@ -183,7 +182,7 @@ def make_blocks(p, threads, comm=ALONE, decay=0.0):
         M = kernels.stack_weights(p.U[part], None if p.W is None else p.W[part], p.b[part])
         pair = comm.place(np.ascontiguousarray(M.T, f32)), comm.place(p.b_low[part].copy())
         blocks.append(Block(start, len(M), lambda pair=pair: pair))
-    return Blocks(blocks, len(p.b), comm, threads, decay)
+    return Blocks(blocks, comm, threads, decay)
 
 
 def split_trained(M, h, direct):
@@ -231,14 +230,14 @@ class Rows:
     """The output units of one rank, from unit `first` on, for updates that change a few: M (V_i, D), row by row.
 
     If the output layer is tied, M is None, U is C, the array of features that the hidden layer trains too, and the
-    field b has the biases. low (V_i,): what single precision rounds off the biases. V: the number of output units of
-    all ranks. threads: the number of threads for an update.
+    field b has the biases. low (V_i,): what single precision rounds off the biases. threads: the number of threads for
+    an update.
     """
 
     def __init__(self, p, threads=1, comm=ALONE, C=None):
         """Copy U, W, b and b_low out of the arrays p. Without U the layer is tied to C, which is not copied."""
-        self.V, self.comm, self.threads, self.C = len(p.b), comm, threads, C
-        self.first, end = units_of_rank(self.V, comm)
+        self.comm, self.threads, self.C = comm, threads, C
+        self.first, end = units_of_rank(len(p.b), comm)
         part = slice(self.first, end)
         if hasattr(p, "U"):
             M = kernels.stack_weights(p.U[part], None if p.W is None else p.W[part], p.b[part])
@@ -289,7 +288,7 @@ class Rows:
         """Gather copies of U, W, b and b_low from all ranks, on every rank; only of the biases if the layer is tied."""
         if self.M is None:
             return {"b": self.b.copy(), "b_low": self.low.copy()}
-        return split_trained(self.comm.join(np.column_stack((self.M, self.low)), self.V), h, direct)
+        return split_trained(self.comm.join(np.column_stack((self.M, self.low))), h, direct)
 
 
 def run_of(words):

@@ -82,7 +82,7 @@ def update_output(rows, candidates, output_pace, z, w, epsilon, curvature):
     for piece in rows.slices(words, z):
         ids = words[piece]
         blocks.append(outputs.Block(piece.start, len(ids), partial(rows.take, ids), partial(rows.put, ids)))
-    layer = outputs.Blocks(blocks, len(words), rows.comm, rows.threads)
+    layer = outputs.Blocks(blocks, rows.comm, rows.threads)
     target = np.searchsorted(words, w)
     return outputs.update_output(layer, output_pace[words], z, target, epsilon, curvature, log_c[words])
 
