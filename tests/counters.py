@@ -124,7 +124,7 @@ LIMITS = {
     "modules that a small ngram-count enters": (15, 16),
     "calls between modules of a small ngram-count": (63, 64),
     "lines of lmtk/ngram": (9014, 9000),
-    "lines of lmtk/machine": (1396, 1400),
+    "lines of lmtk/machine": (1400, 1400),
 }
 
 

@@ -36,7 +36,7 @@ if status < 0:
 posix._exit(status)
 """
 # modules that import numba or MPI, which most commands do without
-HEAVY = {"compiling", "intrinsics", "kenlm_module", "__main__"}
+HEAVY = {"compiling", "fallback", "intrinsics", "kenlm_module", "__main__"}
 
 
 @contextlib.contextmanager
@@ -60,7 +60,7 @@ def started(folder, environment):
 
 def forbid_fallback():
     """Makes it an error in this process if `machine.compiling` cannot compile a kernel. Users get the right figures by
-    `jit.fallback`, so only the time that each of their runs takes would show the fault.
+    `machine.fallback`, so only the time that each of their runs takes would show the fault.
     """
     from lmtk.machine import jit, objects
 

@@ -130,7 +130,7 @@ def test_who_waits_at_a_terminal_is_told_of_the_compilation(tmp_path):
     """Once, however many kernels there are; not in a pipe, and not with -quiet."""
     job = (
         "import sys; from lmtk import cli; from lmtk.machine import jit; jit.import_module = str; "
-        "cli.run_other = lambda words: jit.import_numba() is not jit.import_numba(); cli.main()"
+        "cli.run_other = lambda words: jit.compiler('compiling') is not jit.compiler('compiling'); cli.main()"
     )
     environment = ENVIRONMENT | {"NUMBA_CACHE_DIR": str(tmp_path)}
     for words, lines in ([], 1), (["-quiet"], 0):

@@ -17,6 +17,7 @@ from lmtk.machine.jit import dispatcher_of
 OBJECT = ir.IntType(8).as_pointer()  # C's PyObject *
 HEAD = object.__basicsize__ // 8  # words before the fields of a Python object
 BYTES = bytes.__basicsize__ - 1  # where the content of a bytes object begins
+OTHERS = {NoneType: types.none, bytes: types.Array(types.uint8, 1, "C")}  # numba's types of what is not a number
 
 
 class Libraries(codegen.JITCPUCodegen):
@@ -64,12 +65,8 @@ def compiled(kernel, kinds, entry):
 
 def type_of(kind):
     """numba's type of an argument of this kind; kinds are those of `jit.kinds_of`."""
-    if kind is NoneType:
-        return types.none
-    if kind is bytes:
-        return types.Array(types.uint8, 1, "C")
     if isinstance(kind, type):
-        return numba.from_dtype(np.dtype(kind))
+        return OTHERS.get(kind) or numba.from_dtype(np.dtype(kind))
     if isinstance(kind[0], np.dtype):
         dtype, n, contiguous = kind
         return types.Array(numba.from_dtype(dtype), n, "C" if contiguous else "A")

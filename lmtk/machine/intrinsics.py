@@ -18,7 +18,7 @@ ROW_MAJOR, NO_TRANSPOSE = 101, 111  # of cblas.h
 def emits(result, *kinds):
     """Decorates a function that emits code by an IRBuilder: makes it an intrinsic. result, kinds: numba's types of the
     result and the arguments; types.Array is for arrays of any type. The function gets the arguments as values of LLVM,
-    and the address of the content of an array.
+    and the address of the content of an array. It returns the result, or None.
     """
 
     def decorate(emit):
@@ -28,8 +28,7 @@ def emits(result, *kinds):
             def build(context, builder, signature, values):
                 data = lambda kind, x: context.make_array(kind)(context, builder, x).data
                 values = [data(kind, x) if isinstance(kind, types.Array) else x for kind, x in zip(arguments, values)]
-                returned = emit(builder, *values)
-                return context.get_dummy_value() if result is types.void else returned
+                return emit(builder, *values) or context.get_dummy_value()
 
             return result(*(x if kind is types.Array else kind for kind, x in zip(kinds, arguments))), build
 

@@ -1,8 +1,8 @@
 """Kernels: functions over arrays that numba compiles.
 
 The machine code of a kernel is kept in a cache, in an object file for each combination of argument types. numba is
-imported only to compile kernels that the cache lacks: its import alone takes longer than a small job. On systems, and
-for versions of numba, for which `compiling` does not work, `fallback` runs the kernels.
+imported only to compile kernels that the cache lacks: its import alone takes longer than a small job. Where that does
+not work, `fallback` runs the kernels.
 
 A kernel takes arrays, bytes (as an array of uint8), numbers, None and tuples of these, all by position. It returns
 nothing, a number or a tuple of numbers, and raises no exceptions.
@@ -26,15 +26,15 @@ from lmtk.machine import kernel_cache, memory, objects
 PARTS = "jit", "objects", "compiling", "intrinsics"
 CONTIGUOUS = 0x1  # numpy's bit of flags.num
 PLAIN = {np.int64: int, np.float64: float, np.bool_: bool}  # numpy's numbers with the same machine code as Python's
-# options of `numba.njit`: a kernel releases Python's lock, has numpy's error model, in which a division by zero gives
-# inf, and is a function of its own, without entries for Python and C from numba, since `compiling` makes one
-SETTINGS = {"nogil": True, "error_model": "numpy", "forceinline": False}
-SETTINGS |= {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+# options of `numba.njit`: a kernel releases Python's lock, and a division by zero gives inf, as in numpy
+SETTINGS = {"nogil": True, "error_model": "numpy"}
+# options that are not public: a kernel can make arrays, is not inlined, and has no entries from numba for Python and C
+PRIVATE = {"_nrt": True, "forceinline": False, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 lock = RLock()
 
 
 def jit(function=None, **settings):
-    """The kernel of a function. settings: options of `numba.njit` other than SETTINGS."""
+    """The kernel of a function. settings: options of `numba.njit` that differ from SETTINGS and PRIVATE."""
     if function is None:
         return partial(jit, **settings)
     codes = {}
@@ -48,7 +48,8 @@ def jit(function=None, **settings):
                 code = codes[kinds] = codes.get(kinds) or code_for(call, kinds)
         return code(*arguments)
 
-    call.kernel_settings, call.codes, call.in_numba = SETTINGS | settings, codes, partial(dispatcher_of, call)
+    call.kernel_settings, call.codes = SETTINGS | PRIVATE | settings, codes
+    call.in_numba = partial(dispatcher_of, call)
     return call
 
 
@@ -59,9 +60,9 @@ inlined = partial(sealed, forceinline=True)
 
 
 @cache
-def dispatcher_of(kernel, **more):
-    """numba's dispatcher of a kernel. In its scope, the kernels that it calls are dispatchers too. more: settings of
-    this kernel alone.
+def dispatcher_of(kernel, is_public=False, **more):
+    """numba's dispatcher of a kernel. In its scope, the kernels that it calls are dispatchers too. is_public: whether
+    their settings are only public ones; more: settings of this kernel alone.
     """
     import numba
 
@@ -69,38 +70,34 @@ def dispatcher_of(kernel, **more):
     scope = dict(function.__globals__)
     for name in function.__code__.co_names:
         if callee := getattr(scope.get(name), "in_numba", None):
-            scope[name] = callee()
+            scope[name] = callee(is_public)
     copy = FunctionType(function.__code__, scope, function.__name__, function.__defaults__)
-    return numba.njit(**kernel.kernel_settings | more)(copy)
+    settings = {name: x for name, x in kernel.kernel_settings.items() if name not in PRIVATE or not is_public}
+    return numba.njit(**settings | more)(copy)
 
 
 def intrinsic(name):
     """A function of `intrinsics` for kernels to call. It needs numba, so it is imported when they are compiled."""
     module = "lmtk.machine.intrinsics"
-    return SimpleNamespace(__qualname__=f"{module}.{name}", in_numba=lambda: getattr(import_module(module), name))
+    return SimpleNamespace(__qualname__=f"{module}.{name}", in_numba=lambda _: getattr(import_module(module), name))
 
 
-@cache
 def fallback(kernel):
-    """numba's own function for a kernel, to be called by Python. Its first call takes longer in each process, since
-    numba has to be imported. numba's own cache does not see changes in other modules.
-    """
-    numba, folder = import_numba(), kernel_cache.folder_for_numba()
-    if folder:
-        numba.config.CACHE_DIR = folder
-    return dispatcher_of(kernel, no_cpython_wrapper=False, cache=folder is not None)
+    """numba's own function for a kernel, made by public parts of numba."""
+    return compiler("fallback").for_python(kernel)
 
 
 @cache
-def import_numba():
-    """The module numba. Its import shows a note on a terminal, and raises MemoryError if there is too little memory."""
+def compiler(name):
+    """The module `compiling` or `fallback`, which imports numba; a terminal shows a note of it. Raises MemoryError."""
 
     def load():
         for tell in notes if "numba" not in sys.modules else ():
             tell(f"first run: compiling once, 2 to 13 s; result kept in {kernel_cache.folder()[1] or 'memory only'}")
-        return import_module("numba")
+        import_module("numba")
 
-    return memory.try_out(load, "numba")
+    memory.try_out(load, "numba")
+    return import_module(f"lmtk.machine.{name}")
 
 
 def for_kinds_of(kernel, *arguments):
@@ -158,9 +155,7 @@ def code_for(kernel, kinds):
     data = kernel_cache.read(name)
     if data is None:
         try:
-            import_numba()
-            from lmtk.machine.compiling import compiled
-
+            compiled = compiler("compiling").compiled
             data = memory.try_out(partial(compiled, kernel, kinds, name), "a kernel's compilation")
         except MemoryError:
             raise

@@ -9,6 +9,7 @@ import resource
 
 MB = 1 << 20
 STATM = "/proc/self/statm"  # the sizes of this process, in pages
+ARENA_MAX, MMAP_MAX, MMAP_THRESHOLD, TOP_PAD, TRIM_THRESHOLD = -8, -4, -3, -2, -1  # of malloc.h
 
 
 def room():
@@ -39,9 +40,6 @@ def try_out(work, name):
     if os.waitpid(child, 0)[1]:
         raise MemoryError(f"{name} needs more than the {max(left, 0) // MB} MB that ulimit -v leaves")
     return work()
-
-
-ARENA_MAX, MMAP_MAX, MMAP_THRESHOLD, TOP_PAD, TRIM_THRESHOLD = -8, -4, -3, -2, -1  # of malloc.h
 
 
 def set_malloc(options):
