@@ -16,7 +16,7 @@ BATCH = 512  # places whose random reads are made together, so that they overlap
 
 def sorted_places(keys):
     """The places of keys, sorted by the last of them, equal ones by the one before, and so on: (N,) int32 or, from 2^31
-    places on, int64. keys: an iterable of arrays (N,) of numbers from 0 on, with as many bits or fewer.
+    places on, int64. keys: an iterable of arrays (N,) of numbers from 0 up to 2^31 - 1.
     """
     order = None
     for key in keys:

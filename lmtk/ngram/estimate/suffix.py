@@ -4,13 +4,15 @@
 
 symbol  shape        meaning
 N n W   -            positions, the highest order, words
-x       (N,)         the text, int32: ids of words, and 0, the border, after each sentence. As the last word of an
-                     n-gram the border is </s>, elsewhere <s>. The text ends in a border, and counts as a circle
-order   (N,)         positions p sorted by x[p], then x[p - 1] .., int32. So the ends of equal n-grams, of any length,
-                     are next to each other; n-grams of order k + 1 are within the n-gram of order k that they end in
-i, j    -            places in this order by n - 1 words and by n; n-grams of orders below n begin at the same i and j
+x       (N + n - 1,) the text, int32: ids of words, and 0, the border, after each sentence. As the last word of an
+                     n-gram the border is </s>, elsewhere <s>. The text ends in a border, and counts as a circle: its
+                     first n - 1 words follow the last
+i, j    -            places of positions sorted by the last n - 1 words up to there, and by the last n words; the last
+                     word is compared first. So equal n-grams, of any length, are next to each other, within the n-gram
+                     that they end in. N-grams of orders below n begin at the same i and j
+order   (N,)         for each place i, where the n - 1 words begin in x; int32
 come    (N,)         for each place j, the place i of the position before: the place of the context. It rises among the
-                     places of one last word
+                     places of one last word. The n words begin in x at order[come[j]]
 begins  (N,)         f and m: among the n-grams that end at j, those of the orders f .. m are new: no place before j has
                      them. Each takes half the bits of a uint8 or, if the orders need more, of a uint16
 rank    (n, B, 2)    uint64, for each block of 64 places: a bit for each place that begins an n-gram of the order, and
@@ -126,9 +128,8 @@ def suffix_order(text, N, n, W, marks):
 
 
 def sort_positions(x, n, W):
-    """(order, come, start) of a text x (N + n - 1,), whose last n - 1 words repeat the first: where the N n-grams at
-    all positions begin. order (N,): these positions, sorted by the n-grams without their last words, from the last word
-    back. come, start: as in the table above. Stable sorts by one word each, the oldest first.
+    """(order, come, start) of a text x: as in the table above; start as in Suffixes. Stable sorts by one word each, the
+    oldest first.
     """
     N, threads = len(x) - n + 1, thread_count()
     most = max(N // W, 1)  # so many arrays (W,) take as much memory as the text
