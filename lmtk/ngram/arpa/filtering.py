@@ -75,21 +75,20 @@ def copy_lines(text, kept, out):
     """out <- the lines of a text that stay, without carriage returns at their ends. kept: whether each line that is not
     blank stays. Returns the size of the lines in bytes.
     """
-    size, row, begin, blank = 0, 0, 0, True
-    for i in range(len(text)):
-        c = text[i]
+    size, row, begin, blank = 0, 0, 0, True  # begin: where the line begins in `out`
+    for c in text:
         if c != 10:
+            out[size] = c
+            size += 1
             blank &= c == 32 or c == 9 or c == 13
             continue
-        if not blank and kept[row]:
-            end = i
-            while text[end - 1] == 13:
-                end -= 1
-            for at in range(begin, end):
-                out[size] = text[at]
-                size += 1
+        if blank or not kept[row]:
+            size = begin
+        else:
+            while out[size - 1] == 13:
+                size -= 1
             out[size] = 10
             size += 1
         row += not blank
-        begin, blank = i + 1, True
-    return size
+        begin, blank = size, True
+    return begin
