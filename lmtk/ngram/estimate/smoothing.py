@@ -273,9 +273,8 @@ def smooth_large(k, events, H, method, V, kenlm, room):
     full |= scale > 0
     if full.any():
         selected, number = np.flatnonzero(full[context]), np.cumsum(full) - 1
-        columns = number[context[selected]], count[selected], raw[selected], parent[selected]
-        contexts = np.count_nonzero(full)
-        log10p[selected], p[selected], bow[full] = smooth((*columns, lower_p), contexts, method, V, False)
+        events = number[context[selected]], count[selected], raw[selected], parent[selected], lower_p
+        log10p[selected], p[selected], bow[full] = smooth(events, number[-1] + 1, method, V, False)
     return log10p, p, bow
 
 
