@@ -80,13 +80,8 @@ class Interpolated:
 
 
 def bin_of(x, T):
-    """l(x) = ceil(-ln((1 + x)/T)), at least 0; (N,) int64."""
+    """l(x) = ceil(-ln((1 + x)/T)), at least 0; int64, like x a number or (N,). The last bin is that of x = 0."""
     return np.maximum(np.ceil(-np.log((1 + x) / T)), 0).astype(np.int64)
-
-
-def bin_count(T):
-    """The largest possible number of bins: the bin of x = 0 is the last."""
-    return int(bin_of(np.zeros(1), T)[0]) + 1
 
 
 def predictors(model, rows, w):
@@ -132,7 +127,7 @@ def estimate(counts, vocab, order, heldout, iterations=5, tolerance=0.001, tell=
     with np.errstate(divide="ignore"):
         logp = np.log(p)
     tell_ppl = lambda iteration, _, L: tell(iteration, curve.perplexity(L / len(at)))
-    alpha = np.full((bin_count(model.T), order + 1), 1 / (order + 1))
+    alpha = np.full((bin_of(0, model.T) + 1, order + 1), 1 / (order + 1))
     alpha = estimate_weights(logp, bins, alpha, iterations, tolerance, tell_ppl if tell else None)
     if tell:
         tell(None, curve.perplexity(log_likelihood(logp, bins, alpha) / len(at)))
@@ -198,7 +193,7 @@ def read_text(stream, path, seen=()):
 def checked(model, path):
     """The model, unchanged. Warns of weights that do not sum to one; raises FormatError if there are too few bins."""
     check_weights(model.alpha, path)
-    if model.T <= 0 or len(model.alpha) < bin_count(model.T):
+    if model.T <= 0 or len(model.alpha) <= bin_of(0, model.T):
         raise FormatError(path, "damaged: the bins of the weights do not match the counts")
     return model
 
