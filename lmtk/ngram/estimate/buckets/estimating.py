@@ -54,7 +54,11 @@ def count(ngrams, vocab, recipe, memory=None, comm=ALONE, show=lambda share, tas
     last = int(engine.last_word(seen, vocab)) if kenlm and methods[0].counts == "before" else vocab.V
     bigrams, counted = count_all(job, sort, last)
     job.records = None
-    features = features_of(job, recipe.heldout) if recipe.heldout else None
+    features = None
+    if heldout := recipe.heldout:
+        of_buckets = heldout.unseen()
+        job.each(lambda b: heldout.of_estimator(load(job, b), of_buckets), "tuning discounts")
+        features = [tuple(map(comm.sum, of_order)) for of_order in of_buckets]
     order_1 = partial(engine.smooth_unigrams, vocab, recipe, (inside, size), seen, bigrams, counted, features)
     job.methods, job.log10p, job.marks = comm.share(order_1)
     job.log10bow = np.full(len(job.log10p), np.nan, f32)
@@ -116,13 +120,6 @@ def load_suffixes(job, b):
         raw = [None, None, *(get(("raw", b, k), np.int64) for k in range(2, job.order + 1))]
         continuations = [None, None, *(get(("continuations", b, k), np.int32) for k in range(2, job.order))]
     return suffix.Suffixes(begins, oldest, start, ended, get(("come", b), np.int32) + edge, *blocks, raw, continuations)
-
-
-def features_of(job, heldout):
-    """The features of a HeldOut for the orders from 2 on, on every rank."""
-    features = heldout.unseen()
-    job.each(lambda b: heldout.of_estimator(load(job, b), features), "tuning discounts")
-    return [tuple(map(job.comm.sum, of_order)) for of_order in features]
 
 
 def estimate_one(job, b):
