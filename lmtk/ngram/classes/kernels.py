@@ -120,8 +120,7 @@ def exchange(words, g, G, neighbours, counts):
         if best != a:
             moved += 1
             g[w] = best
-            for sign in (-1, 1):
-                b = a if sign < 0 else best
+            for sign, b in ((-1, np.int64(a)), (1, np.int64(best))):
                 N[b, b] += sign * repeats[w]
                 M[b, b] += sign * repeats[w]
                 for i in range(2):
