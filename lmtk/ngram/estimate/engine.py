@@ -127,7 +127,7 @@ class Estimator:
             types = room("types", grams.H, np.int32)
             lacking = len(grams.node) - put(node, log10p, events[0], self.log10p[k], self.marks[k], types)
             if lacking:
-                lower_p = self.back_off(k, grams, predicted, (log10p, lower_p), bow)
+                lower_p = self.back_off(k, grams, predicted, log10p, lower_p, bow)
             bow[(types == 0) & (bow == 0)] = np.nan
             self.log10bow[k - 1][grams.contexts] = bow
             if len(self.types[k - 1]):
@@ -154,11 +154,10 @@ class Estimator:
                 predicted = np.flatnonzero(is_predicted)
             yield k, grams, count, predicted, unknowns
 
-    def back_off(self, k, grams, predicted, estimates, bow):
-        """Backs off for the n-grams without a probability of their own. estimates: log10p and p of the `predicted`
-        n-grams; bow: of the contexts. Returns p of all n-grams, (N,).
+    def back_off(self, k, grams, predicted, log10p, p, bow):
+        """Backs off for the n-grams without a probability of their own. log10p, p: of the `predicted` n-grams; bow: of
+        the contexts. Returns p of all n-grams, (N,).
         """
-        log10p, p = estimates
         lacks_p, all_p = np.ones(len(grams.node), bool), np.empty(len(grams.node))
         lacks_p[predicted], all_p[predicted] = np.isnan(log10p), p
         node = grams.node[lacks_p]
