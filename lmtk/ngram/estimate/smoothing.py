@@ -59,17 +59,15 @@ def levels_of(counts, vocab, order):
     """Counts -> Orders with the vocabulary's ids. Every word is a node of order 1, and every prefix and suffix of an
     n-gram is a node of its own order.
     """
-    levels, is_closed = [], np.zeros(1, bool)  # is_closed: which contexts cannot be extended
+    levels, is_closed, unknown = [], *np.zeros((2, 1), bool)  # of contexts: which cannot be extended, or have <unk>
     for k, (keys, count, counted) in enumerate(nodes_of_rows(counts, vocab, order), 1):
-        if k == 1:
-            word, parent = keys, np.zeros(len(keys), np.int32)
-            suffix, first_word, unknown = parent, word, word == vocab.unk_id
-        else:
+        kind = np.int32 if len(is_closed) < 1 << 31 else np.int64  # int32 takes half the memory
+        parent, word = (x.astype(kind) for x in np.divmod(keys, len(vocab.words)))
+        suffix, first_word, unknown = parent, word, unknown[parent] | (word == vocab.unk_id)
+        if k > 1:
             below = levels[-1]
-            kind = np.int32 if len(below.keys) < 1 << 31 else np.int64  # int32 takes half the memory
-            parent, word = (x.astype(kind) for x in np.divmod(keys, len(vocab.words)))
+            first_word = below.first_word[parent]
             suffix = word if k == 2 else find(below.keys, below.suffix[parent].astype(np.int64), word, len(vocab.words))
-            first_word, unknown = below.first_word[parent], unknown[parent] | (word == vocab.unk_id)
         event = counted & (word < vocab.V) & ~is_closed[parent]
         is_closed = (word == vocab.eos_id) | (unknown & (vocab.unk_id >= vocab.V))
         levels.append(Order(keys, parent, word, suffix, count, counted, first_word, event, count))
