@@ -37,9 +37,9 @@ def ranges_of(N, size):
 
 
 def heads_of(key, order, ranges, size):
-    """heads (R + 1, size), like `order`: heads[r, w] is the first place of the number w in the sorted order, where it
-    is the key of a place in the range r of `order`. ranges: R ranges (first, end), one after the other. heads[0] is the
-    first place of each number.
+    """heads (R + 1, size), like `order`: in the sorted order, heads[r, w] is where the places with the key w that come
+    from the range r of `order` begin, and heads[0, w] is where all places with the key w begin. ranges: R ranges
+    (first, end), one after the other.
     """
     heads = np.zeros((len(ranges) + 1, size), order.dtype)
     map_at_once(lambda r: count_keys(key, order, *ranges[r], heads[r + 1]), range(len(ranges)))
@@ -50,7 +50,7 @@ def heads_of(key, order, ranges, size):
 
 
 def sort_ranges(key, order, ranges, heads, wants_places, out):
-    """`sort_range` of each of the ranges (first, end) of `order`. heads: as of `heads_of`, updated."""
+    """Calls `sort_range` for each of the ranges (first, end) of `order`. heads: from `heads_of`; changed in place."""
     map_at_once(lambda r: sort_range(key, order, *ranges[r], heads[r], wants_places, out), range(len(ranges)))
 
 
