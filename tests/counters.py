@@ -123,7 +123,7 @@ LIMITS = {
     "names that say nothing, such as `given`": (0, 0),
     "modules that a small ngram-count enters": (15, 16),
     "calls between modules of a small ngram-count": (63, 64),
-    "lines of lmtk/ngram": (9014, 9000),
+    "lines of lmtk/ngram": (9000, 9000),
     "lines of lmtk/machine": (1400, 1400),
 }
 
