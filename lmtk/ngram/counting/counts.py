@@ -92,8 +92,8 @@ def count_ids(ids, starts, order, W, N):
 
 def sort_positions(ids, starts, order, W, N):
     """`count_ids` by a single sort of the text's positions."""
-    v, sizes = np.append(ids, ids[np.arange(order) % len(ids)]), np.empty(order, np.int64)  # a circle
-    place = sorted_places(v[d : d + N] for d in reversed(range(order)))
+    v = np.append(ids, ids[np.arange(order) % len(ids)])  # the text counts as a circle
+    place, sizes = sorted_places(v[d : d + N] for d in reversed(range(order))), np.empty(order, np.int64)
     v *= 2
     v[starts[1:] - 1] += 1
     # each row has room for as many n-grams as there are positions; pages that are never touched take no memory
