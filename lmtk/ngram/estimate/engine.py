@@ -87,6 +87,12 @@ class Estimator:
         self.marks = [None, None, *(np.zeros(size, np.uint8) for size in sizes[2:])]
         self.types = [*(np.zeros(size if types else 0, np.int32) for size in sizes[:n]), np.empty(0, np.int32)]
 
+    def forget(self, k):
+        """Gives the memory of order k back to the system. It cannot be used afterwards."""
+        for column in (self.log10p, self.log10bow, self.marks, self.types):
+            column[k] = None
+        trim()
+
     def each_segment(self, work):
         """[work(room, segment)] of all segments, in threads; room: of a Scratch. Half of the threads do the large ones,
         in memory that is given back, since each takes as much memory as many others.

@@ -63,9 +63,7 @@ def put_from_memory(work, records):
         put = partial(put_segment, work, k, place, above["child"], (rows, rows.view(f32), new))
         lacking += sum(work.each_segment(put))
         place = new
-        for column in (work.log10p, work.log10bow, work.marks, work.types):
-            column[k] = None
-        trim()  # makes room for the pages of the file
+        work.forget(k)  # for the pages of the file
     return lacking
 
 
