@@ -27,7 +27,7 @@ def emits(result, *kinds):
         def define(typing, *arguments):
             def build(context, builder, signature, values):
                 data = lambda kind, x: context.make_array(kind)(context, builder, x).data
-                values = [data(kind, x) if isinstance(kind, types.Array) else x for kind, x in zip(arguments, values)]
+                values = [data(a, x) if kind is types.Array else x for kind, a, x in zip(kinds, arguments, values)]
                 return emit(builder, *values) or context.get_dummy_value()
 
             return result(*(x if kind is types.Array else kind for kind, x in zip(kinds, arguments))), build

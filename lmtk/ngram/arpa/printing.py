@@ -21,7 +21,6 @@ from itertools import accumulate, pairwise
 import numpy as np
 
 from lmtk.files import bounded
-from lmtk.files.bounded import give_back, trim
 from lmtk.files.column import Shelf
 from lmtk.machine.jit import intrinsic, jit
 from lmtk.machine.threads import Scratch, map_in_order
@@ -102,7 +101,7 @@ def write_sorted(out, model, rank, may_reuse=False):
     may_reuse: whether the caller gives up the model; its memory is then given back as the file grows.
     """
     if may_reuse:
-        trim()
+        bounded.trim()
     nodes, lines, scratch = model.nodes, srilm_layout(model.vocab.words).lines, Scratch()
     memory, where, stated = nodes.memory, nodes.where, weights_stated(model)
 
@@ -118,7 +117,7 @@ def write_sorted(out, model, rank, may_reuse=False):
     for k, contexts in enumerate(map_in_order(lambda _: next(ordered), range(nodes.order), threads=1), 1):
         if may_reuse and written is not None:
             release_order(nodes, k - 1)
-            give_back(written)
+            bounded.give_back(written)
         out.write(b"\n\\%d-grams:\n" % k)
         ends = np.append(0, np.cumsum(contexts[:, -1] - contexts[:, -2], dtype=np.int64))  # of their lines
         places = np.unique(np.append(np.searchsorted(ends, np.arange(0, ends[-1], PIECE)), len(contexts)))
@@ -134,7 +133,7 @@ def write_sorted(out, model, rank, may_reuse=False):
                 arrays, gathered = (memory, nodes.logs, where), (rows, p, bow, flags)
                 gather_lines(contexts[begin:end], arrays, rank, stated[k - 1], gathered)
                 if may_reuse and k == nodes.order:  # of lower orders the next contexts are still being made
-                    give_back(contexts[begin:end])
+                    bounded.give_back(contexts[begin:end])
                 return bytes(lines(*gathered, k, room))
 
         out.writelines(map_in_order(lines_of, pairwise(cuts)))

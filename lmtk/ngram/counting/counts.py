@@ -92,7 +92,7 @@ def count_ids(ids, starts, order, W, N):
 
 def sort_positions(ids, starts, order, W, N):
     """`count_ids` by a single sort of the text's positions."""
-    v = np.append(ids, ids[np.arange(order) % len(ids)])  # the text counts as a circle
+    v = np.append(ids, np.resize(ids[:order], order))  # the text counts as a circle
     place, sizes = sorted_places(v[d : d + N] for d in reversed(range(order))), np.empty(order, np.int64)
     v *= 2
     v[starts[1:] - 1] += 1
