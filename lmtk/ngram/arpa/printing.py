@@ -21,6 +21,7 @@ from itertools import accumulate, pairwise
 import numpy as np
 
 from lmtk.files import bounded
+from lmtk.files.bounded import give_back, trim
 from lmtk.files.column import Shelf
 from lmtk.machine.jit import intrinsic, jit
 from lmtk.machine.threads import Scratch, map_in_order
@@ -101,7 +102,7 @@ def write_sorted(out, model, rank, may_reuse=False):
     may_reuse: whether the caller gives up the model; its memory is then given back as the file grows.
     """
     if may_reuse:
-        bounded.trim()
+        trim()
     nodes, lines, scratch = model.nodes, srilm_layout(model.vocab.words).lines, Scratch()
     memory, where, stated = nodes.memory, nodes.where, weights_stated(model)
 
@@ -117,7 +118,7 @@ def write_sorted(out, model, rank, may_reuse=False):
     for k, contexts in enumerate(map_in_order(lambda _: next(ordered), range(nodes.order), threads=1), 1):
         if may_reuse and written is not None:
             release_order(nodes, k - 1)
-            bounded.give_back(written)
+            give_back(written)
         out.write(b"\n\\%d-grams:\n" % k)
         ends = np.append(0, np.cumsum(contexts[:, -1] - contexts[:, -2], dtype=np.int64))  # of their lines
         places = np.unique(np.append(np.searchsorted(ends, np.arange(0, ends[-1], PIECE)), len(contexts)))
@@ -133,7 +134,7 @@ def write_sorted(out, model, rank, may_reuse=False):
                 arrays, gathered = (memory, nodes.logs, where), (rows, p, bow, flags)
                 gather_lines(contexts[begin:end], arrays, rank, stated[k - 1], gathered)
                 if may_reuse and k == nodes.order:  # of lower orders the next contexts are still being made
-                    bounded.give_back(contexts[begin:end])
+                    give_back(contexts[begin:end])
                 return bytes(lines(*gathered, k, room))
 
         out.writelines(map_in_order(lines_of, pairwise(cuts)))
@@ -190,8 +191,7 @@ def rows_of(nodes, k, first, rank, stated):
     rows[:, :k], rows[:, k] = rank[nodes.rows(k, first, end)], level["log10p"].view(np.int32)
     rows[:, k + 1] = level["log10bow"].view(np.int32) if k < nodes.order else 0
     rows[:, k + 2] = 1 | stated[first:end] << 1
-    has_p = ~np.isnan(level["log10p"])
-    return rows if has_p.all() else rows[has_p]
+    return rows[~np.isnan(level["log10p"])]
 
 
 @jit
