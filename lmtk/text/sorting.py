@@ -23,7 +23,7 @@ def sorted_places(keys):
         N, size = len(key), int(key.max(initial=0)) + 1
         order = np.arange(N, dtype=np.int32 if N < 1 << 31 else np.int64) if order is None else order
         ranges, out = ranges_of(N, size), np.empty_like(order)
-        sort_ranges(key, order, ranges, heads_of(key, order, ranges, size), False, out)
+        sort_ranges(key, order, ranges, heads_of(key, order, ranges, counts_of(key, size)), False, out)
         order = out
     return order
 
@@ -36,14 +36,21 @@ def ranges_of(N, size):
     return [*pairwise(np.linspace(0, N, number + 1).astype(np.int64).tolist())]
 
 
-def heads_of(key, order, ranges, size):
-    """heads (R + 1, size), like `order`: in the sorted order, heads[r, w] is where the places with the key w that come
-    from the range r of `order` begin, and heads[0, w] is where all places with the key w begin. ranges: R ranges
-    (first, end), one after the other.
+def counts_of(key, size):
+    """(size,): how often each number is in the array `key`."""
+    counts = np.zeros(size, np.int32 if len(key) < 1 << 31 else np.int64)
+    count_all(key, counts)
+    return counts
+
+
+def heads_of(key, order, ranges, counts):
+    """heads (R, size), like `order`: in the sorted order, heads[r, w] is where the places with the key w that come from
+    the range r of `order` begin, and heads[0, w] is where all places with the key w begin. ranges: R ranges (first,
+    end), one after the other; counts (size,): how many places have each key.
     """
-    heads = np.zeros((len(ranges) + 1, size), order.dtype)
-    map_at_once(lambda r: count_keys(key, order, *ranges[r], heads[r + 1]), range(len(ranges)))
-    heads[0, 1:] = np.cumsum(heads.sum(0))[:-1]
+    heads = np.zeros((len(ranges), len(counts)), order.dtype)
+    map_at_once(lambda r: count_keys(key, order, *ranges[r], heads[r + 1]), range(len(ranges) - 1))
+    heads[0, 1:] = np.cumsum(counts)[:-1]
     for above, row in pairwise(heads):
         row += above  # whole rows; np.cumsum over axis 0 takes six times as long
     return heads
@@ -52,6 +59,13 @@ def heads_of(key, order, ranges, size):
 def sort_ranges(key, order, ranges, heads, wants_places, out):
     """Calls `sort_range` for each of the ranges (first, end) of `order`. heads: from `heads_of`; changed in place."""
     map_at_once(lambda r: sort_range(key, order, *ranges[r], heads[r], wants_places, out), range(len(ranges)))
+
+
+@jit
+def count_all(key, counts):
+    """counts (size,) += how often each number is in the array `key`."""
+    for i in range(len(key)):
+        counts[key[i]] += 1
 
 
 @jit

@@ -39,7 +39,7 @@ from lmtk.files.bounded import give_back
 from lmtk.machine.jit import inlined, intrinsic, jit
 from lmtk.machine.threads import Scratch, map_in_order, thread_count
 from lmtk.text.corpus import Marks
-from lmtk.text.sorting import heads_of, ranges_of, sort_ranges
+from lmtk.text.sorting import counts_of, heads_of, ranges_of, sort_ranges
 
 BATCH = 512  # positions whose random reads are made together, so that they overlap
 RANGE = 1 << 16  # positions compared together
@@ -134,11 +134,11 @@ def sort_positions(x, n, W):
     N, threads = len(x) - n + 1, thread_count()
     most = max(N // W, 1)  # so many arrays (W,) take as much memory as the text
     order, other, ranges = np.arange(N, dtype=np.int32), np.empty(N, np.int32), ranges_of(N, W)
-    heads = heads_of(x, order, ranges, W)
-    start = np.append(heads[0], N)
-    sort_ranges(x, order, ranges, heads, False, other)
+    counts = counts_of(x[:N], W)  # of the words at each step, because the text is a circle
+    start = np.append(0, np.cumsum(counts))
+    sort_ranges(x, order, ranges, heads_of(x, order, ranges, counts), False, other)
     ranges = [*pairwise(start[cut_words(start, -(-N // min(SHARES * threads, most)))]), (0, start[1])]
-    heads = heads_of(x[1:], other, ranges, W)  # of all words, because the text is a circle
+    heads = heads_of(x[1:], other, ranges, counts)
     for d in range(1, n):
         order, other = other, order
         sort_ranges(x[d:], order, ranges, heads.copy(), d == n - 1, other)

@@ -8,7 +8,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from lmtk.files.column import Shelf
 from lmtk.machine.threads import map_in_order
 from lmtk.ngram.estimate import suffix
-from lmtk.text.sorting import heads_of, sort_ranges
+from lmtk.text.sorting import counts_of, heads_of, sort_ranges
 
 BATCH = 1 << 18  # positions dealt out together
 
@@ -61,7 +61,7 @@ def sort_bucket(job, b, marks):
         records = np.arange(0, N * (n + 1), n + 1, dtype=np.int32)
         order, other = records.copy(), np.empty(N, np.int32)
         for d in range(n + 1):
-            heads = heads_of(x[d:], records, [(0, N)], W)
+            heads = heads_of(x[d:], records, [(0, N)], counts_of(x[d :: n + 1], W))
             starts.append(np.append(heads[0], N))
             if d < n - 1:  # as <s>, the border comes last
                 heads -= heads[0, 1]
