@@ -105,8 +105,8 @@ def argument(python, kind, value):
     if kind is bytes:
         data = builder.gep(value, [WORD(BYTES)])
         return array_of(context, builder, numba_type, data, [field(builder, value, HEAD)])
-    if isinstance(kind, type):  # a number, or None
-        return python.to_native_value(numba_type, value).value
+    if isinstance(kind, type):  # a number, or None; of an int, numba would make another int first
+        return python.long_as_longlong(value) if kind is int else python.to_native_value(numba_type, value).value
     if not isinstance(kind[0], np.dtype):
         items = [field(builder, value, tuple.__basicsize__ // 8 + i, OBJECT) for i in range(len(kind))]
         parts = [argument(python, inner, item) for inner, item in zip(kind, items)]
