@@ -123,11 +123,12 @@ def product_threads():
 def one_thread():
     """Makes each matrix product in a block of code run on one thread."""
     before = product_threads()
-    set_threads(1)
+    if before != 1:  # else this block is inside another one, or beside one in another thread
+        set_threads(1)
     try:
         yield
     finally:
-        if before != 1:  # else this block is inside another one, or beside one in another thread
+        if before != 1:
             set_threads(before)
 
 

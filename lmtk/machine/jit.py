@@ -48,8 +48,7 @@ def jit(function=None, **settings):
                 code = codes[kinds] = codes.get(kinds) or code_for(call, kinds)
         return code(*arguments)
 
-    call.kernel_settings, call.codes = SETTINGS | PRIVATE | settings, codes
-    call.in_numba = partial(dispatcher_of, call)
+    call.kernel_settings, call.codes, call.in_numba = SETTINGS | PRIVATE | settings, codes, partial(dispatcher_of, call)
     return call
 
 
