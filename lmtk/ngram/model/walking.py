@@ -319,8 +319,9 @@ def score_text(arrays, table, unk, sos, eos, text):
     """(KenLM's log10 p of a sentence, in single precision; its number of words, </s> included). text: the sentence's
     bytes and a blank; table: the arrays of a `text.corpus.Table`; sos, eos: the ids of the marks around it, or -1.
 
-    All n-grams are found first, an order at a time, so that their random reads overlap: the k-gram that ends at token i
-    extends the (k - 1)-gram that ends at i - 1. `walk` makes fewer searches, but needs a long text to overlap reads.
+    The n-grams are found an order at a time, so that their random reads overlap: the (k + 1)-gram that ends at token i
+    extends the k-gram that ends at i - 1. If a token's context has no such extension, the back-off weight of this
+    context is added. `walk` makes fewer searches, but needs a long text to overlap reads.
     """
     trie, logs, _, unigram, log10p_1 = arrays
     memory, where, _, _ = trie
@@ -330,42 +331,33 @@ def score_text(arrays, table, unk, sos, eos, text):
     if eos >= 0:
         ids[N] = eos
         N += 1
-    room = np.full((n + 5, N), -1)
-    node = room[:n]  # node[k - 1, i]: the k-gram that ends at token i, -1 for none
+    log10p, many = np.empty(N, np.float32), 0
+    at, context, words, lows, highs, child = np.empty((6, N), np.int64)  # of each token `at` that has a context
     for i in range(N):
-        node[0, i] = unigram[u64(ids[i])]
-        fetch(memory, where, 1, max(node[0, i], 0))
-    words, lows, highs, at, child = room[n], room[n + 1], room[n + 2], room[n + 3], room[n + 4]
+        log10p[i], node = convert_log(log10p_1[u64(ids[i])], True, True), np.int64(unigram[u64(ids[i])])
+        fetch(memory, where, 1, max(node, 0))
+        at[many], context[many] = i + 1, node
+        many += node >= 0 and i + 1 < N
     for k in range(1, n):
-        many = 0
-        for i in range(1, N):
-            if node[k - 1, i - 1] >= 0:
-                at[many], words[many] = i, ids[i]
-                lows[many], highs[many] = children_of(memory, where, k, node[k - 1, i - 1])
-                many += highs[many] > lows[many]
-        find_batch(trie, k + 1, words, lows, highs, child, many)
         for j in range(many):
-            node[k, at[j]] = child[j]
-            if child[j] >= 0 and k + 1 < n:
-                fetch(memory, where, k + 1, child[j])
-    total, weights = np.float32(0), local(MAX_ORDER, np.float32)
+            words[j] = ids[u64(at[j])]
+            lows[j], highs[j] = children_of(memory, where, k, context[j])
+        find_batch(trie, k + 1, words, lows, highs, child, many)
+        lives = 0
+        for j in range(many):
+            i, node = u64(at[j]), max(child[j], 0)  # the signs of zeros do not matter for the sum
+            bow = convert_log(logs[u64(where[k - 1, AT] + WIDE * context[j] + BOW)], True, True)
+            value = logs[u64(where[k, AT] + where[k, WIDTH] * node + where[k, P])]
+            has_value = child[j] >= 0 and value < np.inf
+            log10p[i] = convert_log(value, True, True) if has_value else log10p[i] + bow
+            if k + 1 < n:
+                fetch(memory, where, k + 1, node)
+            at[lives], context[lives] = at[j] + 1, node
+            lives += child[j] >= 0 and at[lives] < N
+        many = lives
+    total = np.float32(0)
     for i in range(begin, N):
-        p, many = log10p_1[u64(ids[i])], 0
-        if i and node[0, i - 1] < 0 and (node[:, i - 1] < 0).all():
-            weights[0], many = 0, 1  # KenLM's missing <unk> has the weight +0
-        for k in range(min(n - 1, i), 0, -1):
-            context = node[k - 1, i - 1]
-            if context < 0:
-                continue
-            if node[k, i] >= 0:
-                value = logs[u64(where[k, AT] + where[k, WIDTH] * node[k, i] + where[k, P])]
-                if value < np.inf:
-                    p = value
-                    break
-            low, high = children_of(memory, where, k, context)
-            weights[many] = convert_log(logs[u64(where[k - 1, AT] + WIDE * context + BOW)], high > low, True)
-            many += 1
-        total += np.float32(backed_off(p, weights, 0, many, True))
+        total += log10p[i]
     return np.float64(total), N - begin
 
 
