@@ -1,5 +1,6 @@
 """Models from Python, by the names that users of KenLM's module know. All logarithms are to base 10."""
 
+import math
 import os
 import re
 from collections.abc import Iterator
@@ -10,7 +11,6 @@ from numbers import Integral
 import numpy as np
 
 from lmtk.errors import FormatError, UsageError
-from lmtk.files.curve import perplexity
 from lmtk.files.registry import load
 from lmtk.lm import LN10, after, reach
 from lmtk.machine.jit import for_kinds_of
@@ -204,9 +204,14 @@ class Model:
         write_files(self.lm, ModelFiles(**{field: os.fsdecode(path)}, kenlm_type=kenlm_type or "probing"))
 
     def perplexity(self, sentence):
-        """The perplexity of a sentence between <s> and </s>, 10^(-log10 p / (words + 1)). OOVs are included."""
+        """The perplexity of a sentence between <s> and </s>, 10^(-log10 p / (words + 1)). OOVs are included. Infinity
+        if it is too large for a float.
+        """
         total, words = self._sum(sentence, True, True)
-        return perplexity(total / words * LN10)
+        try:
+            return 10.0 ** (-total / words)  # KenLM's formula, which gives KenLM's last bit
+        except OverflowError:
+            return math.inf
 
     def BeginSentenceWrite(self, state):
         """Set a state to the beginning of a sentence, the context <s>."""

@@ -74,8 +74,9 @@ def test_sentence_marks(model):
     assert list(model.full_scores("", bos=False, eos=False)) == []
 
 
-def test_perplexity_counts_the_sentence_end(model):
-    assert model.perplexity("the cat saw") == pytest.approx(10 ** (-model.score("the cat saw") / 4))
+@pytest.mark.parametrize("sentence", [*SENTENCES, "", "the cat saw"])
+def test_perplexity_is_kenlms_to_the_last_bit(model, sentence):
+    assert model.perplexity(sentence) == 10.0 ** (-model.score(sentence) / (len(sentence.split()) + 1))
 
 
 def test_perplexity_can_be_too_large_for_a_float(tmp_path):
