@@ -69,7 +69,7 @@ class State:
         return self.nodes == other.nodes if isinstance(other, State) else NotImplemented
 
     def __lt__(self, other):
-        return self.nodes < other.nodes
+        return self.nodes < other.nodes if isinstance(other, State) else NotImplemented
 
     def __hash__(self):
         return hash(self.nodes)
@@ -215,10 +215,12 @@ class Model:
 
     def BeginSentenceWrite(self, state):
         """Set a state to the beginning of a sentence, the context <s>."""
+        expect_states(state)
         state.nodes = self._begin
 
     def NullContextWrite(self, state):
         """Set a state to the empty context."""
+        expect_states(state)
         state.nodes = self._null
 
     def BaseScore(self, in_state, word, out_state):
@@ -227,7 +229,9 @@ class Model:
 
         def base_score(in_state, word, out_state):
             try:
-                p, _, out_state.nodes = step(arrays, ids[word], in_state.nodes or null)
+                p, length, out_state.nodes = step(arrays, ids[word], in_state.nodes or null)
+                if not length:
+                    raise IndexError
             except Exception as e:
                 raise wrong_state(e, null, in_state, out_state) from None
             return p
@@ -242,6 +246,8 @@ class Model:
         try:
             number = self._ids[word]
             p, length, out_state.nodes = self._step(self._full_arrays, number, in_state.nodes or self._null)
+            if not length:
+                raise IndexError
         except Exception as e:
             raise wrong_state(e, self._null, in_state, out_state) from None
         return FullScoreReturn(p, length, number == self._index.unk)
@@ -457,15 +463,24 @@ class Ids(dict):
         return word_id
 
 
+def expect_states(*states):
+    """Raise TypeError if an argument is not a `State`. A `kenlm.State` is not."""
+    for kind in map(type, states):
+        if not issubclass(kind, State):
+            name = f"{kind.__module__}.{kind.__name__}".removeprefix("builtins.")
+            raise TypeError(f"expected an lmtk.State, not {name}")
+
+
 def wrong_state(error, null, *states):
-    """The exception to raise for an error in scoring a word: one that says that an argument is not a State, or that the
-    first State belongs to a model of another kind; else the error itself. null: the state of this model after no word.
+    """The exception to raise for an error in scoring a word: one that says that the first State belongs to another
+    model, or the error itself. Raises TypeError if an argument is not a State. null: the state of this model after no
+    word. An IndexError shows that the State refers to an n-gram or a word that this model does not have.
     """
-    others = [type(x).__name__ for x in states if not isinstance(x, State)]
-    if others:
-        return TypeError(f"expected a State, not {others[0]}")
+    expect_states(*states)
     if isinstance(states[0].nodes or null, tuple) != isinstance(null, tuple):
         return ValueError("the State belongs to a model of another kind")
+    if isinstance(error, IndexError):
+        return ValueError("the State belongs to another model")
     return error
 
 

@@ -390,8 +390,29 @@ def test_what_is_no_state_is_said():
     model = lmtk.load(FILES / "unk.arpa")
     for call in (model.BaseScore, model.BaseFullScore):
         for states in ((None, lmtk.State()), (lmtk.State(), None)):
-            with pytest.raises(TypeError, match="expected a State, not NoneType"):
+            with pytest.raises(TypeError, match=r"expected an lmtk\.State, not NoneType"):
                 call(states[0], "a", states[1])
+    for call in (model.BeginSentenceWrite, model.NullContextWrite):
+        with pytest.raises(TypeError, match=r"expected an lmtk\.State, not types\."):
+            call(SimpleNamespace(nodes=()))
+    with pytest.raises(TypeError, match="not supported between"):
+        assert lmtk.State() < 5
+
+
+@pytest.mark.parametrize("nodes", [1 << 32 | 1000, 1 << 32 | 0xFFFFFFFF, 2 << 32 | 1000, 90 << 32 | 1, -1, -1 << 63])
+def test_a_state_of_a_larger_model_is_an_error(model, nodes):
+    state = lmtk.State()
+    state.nodes = nodes
+    for call in (model.BaseScore, model.BaseFullScore):
+        with pytest.raises(ValueError, match="the State belongs to another model"):
+            call(state, "the", lmtk.State())
+
+
+def test_a_state_with_an_unknown_id_is_an_error(tmp_path):
+    model, state = lmtk.train(["a b", "b a"], tmp_path / "nplm", epochs=1, order=3), lmtk.State()
+    state.nodes = (1000, 1)
+    with pytest.raises(ValueError, match="the State belongs to another model"):
+        model.BaseScore(state, "a", lmtk.State())
 
 
 def run_lmtk(folder, *words):

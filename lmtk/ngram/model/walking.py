@@ -17,6 +17,7 @@ import numpy as np
 from lmtk.files.declared import MAX_ORDER
 from lmtk.machine.jit import inlined, intrinsic, jit, sealed
 from lmtk.ngram.model.nodes import AT, BOW, CHILD, WIDE, WIDTH, ZERO, P, children_of, number, suffix_of
+from lmtk.ngram.model.nodes import N as NODES
 from lmtk.ngram.model.searching import FEW, find_batch, find_children, probe, search, slot_of
 from lmtk.text.kernels import look_up
 
@@ -262,10 +263,13 @@ def step(arrays, w, state):
     """Score one word w in KenLM's arithmetic: (log10 p, the length of the n-gram used, the state after w). The kernel
     holds Python's lock, since it is short. state: the longest context, order << 32 | place; AFTER_NOTHING or
     AFTER_UNKNOWN if there is none. As in KenLM, a context that no n-gram extends, and whose weight is 0, is shortened.
+    If this model does not have the context of the state, the length is 0.
     """
     trie, logs, far, unigram, log10p_1 = arrays
     memory, where, _, _ = trie
     n, k, node = len(where), state >> 32, state & 0xFFFFFFFF
+    if k and (k < 0 or k >= n or node >= where[u64(k - 1), NODES]):
+        return np.nan, np.int64(0), np.int64(AFTER_NOTHING)
     weights, many, p, used = local(MAX_ORDER, np.float32), 0, log10p_1[w], 1
     after_order, after = np.int64(-1), np.int64(0)
     if k == 0 and node == AFTER_UNKNOWN:
