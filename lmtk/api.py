@@ -197,7 +197,7 @@ class Model:
         if not isinstance(self.lm, Backoff):
             name = type(self.lm).__name__
             remedy = "lmtk.train(text, path) and lmtk.mix(models, write=path) write other models"
-            raise TypeError(f"only back-off models can be written, not a {name}; {remedy}")
+            raise TypeError(f"only back-off models can be written, not models of the class {name}; {remedy}")
         if format not in ("arpa", "binary", "kenlm-probing", "kenlm-trie"):
             raise UsageError(f"format is arpa, binary, kenlm-probing or kenlm-trie, not {format!r}")
         field, _, kenlm_type = format.partition("-")
