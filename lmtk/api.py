@@ -435,7 +435,9 @@ class Model:
     def _parts_of_ids(self, ids, starts):
         ids, starts = self._check_ids(ids), np.asarray(starts)
         is_valid = starts.ndim == 1 and (starts.dtype.kind in "iu" or not len(starts))
-        if not is_valid or (np.diff(starts.astype(np.int64), prepend=0, append=len(ids)) < 0).any():
+        if is_valid:
+            starts = starts.astype(np.int64, copy=False)  # numpy computes positions in this type
+        if not is_valid or (np.diff(starts, prepend=0, append=len(ids)) < 0).any():
             raise ValueError(f"starts must be ascending whole numbers from 0 to {len(ids)}, the number of ids")
         for first in range(0, len(starts) - 1, TOGETHER):
             ends = starts[first : first + TOGETHER + 1]

@@ -318,6 +318,13 @@ def test_states_and_many_sentences_give_the_same_numbers(large_from, name, large
     assert len(model.score_many((np.array([1, 2, 3]), []))) == 0
 
 
+@pytest.mark.parametrize("kind", [np.uint8, np.int16, np.uint32, np.uint64])
+def test_word_ids_and_their_starts_may_be_of_any_whole_type(model, kind):
+    ids, starts = np.array([1, 2, 3, 4]), np.array([0, 2, 3, 4])
+    expected = model.score_many((ids, starts)).tolist()
+    assert model.score_many((ids.astype(kind), starts.astype(kind))).tolist() == expected
+
+
 def test_a_method_keeps_the_arrays_of_its_model():
     model, state = lmtk.Model(FILES / "wb.arpa"), lmtk.State()
     model.BeginSentenceWrite(state)
