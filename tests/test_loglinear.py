@@ -112,9 +112,13 @@ def test_tuned_weights_are_best_and_the_likelihood_is_that_of_the_model(seed, he
             assert figures(weights + change * np.eye(len(weights))[i]).ppl > best.ppl * (1 - 1e-5)
 
 
-def test_merge_of_python_interpolates(held, tmp_path):
+def test_merge_of_python_interpolates(held, tmp_path, capsys):
     one, two = (lmtk.Model(random_model(seed, unk=True)) for seed in (1, 2))
     tuned = lmtk.merge([one, two], loglinear_mix=True, heldout=held)
+    assert capsys.readouterr() == ("", "")
+    lmtk.merge([one, two], loglinear_mix=True, heldout=held, debug=1)
+    out, err = capsys.readouterr()
+    assert out == "" and "non-oov words, best lambda (" in err
     weighted = lmtk.merge([one, two], (0.9, 0.9), loglinear_mix=True)
     assert lmtk.perplexity(tuned, held).ppl < lmtk.perplexity(weighted, held).ppl
     with pytest.raises(UsageError, match="heldout needs loglinear_mix"):

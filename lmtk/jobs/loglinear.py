@@ -9,7 +9,8 @@ from lmtk.jobs.rules import format_weights
 
 def interpolate(job, models, names, weights):
     """The Backoff of back-off models that are interpolated log-linearly. names: of the models. weights: one for each
-    model, which are learned instead if the job has a held-out text; then they are printed.
+    model, which are learned instead if the job has a held-out text; then a command prints them. A Python program, which
+    keeps the model, prints them with debug only.
     """
     from lmtk.joint import loglinear
 
@@ -17,9 +18,10 @@ def interpolate(job, models, names, weights):
     if job.heldout:
         job.scoring.reading.check_models(models, names)
         weights, words = learn_weights(job, united)
-        out = sys.stderr if "-" in job.outputs else sys.stdout
-        out.write(f"{words} non-oov words, best lambda ({format_weights(weights)})\n")
-        out.flush()
+        if job.debug or not job.keep:
+            out = sys.stderr if job.keep or "-" in job.outputs else sys.stdout
+            out.write(f"{words} non-oov words, best lambda ({format_weights(weights)})\n")
+            out.flush()
     return loglinear.interpolate(united, weights)
 
 
