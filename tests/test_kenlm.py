@@ -39,6 +39,7 @@ SUMS = [
     ("-q 3 -b 4 trie", "90b04f5d331f060d42d8471632db83ea"),
     ("-a 255 trie", "ae85a86e94019c340b9f8b5441334630"),
     ("-q 8 -a 3 trie", "7f63ed401b321358351e57333769f81e"),
+    ("-q 8 -a 259 trie", "7f63ed401b321358351e57333769f81e"),
     ("-u -7 -v trie", "8c0b47f10457b91ef1e168911285e0dd"),
 ]
 OWN = {"probing": "probing", "trie": "trie", "triea255": "-a 255 trie", "trieq8b8": "-q 8 -b 8 trie"}

@@ -194,7 +194,7 @@ def binary_form(kind, values):
         kind,
         bits if "-q" in values else 0,
         number("-b", max(bits, 2), int, 2, 25) if "-q" in values else 0,  # two weights stand for 0
-        number("-a", 0, int, 0, 255) if "-a" in values else None,
+        number("-a", 0, int, 0, 65535) % 256 if "-a" in values else None,  # KenLM keeps eight bits; -a 256 is common
         number("-p", 1.5, float, 1.0001, 1000),
         number("-u", -100, float, -1e30, 0),
         has_words="-v" not in values,
