@@ -57,16 +57,32 @@ def ngram(words):
 
 def ngram_count(words):
     """ngram-count -sort. A command line without options is accepted, since scripts test in this way whether the program
-    exists; -write-vocab without a text is accepted too.
+    exists; -write-vocab without a text is accepted too. -write-binary writes counts as text, which -read reads.
     """
     _, words = options_of(words, maxent_convert_to_arpa=0)  # not needed, as in `ngram`
     _, words = options_of(words, tag=1)  # only for SRILM's messages
+    words = drop_unset_discounts(words)
+    if "write" not in names_of(words):
+        options, words = options_of(words, write_binary=1)
+        words += [word for path in options.get("write-binary", [])[-1:] for word in ("-write", path)]
     names = names_of(words)
     if not names & {"text", "read", "help", "h"} and "write-vocab" in names:
         words = [*words, "-text", os.devnull]
     if "prune" in names:  # SRILM prunes by the model's own probabilities of contexts
         words = ["-prune-contexts", "model", *words]
     return [("ngram-count", ["-sort", *words] if names & {"lm", "write-binary-lm"} else words)] if words else []
+
+
+def drop_unset_discounts(words):
+    """A command line without options such as -cdiscount3 -1: for SRILM, -1 means that the option is not given."""
+    kept, words = [], list(words)
+    while words:
+        option = words[0].lstrip("-").rstrip("123456789")
+        if words[0].startswith("-") and option in ("cdiscount", "addsmooth") and words[1:2] in (["-1"], ["-1.0"]):
+            words = words[2:]
+        else:
+            kept.append(words.pop(0))
+    return kept
 
 
 def ngram_class(words):
