@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 from itertools import count, islice
 from types import SimpleNamespace
 
@@ -94,3 +95,22 @@ def test_a_run_that_is_killed_goes_on_from_its_last_checkpoint(tmp_path):
     assert [row[0] for row in rows] == ["epoch", *map(str, range(1, 41))]
     seconds = [float(row[1]) for row in rows[1:]]
     assert seconds == sorted(seconds)
+
+
+@pytest.mark.parametrize("command", ["ppl -text", "ngram -ppl"])
+def test_sentences_in_a_pipe_are_scored_as_they_come(command):
+    """As by SRILM's ngram, so that a program can write a sentence and wait for its score."""
+    words = [sys.executable, "-m", "lmtk", *command.split(), "-", "-lm", FILES / "wb.arpa", "-debug", "1"]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(words, env=ENVIRONMENT, **pipes) as process:
+        timer = threading.Timer(60, process.kill)  # instead of waiting for ever
+        timer.start()
+        for sentence in (b"the cat sat\n", b"a dog saw the mat\n"):
+            process.stdin.write(sentence)
+            process.stdin.flush()
+            report = [process.stdout.readline() for _ in range(4)]
+            assert report[0] == sentence and b"1 sentences, " in report[1] and b"logprob= " in report[2]
+            assert report[3] == b"\n"
+        rest, _ = process.communicate()
+        timer.cancel()
+    assert rest.startswith(b"file -: 2 sentences, 8 words, 0 OOVs\n") and process.returncode == 0

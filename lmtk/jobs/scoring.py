@@ -9,7 +9,7 @@ from functools import partial
 from itertools import compress, repeat, takewhile
 
 from lmtk.errors import LmtkWarning, UsageError, counted, name_of
-from lmtk.files.inputs import is_file
+from lmtk.files.inputs import is_file, is_stream
 from lmtk.jobs.documents import DOCUMENT_RULES, Documents, outputs_of, score_documents
 from lmtk.jobs.rules import (
     check,
@@ -246,7 +246,10 @@ def report_text(model, path, scoring, write):
     if large and isinstance(model, Backoff) and pieces and not scoring.stream:
         tally, _, unknown = report_sums(model, path, blocks(path, BLOCK, pieces=True), marks, write)
         return tally, unknown
-    texts = read(blocks(path, pieces=pieces))
+    answers = debug >= 1 and is_stream(path)
+    texts = read(blocks(path, eager=answers, pieces=pieces))
+    if answers:
+        texts = flush_after_each(texts)
     if index is None and large:  # a thread reads ahead; it does not read a pipe, which may wait for its writer
         coming = iter(texts)
         texts = takewhile(bool, map_in_order(lambda _: next(coming, None), repeat(None), threads=1))
@@ -257,6 +260,15 @@ def report_text(model, path, scoring, write):
         joined = counted(len(model.vocab.words) - words_before, "word")
         sys.stderr.write(f"{name_of(path)}: {joined} added to the vocabulary\n")
     return tally, unknown
+
+
+def flush_after_each(corpora):
+    """Yields corpora, and flushes stdout after the report of each. So a program that writes a sentence to a pipe and
+    waits for its score gets the score, as from SRILM's ngram.
+    """
+    for corpus in corpora:
+        yield corpus
+        sys.stdout.flush()
 
 
 def weighted_corpora(path, blocks, vocab, marks, **options):
