@@ -111,6 +111,8 @@ def make_batch_counts(words):
     if not words:
         raise UsageError("no list of files; make-batch-counts FILE-LIST [BATCH-SIZE [FILTER [COUNTDIR [OPTION ...]]]]")
     listed, size, command, folder, *options = [*words, *["10", "cat", "counts"][max(len(words) - 1, 0) :]]
+    # one argument may have an option and its value, since SRILM's script leaves it to the shell to split arguments
+    options = [part for word in options for part in (word.split() if word.startswith("-") else [word])]
     if not size.isdecimal() or not int(size):
         raise UsageError(f"the batch size must be a number of files, not '{size}'")
     with open(listed, errors="surrogateescape") as rows:
