@@ -6,6 +6,7 @@ after the other.
 
 import glob
 import os
+import re
 import sys
 
 from lmtk.errors import LmtkError, UsageError
@@ -184,6 +185,7 @@ def make_big_lm(words):
     if not script_options.get("read"):
         raise UsageError("no counts; make-big-lm -read FILE ... [-name PATH] [-ngram-filter FILTER] [OPTION ...]")
     files = script_options["read"]
+    rest, is_raw = read_kneser_options(rest)
     if command := script_options.get("ngram-filter"):
         files = [run_filter(f'gzip -dcf "$@" | {command[-1]}; :', files)]
     model, options = options_of(rest, lm=1, order=1)
@@ -201,8 +203,8 @@ def make_big_lm(words):
     # Discounts and continuation counts are those of all words, before -vocab leaves out some. -limit-vocab has no
     # effect in SRILM's script.
     vocabulary, options = options_of(options, vocab=1, limit_vocab=0)
-    smoothed = [n for n, kind in kinds.items() if kind == "kn"]
-    if vocabulary and smoothed:
+    smoothed = [n for n, kind in kinds.items() if kind == "kn" and not (is_raw and n == 1)]
+    if smoothed and (vocabulary or is_raw):
         files, first = [make_kneser_counts(files, int(order), smoothed)], [*first, "-kn-counts-modified"]
     every = ["-sort", "-read", *files, *first, *options, "-order", order]
     if names:
@@ -211,6 +213,21 @@ def make_big_lm(words):
     every += [word for option, name in names.items() for word in (option, round_discounts(name))]
     every += ["-vocab", vocabulary["vocab"][-1]] if "vocab" in vocabulary else []
     yield "ngram-count", [*every, *(word for path in model.get("lm", [])[-1:] for word in ("-lm", path))]
+
+
+def read_kneser_options(words):
+    """(the command line with the methods that SRILM's make-big-lm uses; whether 1-grams keep their counts although they
+    are smoothed by original Kneser-Ney).
+
+    Two variables are exchanged in SRILM's script: -ukndiscount2 has the effect of -kndiscount2, and options such as
+    -kndiscount2 smooth 1-grams by original Kneser-Ney. Without -kndiscount1, 1-grams do not get continuation counts.
+    """
+    names = names_of(words)
+    words = [re.sub("^--?ukndiscount(?=[1-9]$)", "-kndiscount", word) for word in words]
+    if names.isdisjoint(f"kndiscount{n}" for n in range(1, 10)):
+        return words, False
+    is_raw = names.isdisjoint(("kndiscount", "kndiscount1", "ukndiscount", "ukndiscount1"))
+    return [*(word for word in words if word.lstrip("-") != "kndiscount1"), "-ukndiscount1"], is_raw
 
 
 def make_kneser_counts(files, order, smoothed):
