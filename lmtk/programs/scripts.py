@@ -10,7 +10,7 @@ import re
 import sys
 from collections import Counter
 
-from lmtk.errors import FormatError, UsageError, shown
+from lmtk.errors import FormatError, UsageError, counted, shown
 from lmtk.files.bounded import named_file
 from lmtk.files.decoding import WORD, lines
 from lmtk.files.outputs import open_out
@@ -182,14 +182,15 @@ def compute_oov_rate(words):
     settings, files = parse_arguments(words, debug="", write_oov_words="", write_oov_frags="")
     listed = {fields[0] for _, line in lines(files[0]) if (fields := WORD.findall(line))}
     tokens, types = Counter(), Counter()  # keys: (whether it is unknown, whether it is a fragment)
-    unknown_lines = {"write_oov_words": [], "write_oov_frags": []}
+    unknown_lines, longer = {"write_oov_words": [], "write_oov_frags": []}, 0
     for path in files[1:]:
         for number, line in lines(path):
             word, *rest = WORD.findall(line) or [b""]
             if word in (b"<s>", b"</s>", b"-pau-", b""):
                 continue
+            longer += len(rest) > 1
             try:
-                n = float(rest[0]) if rest else 0
+                n = float(rest[0]) if len(rest) == 1 else 0
             except ValueError:
                 problem = f"expected a word and its count, not '{os.fsdecode(line)[:60]}'"
                 problem += "; ngram-count -order 1 -write makes such a file"
@@ -199,6 +200,9 @@ def compute_oov_rate(words):
             types[unknown, broken] += 1
             if unknown:
                 unknown_lines["write_oov_frags" if broken else "write_oov_words"].append(line)
+    if longer:
+        clause = f"{counted(longer, 'line has', 'lines have')} more than one word and a count"
+        sys.stderr.write(f"warning: {clause}; as in SRILM, they are types; use counts of ngram-count -order 1\n")
     for name, rows in unknown_lines.items():
         if settings[name]:
             with open_out(settings[name]) as out:
