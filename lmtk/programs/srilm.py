@@ -8,8 +8,9 @@ import glob
 import os
 import re
 import sys
+import warnings
 
-from lmtk.errors import LmtkError, UsageError
+from lmtk.errors import LmtkError, LmtkWarning, UsageError
 from lmtk.files.decoding import WORD, lines
 from lmtk.programs.arpa import filter_arpa
 from lmtk.programs.scripts import temporary_file
@@ -18,6 +19,9 @@ LONGEST = "99"  # no n-gram in a count file is longer
 # options of smoothing methods: the option for their files of discounts, or None. Good-Turing smoothing has no option.
 METHODS = {"kndiscount": "kn", "ukndiscount": "kn"}
 METHODS |= dict.fromkeys(("wbdiscount", "ndiscount", "cdiscount", "addsmooth"))
+
+# options of a mixture: 1, since a value follows each of them
+MIXING = dict.fromkeys(("lambda", *(f"mix_{name}{n}" for n in range(2, 10) for name in ("lm", "lambda"))), 1)
 
 
 def options_of(words, **taken):
@@ -50,6 +54,11 @@ def ngram(words):
     """
     # not needed: lmtk keeps maximum entropy models as back-off models
     _, words = options_of(words, maxent=0, mix_maxent=0, maxent_convert_to_arpa=0)
+    if names_of(words).isdisjoint(("mix-lm", "read-mix-lms")):  # SRILM mixes only then
+        options, words = options_of(words, **MIXING)
+        if options:
+            listed = ", ".join("-" + name for name in options)
+            warnings.warn(f"no effect without -mix-lm, as in SRILM: {listed}", LmtkWarning, stacklevel=1)
     options, words = options_of(words, debug=1)
     for level in options.get("debug", [])[-1:]:
         words += ["-debug", "2" if level.isdecimal() and int(level) > 3 else level]
