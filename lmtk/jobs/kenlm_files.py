@@ -1,8 +1,10 @@
 """Writing KenLM's binary files: from a model in memory, or straight from an ARPA file."""
 
+import re
 import warnings
+from itertools import dropwhile, islice, takewhile
 
-from lmtk.errors import LmtkError, LmtkWarning, UsageError, counted, name_of
+from lmtk.errors import FormatError, LmtkError, LmtkWarning, UsageError, counted, name_of
 from lmtk.jobs.rules import check_outputs, needs, one_of, wrong
 from lmtk.text.vocab import EOS, SOS
 
@@ -98,6 +100,24 @@ def convert(source, target, form):
         warnings.filterwarnings("ignore", ".*(positive log probabilit|the model has no )", LmtkWarning)
         model = load(source)
     write_kenlm(model, target, form, name)
+
+
+def report_sizes(source, form):
+    """The report of `lmtk.kenlm.sizes` for an ARPA file, of which only \\data\\ is read. Raises LmtkError."""
+    from lmtk.files.decoding import lines_in
+    from lmtk.files.inputs import open_in
+    from lmtk.kenlm.sizes import report
+
+    with open_in(source) as stream:
+        if not is_arpa(stream):
+            raise FormatError(source, "this is not an ARPA file; give an ARPA file, or an output file too")
+        rows = dropwhile(lambda line: line != b"\\data\\", (line.strip() for _, line in lines_in(stream, source)))
+        rows = takewhile(lambda line: not line.startswith(b"\\"), islice(rows, 1, None))
+        sizes = [int(size[1]) for line in rows if (size := re.fullmatch(rb"ngram\s+\d+\s*=\s*(\d{1,18})", line))]
+    if not sizes:
+        raise FormatError(source, "\\data\\ does not state any number of n-grams")
+    check_for_kenlm(form, name_of(source), len(sizes), (SOS, EOS), (0, 0))
+    return report(sizes, form)
 
 
 def convert_to_tables(stream, source, form, out):

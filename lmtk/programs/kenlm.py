@@ -13,7 +13,8 @@ from lmtk.programs.arpa import filter_arpa
 
 SAID = {"false": "0", "no": "0", "off": "0", "true": "1", "yes": "1", "on": "1"}
 BUILD_BINARY = "build_binary [OPTION ...] [probing|trie] ARPA BINARY"
-BUILD_BINARY_OPTIONS = """  -q BITS  quantize log probabilities (trie)
+BUILD_BINARY_OPTIONS = """  With an ARPA file alone, the memory that each kind of file takes is printed.
+  -q BITS  quantize log probabilities (trie)
   -b BITS  quantize back-off weights (trie; default: as -q)
   -a BITS  compress pointers, at most this many bits of each (trie)
   -p X     buckets of a hash table for each entry (probing; default: 1.5)
@@ -152,21 +153,27 @@ def memory(size):
 
 
 def build_binary(words):
-    """[OPTION ...] [probing|trie] ARPA BINARY: write a model as a KenLM binary file."""
+    """[OPTION ...] [probing|trie] ARPA BINARY: write a model as a KenLM binary file. With an ARPA file alone, print how
+    much memory each kind of file takes.
+    """
     options, rest = short_options(words, "q:b:a:u:p:t:T:m:S:w:sir:vh", BUILD_BINARY)
     if ("-h", "") in options:
         print(f"usage: {BUILD_BINARY}\n{BUILD_BINARY_OPTIONS}")
         return
     if len(rest) == 3 and rest[0] not in ("probing", "trie"):
         raise UsageError(f"the type is probing or trie, not {rest[0]}")
-    if not 2 <= len(rest) <= 3 or (rest[0] in ("probing", "trie") and len(rest) == 2 and not os.path.exists(rest[0])):
+    is_first_model = len(rest) == 1 or (len(rest) == 2 and rest[0] in ("probing", "trie"))
+    if not 1 <= len(rest) <= 3 or (is_first_model and rest[0] != "-" and not os.path.exists(rest[0])):
         raise UsageError(f"give a model and an output file; usage: {BUILD_BINARY}")
     values = dict(options)
     if prefix := values.get("-T") or values.get("-t"):
         use_folder_of(prefix)
     import_numpy()
-    from lmtk.jobs.kenlm_files import convert
+    from lmtk.jobs.kenlm_files import convert, report_sizes
 
+    if len(rest) == 1:
+        sys.stderr.write(report_sizes(rest[0], binary_form("trie", values)))
+        return
     convert(rest[-2], rest[-1], binary_form(rest[0] if len(rest) == 3 else "probing", values))
 
 
