@@ -334,7 +334,7 @@ def attempt(program, words):
     except RuntimeError as e:
         if "new thread" not in str(e):
             raise
-        message = "out of memory, or of processes: no new thread can be started; a lower -threads may help"
+        message = "out of memory, or of processes: no new thread can be started; lower -threads or OMP_NUM_THREADS"
     say(program, message)
     return 1
 

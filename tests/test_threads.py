@@ -5,6 +5,7 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from helpers import FILES, in_process
@@ -127,6 +128,27 @@ else:
 def test_as_many_threads_as_items_may_wait_for_each_other():
     together = threading.Barrier(3)
     assert sorted(map_at_once(lambda _: together.wait(60), range(3), 3)) == [0, 1, 2]
+
+
+def test_no_thread_works_if_one_cannot_be_started(tmp_path, monkeypatch):
+    """A thread that had begun would work on after the error, or wait for ever for the thread that is missing."""
+    pool, start, done = ThreadPoolExecutor(8), threading.Thread.start, []
+
+    def start_two(thread):
+        if len(pool._threads) == 2:
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threads, "helper_pool", lambda process: pool)
+    monkeypatch.setattr(threading.Thread, "start", start_two)
+    with pytest.raises(RuntimeError, match="new thread"):
+        map_at_once(done.append, range(8), 8)
+    pool.shutdown()
+    assert not done
+    monkeypatch.setattr("lmtk.cli.carry_out", lambda words: map_at_once(done.append, range(8), 8))
+    pool = ThreadPoolExecutor(8)
+    message = "out of memory, or of processes: no new thread can be started; lower -threads or OMP_NUM_THREADS"
+    assert in_process(tmp_path, "index", "-text", "x") == (1, b"", f"lmtk index: {message}\n")
 
 
 def test_a_container_limits_the_threads(tmp_path, monkeypatch):

@@ -53,9 +53,7 @@ def set_malloc(options):
 
 
 def keep():
-    """Lets the process keep freed arrays of up to 32 MB for later ones: the first touch of fresh memory costs as much
-    as a matrix product, or as reading its content.
-    """
+    """Lets the process keep freed arrays of up to 32 MB for later ones: the first touch of fresh memory is slow."""
     set_malloc({MMAP_THRESHOLD: 32 * MB, TRIM_THRESHOLD: 1024 * MB})
 
 

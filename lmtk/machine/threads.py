@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
 from itertools import chain, islice
+from threading import Lock
 
 CPU_MAX = "/sys/fs/cgroup/cpu.max"  # "TIME PERIOD" in microseconds, or "max PERIOD": the limit of a control group
 wanted = None  # the number given to `use`
@@ -87,8 +88,7 @@ def map_in_order(work, items, threads=None):
     items, threads = iter(items), threads or thread_count()
     first = list(islice(items, 2))
     if len(first) < 2:
-        yield from map(work, first)
-        return
+        return (yield from map(work, first))
     from concurrent.futures import ThreadPoolExecutor  # its import takes as long as a small job
 
     with ThreadPoolExecutor(threads) as pool:
@@ -101,24 +101,28 @@ def map_in_order(work, items, threads=None):
 
 def map_at_once(work, items, threads=None):
     """[work(item) for item in items], on this thread and others, by default `thread_count` in all. Each matrix product
-    runs on one thread. A thread that is done with an item takes the next one, so that a thread slowed down by another
-    process does fewer. After an error no thread takes another item. With as many threads as items, all items are worked
-    on side by side, so that they may wait for each other.
+    runs on one thread. After an error, also if a thread cannot be started, no thread takes another item. With as many
+    threads as items, all items are worked on side by side, so that they may wait for each other.
     """
     from lmtk.machine.blas import one_thread
 
-    items = list(items)
-    results, places = [None] * len(items), iter(range(len(items)))
+    items, gate = list(items), Lock()
+    results, places = [None] * len(items), iter(())
 
     def take():
+        with gate:  # opens when all threads have been started, or one could not be
+            left = places
         try:
-            for i in places:
+            for i in left:
                 results[i] = work(items[i])
         finally:
-            deque(places, 0)
+            deque(left, 0)
 
     with one_thread():
-        helpers = [helper_pool(os.getpid()).submit(take) for _ in range(min(threads or thread_count(), len(items)) - 1)]
+        number = min(threads or thread_count(), len(items)) - 1
+        with gate:
+            helpers = [helper_pool(os.getpid()).submit(take) for _ in range(number)]
+            places = iter(range(len(items)))
         try:
             take()
         finally:
@@ -130,9 +134,8 @@ def map_at_once(work, items, threads=None):
 
 @cache
 def helper_pool(process):
-    """The threads of `map_at_once`. They start when they are first needed, and then wait for more work, because
-    starting a thread takes as long as a small product. A forked process does not have its parent's threads, and gets a
-    pool of its own. process: the number of the process.
+    """The threads of `map_at_once`. They start when they are first needed, and then wait for more work, because a start
+    is slow. A forked process, without its parent's threads, gets a pool of its own. process: the process's number.
     """
     from concurrent.futures import ThreadPoolExecutor
 
@@ -164,8 +167,7 @@ class Scratch:
         memory = self.free.pop() if self.free else {}
 
         def room(name, shape, kind):
-            kind = np.dtype(kind)
-            size = kind.itemsize * int(np.prod(shape))
+            size = np.dtype(kind).itemsize * int(np.prod(shape))
             if name not in memory or len(memory[name]) < size:
                 memory[name] = np.empty(size, np.uint8)
             return memory[name][:size].view(kind).reshape(shape)
