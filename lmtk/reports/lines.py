@@ -41,8 +41,9 @@ def predictions(words, tags, tag, corpus, never, log10p, sos):
     words: `word_cells` of the vocabulary. tags, tag (N,): the tags of models, and the number of the tag of each token.
     never (N,): whether p is 0. log10p: (N,) float64, of single precision. sos: the id of <s>.
     """
-    form, empty = lambda x: f"{10 ** x.item():.7g}", np.zeros((len(log10p), 16), np.uint8)
-    p = fill_cells(log10p, print_powers, form, BLANK, empty)
+    form, empty = lambda x: f"{10**x:.7g}", np.zeros((len(log10p), 16), np.uint8)
+    with np.errstate(over="ignore"):  # back-off weights can be so high that p is inf
+        p = fill_cells(log10p, print_powers, form, BLANK, empty)
     logs = srilm_cells(log10p.astype(np.float32), BLANK)
     p[never], logs[never] = cells_of([b"0 ", b"-inf "])
     logs[(log10p == 0) & np.signbit(log10p) & ~never] = cells_of([b"-0 "])
