@@ -22,9 +22,7 @@ by_blas = intrinsic("sgemm")
 
 @cache
 def named(name):
-    """A function of the OpenBLAS that numpy's wheel carries, or None (numpy built otherwise). numpy 2 puts "scipy_"
-    before the names.
-    """
+    """A function of the OpenBLAS in numpy's wheel, or None without one. numpy 2 puts "scipy_" before its name."""
     path = next((Path(np.__file__).parent.parent / "numpy.libs").glob("*openblas64_*"), None)
     library = path and ctypes.CDLL(str(path))
     return getattr(library, f"scipy_{name}", None) or getattr(library, name, None)

@@ -88,7 +88,8 @@ def map_in_order(work, items, threads=None):
     items, threads = iter(items), threads or thread_count()
     first = list(islice(items, 2))
     if len(first) < 2:
-        return (yield from map(work, first))
+        yield from map(work, first)
+        return
     from concurrent.futures import ThreadPoolExecutor  # its import takes as long as a small job
 
     with ThreadPoolExecutor(threads) as pool:
@@ -101,7 +102,8 @@ def map_in_order(work, items, threads=None):
 
 def map_at_once(work, items, threads=None):
     """[work(item) for item in items], on this thread and others, by default `thread_count` in all. Each matrix product
-    runs on one thread. After an error, also if a thread cannot be started, no thread takes another item. With as many
+    runs on one thread. A thread that is done with an item takes the next one, so that a thread slowed down by another
+    process does fewer. After an error, also if a thread cannot be started, no thread takes another item. With as many
     threads as items, all items are worked on side by side, so that they may wait for each other.
     """
     from lmtk.machine.blas import one_thread
@@ -110,7 +112,7 @@ def map_at_once(work, items, threads=None):
     results, places = [None] * len(items), iter(())
 
     def take():
-        with gate:  # opens when all threads have been started, or one could not be
+        with gate:  # opens when all threads have been started, or one of them could not be started
             left = places
         try:
             for i in left:
