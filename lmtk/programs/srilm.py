@@ -212,9 +212,10 @@ def make_big_lm(words):
     # Discounts and continuation counts are those of all words, before -vocab leaves out some. -limit-vocab has no
     # effect in SRILM's script.
     vocabulary, options = options_of(options, vocab=1, limit_vocab=0)
-    smoothed = [n for n, kind in kinds.items() if kind == "kn" and not (is_raw and n == 1)]
+    smoothed = [n for n, kind in kinds.items() if kind == "kn"]
     if smoothed and (vocabulary or is_raw):
-        files, first = [make_kneser_counts(files, int(order), smoothed)], [*first, "-kn-counts-modified"]
+        files = [make_kneser_counts(files, int(order), smoothed[1:] if is_raw else smoothed)]
+        first += ["-kn-counts-modified"]
     every = ["-sort", "-read", *files, *first, *options, "-order", order]
     if names:
         # discounts of all n-grams, including those with <unk>
@@ -230,8 +231,11 @@ def read_kneser_options(words):
 
     Two variables are exchanged in SRILM's script: -ukndiscount2 has the effect of -kndiscount2, and options such as
     -kndiscount2 smooth 1-grams by original Kneser-Ney. Without -kndiscount1, 1-grams do not get continuation counts.
+    -ukndiscount holds for all orders, whatever options are given for single orders.
     """
     names = names_of(words)
+    if "ukndiscount" in names:
+        return [word for word in words if not re.fullmatch("--?u?kndiscount[1-9]", word)], False
     words = [re.sub("^--?ukndiscount(?=[1-9]$)", "-kndiscount", word) for word in words]
     if names.isdisjoint(f"kndiscount{n}" for n in range(1, 10)):
         return words, False
