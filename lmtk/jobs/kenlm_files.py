@@ -103,17 +103,23 @@ def convert(source, target, form):
 
 
 def report_sizes(source, form):
-    """The report of `lmtk.kenlm.sizes` for an ARPA file, of which only \\data\\ is read. Raises LmtkError."""
+    """The report of `lmtk.kenlm.sizes` for an ARPA file. Only the numbers after \\data\\ are read. Raises LmtkError."""
     from lmtk.files.decoding import lines_in
     from lmtk.files.inputs import open_in
     from lmtk.kenlm.sizes import report
 
+    sizes = []
     with open_in(source) as stream:
         if not is_arpa(stream):
             raise FormatError(source, "this is not an ARPA file; give an ARPA file, or an output file too")
-        rows = dropwhile(lambda line: line != b"\\data\\", (line.strip() for _, line in lines_in(stream, source)))
-        rows = takewhile(lambda line: not line.startswith(b"\\"), islice(rows, 1, None))
-        sizes = [int(size[1]) for line in rows if (size := re.fullmatch(rb"ngram\s+\d+\s*=\s*(\d{1,18})", line))]
+        rows = ((number, line.strip()) for number, line in lines_in(stream, source))
+        rows = islice(dropwhile(lambda row: row[1] != b"\\data\\", rows), 1, None)
+        for number, line in takewhile(lambda row: not row[1].startswith(b"\\"), rows):
+            if b"=" in line:
+                size = re.fullmatch(rb"ngram\s+%d\s*=\s*(\d{1,18})" % (len(sizes) + 1), line)
+                if not size:
+                    raise FormatError(source, f"expected 'ngram {len(sizes) + 1}=count'", number)
+                sizes.append(int(size[1]))
     if not sizes:
         raise FormatError(source, "\\data\\ does not state any number of n-grams")
     check_for_kenlm(form, name_of(source), len(sizes), (SOS, EOS), (0, 0))
