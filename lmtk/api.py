@@ -466,7 +466,7 @@ class Ids(dict):
 
 
 def expect_states(*states):
-    """Raise TypeError if an argument is not a `State`. A `kenlm.State` is not."""
+    """Raise TypeError if an argument is not a `State` of lmtk; the State of KenLM's module is another class."""
     for kind in map(type, states):
         if not issubclass(kind, State):
             name = f"{kind.__module__}.{kind.__name__}".removeprefix("builtins.")

@@ -246,9 +246,9 @@ def report_text(model, path, scoring, write):
     if large and isinstance(model, Backoff) and pieces and not scoring.stream:
         tally, _, unknown = report_sums(model, path, blocks(path, BLOCK, pieces=True), marks, write)
         return tally, unknown
-    answers = debug >= 1 and is_stream(path)
-    texts = read(blocks(path, eager=answers, pieces=pieces))
-    if answers:
+    is_interactive = debug >= 1 and is_stream(path)
+    texts = read(blocks(path, eager=is_interactive, pieces=pieces))
+    if is_interactive:
         texts = flush_after_each(texts)
     if index is None and large:  # a thread reads ahead; it does not read a pipe, which may wait for its writer
         coming = iter(texts)
@@ -263,8 +263,8 @@ def report_text(model, path, scoring, write):
 
 
 def flush_after_each(corpora):
-    """Yields corpora, and flushes stdout after the report of each. So a program that writes a sentence to a pipe and
-    waits for its score gets the score, as from SRILM's ngram.
+    """Yields corpora, and flushes stdout after the report of each. So a program can write a sentence to a pipe and wait
+    for its score, as with SRILM's ngram.
     """
     for corpus in corpora:
         yield corpus

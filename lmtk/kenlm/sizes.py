@@ -9,9 +9,9 @@ from dataclasses import replace
 from lmtk.kenlm.hashed import BUCKETS, lay_out
 from lmtk.kenlm.layout import Form, fields_of
 
-BITS, POINTER_BITS = 8, 22  # of numbers and pointers, if the options do not state them
+BITS, POINTER_BITS = 8, 22  # KenLM's defaults for -q and -a
 UNIGRAM, HASH = 16, 8  # bytes of a trie's 1-gram, and of the hash of a word
-REST = 4  # bytes of a rest cost, which each record of probing tables below the highest order can have
+REST = 4  # bytes of a rest cost; with -r, each record of probing tables below the highest order has one
 
 
 def report(sizes, form):

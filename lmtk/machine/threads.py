@@ -103,8 +103,8 @@ def map_in_order(work, items, threads=None):
 def map_at_once(work, items, threads=None):
     """[work(item) for item in items], on this thread and others, by default `thread_count` in all. Each matrix product
     runs on one thread. A thread that is done with an item takes the next one, so that a thread slowed down by another
-    process does fewer. After an error, also if a thread cannot be started, no thread takes another item. With as many
-    threads as items, all items are worked on side by side, so that they may wait for each other.
+    process does fewer. After an error, no thread takes another item. If a thread cannot be started, no item is taken.
+    With as many threads as items, all items are worked on side by side, so that they may wait for each other.
     """
     from lmtk.machine.blas import one_thread
 
@@ -137,7 +137,7 @@ def map_at_once(work, items, threads=None):
 @cache
 def helper_pool(process):
     """The threads of `map_at_once`. They start when they are first needed, and then wait for more work, because a start
-    is slow. A forked process, without its parent's threads, gets a pool of its own. process: the process's number.
+    is slow. A forked process does not have its parent's threads, so each process has a pool. process: its number.
     """
     from concurrent.futures import ThreadPoolExecutor
 

@@ -20,7 +20,7 @@ LONGEST = "99"  # no n-gram in a count file is longer
 METHODS = {"kndiscount": "kn", "ukndiscount": "kn"}
 METHODS |= dict.fromkeys(("wbdiscount", "ndiscount", "cdiscount", "addsmooth"))
 
-# options of a mixture: 1, since a value follows each of them
+# options of a mixture, for `options_of`; a value follows each of them
 MIXING = dict.fromkeys(("lambda", *(f"mix_{name}{n}" for n in range(2, 10) for name in ("lm", "lambda"))), 1)
 
 
