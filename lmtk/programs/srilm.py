@@ -20,8 +20,9 @@ LONGEST = "99"  # no n-gram in a count file is longer
 METHODS = {"kndiscount": "kn", "ukndiscount": "kn"}
 METHODS |= dict.fromkeys(("wbdiscount", "ndiscount", "cdiscount", "addsmooth"))
 
-# options of a mixture, for `options_of`; a value follows each of them
-MIXING = dict.fromkeys(("lambda", *(f"mix_{name}{n}" for n in range(2, 10) for name in ("lm", "lambda"))), 1)
+# options of a mixture, for `options_of`: how many values follow each of them
+MIXING = dict.fromkeys(("lambda", "bayes", "bayes_scale"), 1) | {"loglinear_mix": 0}
+MIXING |= dict.fromkeys((f"mix_{name}{n}" for n in range(2, 10) for name in ("lm", "lambda")), 1)
 
 
 def options_of(words, **taken):
