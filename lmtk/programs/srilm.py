@@ -60,10 +60,25 @@ def ngram(words):
         if options:
             listed = ", ".join("-" + name for name in options)
             warnings.warn(f"no effect without -mix-lm, as in SRILM: {listed}", LmtkWarning, stacklevel=1)
+    elif any(name.startswith("mix-lm") and name != "mix-lm" for name in names_of(words)):
+        words = drop_later_weights(words)
     options, words = options_of(words, debug=1)
     for level in options.get("debug", [])[-1:]:
         words += ["-debug", "2" if level.isdecimal() and int(level) > 3 else level]
     return [("ngram", words if "order" in names_of(words) else ["-order", "3", *words])]
+
+
+def drop_later_weights(words):
+    """A command line in which one value follows -lambda. In SRILM the other models have -mix-lambdaN, and a second
+    value of -lambda is a word without an option.
+    """
+    kept = []
+    for word in words:
+        if kept[-2:-1] in (["-lambda"], ["--lambda"]) and not word.startswith("-"):
+            warnings.warn(f"'{word}' has no option before it and is ignored", LmtkWarning, stacklevel=1)
+        else:
+            kept.append(word)
+    return kept
 
 
 def ngram_count(words):
