@@ -83,7 +83,7 @@ def spelled(words, options, main=None, stray=False, command=None):
         if not is_option(word):
             if word.startswith(DASHES):
                 raise UsageError(f"{word} begins with a dash that is not the minus sign of options; type -{word[1:]}")
-            if stray and word:
+            if stray:
                 warnings.warn(f"'{word}' has no option before it and is ignored", LmtkWarning, stacklevel=1)
                 continue
             if not main:
@@ -120,6 +120,8 @@ def spelled(words, options, main=None, stray=False, command=None):
             value = checked(word, words.pop(0), option)
             out += [name, f"{order}={value}" if order else value]
             if not option.several or order or equals or not words or is_option(words[0]):
+                break
+            if stray and not words[0]:  # an empty shell variable in quotes, which names no file
                 break
     return out
 

@@ -29,11 +29,11 @@ def temporary_file():
 
 
 def parse_arguments(words, **defaults):
-    """Parses arguments as awk does: ({name: value} of the arguments name=value, and of `defaults` for other names; the
-    files, or ["-"]).
+    """Parses arguments as awk does, which skips empty arguments: ({name: value} of the arguments name=value, and of
+    `defaults` for other names; the files, or ["-"]).
     """
     settings, files = dict(defaults), []
-    for word in words:
+    for word in filter(None, words):
         if not ASSIGNED.match(word):
             files.append(word)
             continue
