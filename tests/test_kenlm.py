@@ -250,6 +250,24 @@ def test_kenlms_tries_are_read(kind, tmp_path):
     spoilt(tmp_path, path.read_bytes(), range(size - 1, 0, -(size // 60)), corpus)
 
 
+@pytest.mark.parametrize("kind", ["probing", "trie"])
+def test_a_second_end_of_sentence_is_read_as_kenlm_reads_it(kind, tmp_path):
+    """Files that build_binary made of wb.arpa with a second </s> before the first; a published script adds it. In the
+    probing file KenLM uses the first </s>, in this trie the last; the scores are those of KenLM's query.
+    """
+    text = (FILES / "wb.arpa").read_text().replace("ngram 1=11", "ngram 1=12")
+    text = text.replace("\\1-grams:\n", "\\1-grams:\n0\t</s>\t-0.5\n")
+    (tmp_path / "in").write_text(text)
+    path = FILES / "kenlm" / f"{kind}-twice"
+    if kind == "probing":
+        convert(str(tmp_path / "in"), str(tmp_path / "out"), form_of(kind))
+        assert (tmp_path / "out").read_bytes() == path.read_bytes()
+    model = lmtk.load(path)
+    scores = [model.score(line) for line in [(FILES / "te.txt").read_text().splitlines()[0], ""]]
+    assert scores == pytest.approx([-4.049218, -0.3357921 if kind == "probing" else -1.1931247])
+    assert model.vocab.words.count(b"</s>") == 1
+
+
 def test_words_keep_kenlms_numbers():
     words = [b"<unk>", b"b", b"<s>", b"a", b"</s>"]
     vocab = vocab_of_unigrams(words)

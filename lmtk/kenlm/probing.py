@@ -2,6 +2,7 @@
 
 Each order above 1 has a hash table of its n-grams, with linear probing (`hashed` has the keys and the records). The
 place of an n-gram depends on those before it, so n-grams are inserted in the order of the ARPA file, as they are read.
+The 1-gram `</s>` may occur twice, since a published script adds a second one; its n-grams then belong to the first.
 KenLM needs every n-gram without its first word. Where the model lacks one, a blank takes its place, with the
 probability that the model backs off to.
 
@@ -37,7 +38,7 @@ from lmtk.kenlm.layout import CAPITALS, ZERO, hash_words, header_size, join_word
 from lmtk.machine.jit import inlined, jit
 from lmtk.ngram.arpa import reader
 from lmtk.ngram.edit.closing import close
-from lmtk.text.vocab import UNK
+from lmtk.text.vocab import EOS, UNK
 
 f32, u32, u64 = np.float32, np.uint32, np.uint64
 MINUS, LOWEST = np.int32(-(1 << 31)), f32(-np.inf).view(np.int32)  # the bits of -0.0 and of -inf
@@ -103,7 +104,8 @@ class GrowingTables(Receiver):
         words = self.unigrams.words
         if sorted(stated) != [*range(1, len(stated) + 1)]:
             raise FormatError(self.path, "\\data\\ does not state the number of n-grams of every order")
-        if np.bincount(rows[:, 0]).max() > 1:
+        repeated = np.flatnonzero(np.bincount(rows[:, 0]) > 1).tolist()
+        if any(self.unigrams.vocab.words[i] != EOS for i in repeated):
             raise FormatError(self.path, "a word occurs twice among the 1-grams; write a trie, which keeps the first")
         self.check(1, len(words), stated)
         sizes = [stated[k] for k in sorted(stated)]
@@ -140,7 +142,7 @@ class Tables:
         is_word[places_of_unknown(words)] = False
         self.words = Words(Words.join([UNK]).text + Words.join(words).without([UNK, CAPITALS]).text)
         number = np.where(is_word, np.cumsum(is_word), 0)
-        self.numbers[rows[:, 0]] = number
+        self.numbers[rows[::-1, 0]] = number[::-1]  # of a repeated word, the first
         hash_into(self.memory, np.array([[HEAD, self.word_buckets, WORD]]), hash_words(self.words)[1:])
         self.memory[:HEAD] = 0, len(self.words)
         logs = rows[:, 1:].copy()

@@ -19,7 +19,7 @@ from lmtk.kenlm.hashed import Hashed, lay_out
 from lmtk.kenlm.layout import ARRAY, FIXED, INCOMPLETE, KINDS, MAGIC, MISSING, PROBING, QUANTIZED, TRIE, VERSION
 from lmtk.ngram.arpa import reader
 from lmtk.ngram.model.backoff import Backoff
-from lmtk.text.vocab import UNK, vocab_of_unigrams
+from lmtk.text.vocab import EOS, UNK, vocab_of_unigrams
 
 DAMAGED = "the file is incomplete or damaged; build it again"
 
@@ -83,13 +83,13 @@ def read_probing(data, counts, multiplier, path):
         raise IndexError
     words = read_words(data, at, V, path)
     first = int(memory.view("<f4")[where[0, 0]] == MISSING)  # such an <unk>, the first word, is not predicted
-    vocab = vocab_of_unigrams(words[first:])
+    vocab = vocab_of_unigrams(list(dict.fromkeys(words[first:])))
     return Hashed(vocab, len(counts), kenlm_numbers(vocab, words), memory, where, counts)
 
 
 def kenlm_numbers(vocab, words):
-    """Return KenLM's number of each word of `vocab`, (W,): its place in `words`, 0 for a word that is not there."""
-    index = {w: i for i, w in enumerate(words)}
+    """Return KenLM's number of each word of `vocab`, (W,): its first place in `words`, 0 for a word not there."""
+    index = {w: i for i, w in reversed([*enumerate(words)])}
     return np.array([index.get(w, 0) for w in vocab.words], np.int64)
 
 
@@ -165,7 +165,9 @@ def parents_of(child, N):
 
 
 def read_words(data, at, V, path):
-    """Return the V words at the end of a file; each ends with a NUL. Raises FormatError if they are not V words."""
+    """Return the V words at the end of a file; each ends with a NUL. `</s>` may occur twice, as `probing` says. Raises
+    FormatError if they are not V words.
+    """
     text = data[at:].tobytes()
     *words, rest = text.split(b"\0")
     if (
@@ -175,7 +177,7 @@ def read_words(data, at, V, path):
         or any(blank in text for blank in (b" ", b"\t", b"\r", b"\n"))
     ):
         raise FormatError(path, "damaged: its words do not match its n-grams")
-    if b"" in words or len(set(words)) != V:
+    if b"" in words or len(set(words)) != V - max(words.count(EOS) - 1, 0):
         raise FormatError(path, "damaged: a word is empty or occurs twice")
     return [UNK, *words[1:]]
 
@@ -183,13 +185,24 @@ def read_words(data, at, V, path):
 def build_model(levels, words):
     """The Backoff model of levels (rows of KenLM's ids, log10 p, log10 weights)."""
     first = int(levels[0][1][0] == MISSING)  # such an <unk>, the first word, is not predicted
-    vocab = vocab_of_unigrams(words[first:])
+    vocab = vocab_of_unigrams(list(dict.fromkeys(words[first:])))
     ids = np.array([vocab.index[w] for w in words], np.int32)
     rows_of_orders = []
     for rows, p, bow in levels:
         if rows.max(initial=0) >= len(words):
             raise IndexError
         rows_of_orders.append(reader.make_rows(ids[rows], p + np.float32(0), bow + np.float32(0)))
+    numbers = kenlm_numbers(vocab, words)
+    if words.count(EOS) > 1:
+        numbers[vocab.index[EOS]] = used = number_with_ngrams([i for i, w in enumerate(words) if w == EOS], levels[1])
+        is_kept = np.array([w != EOS or i == used for i, w in enumerate(words)])
+        rows_of_orders[0] = rows_of_orders[0][is_kept]
     rows_of_orders[0] = rows_of_orders[0][first:]
     nodes, _ = reader.nodes_of_rows(rows_of_orders, len(vocab.words))
-    return Backoff(vocab, nodes, kenlm_numbers(vocab, words))
+    return Backoff(vocab, nodes, numbers)
+
+
+def number_with_ngrams(numbers, level):
+    """Return the one of KenLM's numbers of a repeated word with which the most 2-grams of `level` end."""
+    last = level[0][:, -1]
+    return max(numbers, key=lambda number: np.count_nonzero(last == number))
