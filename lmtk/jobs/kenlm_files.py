@@ -1,6 +1,5 @@
 """Writing KenLM's binary files: from a model in memory, or straight from an ARPA file."""
 
-import re
 import warnings
 from itertools import dropwhile, islice, takewhile
 
@@ -107,6 +106,7 @@ def report_sizes(source, form):
     from lmtk.files.decoding import lines_in
     from lmtk.files.inputs import open_in
     from lmtk.kenlm.sizes import report
+    from lmtk.ngram.arpa.reader import STATED
 
     sizes = []
     with open_in(source) as stream:
@@ -116,10 +116,10 @@ def report_sizes(source, form):
         rows = islice(dropwhile(lambda row: row[1] != b"\\data\\", rows), 1, None)
         for number, line in takewhile(lambda row: not row[1].startswith(b"\\"), rows):
             if b"=" in line:
-                size = re.fullmatch(rb"ngram\s+%d\s*=\s*(\d{1,18})" % (len(sizes) + 1), line)
-                if not size:
-                    raise FormatError(source, f"expected 'ngram {len(sizes) + 1}=count'", number)
-                sizes.append(int(size[1]))
+                k, size = len(sizes) + 1, STATED.fullmatch(line)
+                if not size or size[1] != b"%d" % k:
+                    raise FormatError(source, f"expected 'ngram {k}=count'", number)
+                sizes.append(int(size[2]))
     if not sizes:
         raise FormatError(source, "\\data\\ does not state any number of n-grams")
     check_for_kenlm(form, name_of(source), len(sizes), (SOS, EOS), (0, 0))

@@ -89,7 +89,7 @@ def read_probing(data, counts, multiplier, path):
 
 def kenlm_numbers(vocab, words):
     """Return KenLM's number of each word of `vocab`, (W,): its first place in `words`, 0 for a word not there."""
-    index = {w: i for i, w in reversed([*enumerate(words)])}
+    index = dict(zip(reversed(words), reversed(range(len(words)))))
     return np.array([index.get(w, 0) for w in vocab.words], np.int64)
 
 

@@ -35,6 +35,7 @@ NUMBER = re.compile(rb"([-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?|-[Ii]nf(inity)?)$"
 BLOCK = 1 << 20  # bytes read together: their ids and numbers stay in a cache
 MOST = 1 << 25  # n-grams of an order for which memory is allocated on the word of \data\ alone
 SECTION = re.compile(rb"\\(\d{1,9})-grams:$")
+STATED = re.compile(rb"ngram\s+(\d{1,9})\s*=\s*(\d{1,18})")  # the number of n-grams of an order, after \data\
 DAMAGED = "the file may be damaged or cut short"
 NO_UNIGRAM = -2  # the id of a word that has no 1-gram
 # what happens if a model lacks the 1-gram of a mark
@@ -119,7 +120,7 @@ def read_sections(stream, path, growing):
             growing.add(sections, stated)
             sections[order] = []
         elif order == 0:
-            if not (size := re.fullmatch(rb"ngram\s+(\d{1,9})\s*=\s*(\d{1,18})", line)):
+            if not (size := STATED.fullmatch(line)):
                 raise FormatError(path, "expected 'ngram N=count'", number)
             stated[int(size[1])] = int(size[2])
         else:
