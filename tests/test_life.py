@@ -104,6 +104,7 @@ def test_sentences_in_a_pipe_are_scored_as_they_come(command):
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     with subprocess.Popen(words, env=ENVIRONMENT, **pipes) as process:
         timer = threading.Timer(60, process.kill)  # instead of waiting for ever
+        timer.daemon = True  # so that pytest does not wait for the timer after a failure
         timer.start()
         for sentence in (b"the cat sat\n", b"a dog saw the mat\n"):
             process.stdin.write(sentence)
